@@ -1,0 +1,42 @@
+"""Mistakes of a user, told in one line."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable
+
+
+class UsageError(ValueError):
+    """A user's mistake. The message says what was wrong, what is allowed and what to do next, in one line."""
+
+
+def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
+    """Build the error for a name that does not exist, with the closest match and all that do exist.
+
+    Args:
+        kind: What was looked up, for example ``"FFN variant"``.
+        name: The name as the user wrote it.
+        available: Every name that would have been accepted.
+    """
+    names = list(available)
+    close = difflib.get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ";"
+    return UsageError(f"unknown {kind} {name!r}{hint} Available: {', '.join(names)}")
+
+
+def run_cli(main: Callable[[], int | None]) -> None:
+    """Run a command's ``main`` and exit with its status.
+
+    A ``UsageError`` becomes one line on standard error and exit status 2; anything else keeps its traceback,
+    because it is a defect of this project and not of the user.
+    """
+    try:
+        status = main() or 0
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues where it stopped", file=sys.stderr)
+        status = 130
+    sys.exit(status)
