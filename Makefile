@@ -1,0 +1,43 @@
+# Thin names for single commands. Each works on a bare clone: the environment is made where it is missing.
+PYTHON ?= python3
+# To try other versions than the tested ones: make CONSTRAINTS= test
+CONSTRAINTS ?= -c constraints.txt
+WORKERS ?= 2
+BIN := .venv/bin
+
+.PHONY: help environment quickstart test test-all check format clean-environment
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+environment: .venv/installed ## make .venv with the tested versions
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Python 3.11 or newer is needed, and $(PYTHON) is older; name another with: make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check $(CONSTRAINTS) -e ".[dev]"
+	@touch $@
+
+quickstart: environment ## a complete small study on the embedded corpus; its last line is the report's path
+	$(BIN)/python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
+
+test: environment ## the fast tests: CPU only, offline
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
+
+test-all: environment ## the slow tests too
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) -m "not gpu and not network"
+
+check: environment ## format, lint, types, spelling
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyrefly check
+	$(BIN)/codespell
+
+format: environment ## let ruff rewrite what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean-environment: ## remove .venv
+	rm -rf .venv
