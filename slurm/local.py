@@ -1,0 +1,111 @@
+"""Run cells on this machine: a bounded number of submitit jobs at a time, watched until all have ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import submitit
+import torch
+
+from slurm.cell import job_log, run_cells
+from slurm.progress import Progress
+from slurm.state import read_state
+from slurm.study import Cell
+
+POLL_S = 0.5
+MAX_ATTEMPTS = 2
+# submitit ends a local job at its time limit; a study on one's own machine has none worth naming.
+TIMEOUT_MIN = 60 * 24 * 30
+
+
+@dataclass
+class _Running:
+    job: submitit.Job
+    cells: tuple[Cell, ...]
+    slot: int
+
+
+@dataclass
+class LocalRunner:
+    """Works through batches of cells with ``workers`` processes.
+
+    A cell whose process died without a result (killed, out of memory) is tried once more; one that failed
+    with an error is not, because it would fail again.
+    """
+
+    study_dir: Path
+    workers: int
+    progress: Progress
+    _running: list[_Running] = field(default_factory=list)
+    _tries: dict[str, int] = field(default_factory=dict)
+
+    def run(self, batches: Sequence[Sequence[Cell]]) -> None:
+        """Run every batch; returns when none is left, whether the cells succeeded or not."""
+        waiting = deque(tuple(batch) for batch in batches)
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self.workers:
+                    self._start(waiting.popleft())
+                time.sleep(POLL_S)
+                self.progress.update()
+                for cells in self._collect():
+                    waiting.append(cells)
+        except BaseException:
+            for running in self._running:
+                running.job.cancel()
+            raise
+
+    def _start(self, cells: tuple[Cell, ...]) -> None:
+        slot = min(set(range(self.workers)) - {running.slot for running in self._running})
+        executor = submitit.LocalExecutor(folder=self.study_dir / "jobs")
+        executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
+        with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // self.workers))):
+            job = executor.submit(_run_job, cells, self.study_dir / "jobs")
+        for cell in cells:
+            self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
+        self._running.append(_Running(job=job, cells=cells, slot=slot))
+
+    def _collect(self) -> Iterator[tuple[Cell, ...]]:
+        """Drop ended jobs; yield what a dead one left undone and may be tried again."""
+        for running in [running for running in self._running if running.job.done()]:
+            self._running.remove(running)
+            left = tuple(cell for cell in running.cells if self._may_retry(cell))
+            if left:
+                yield left
+
+    def _may_retry(self, cell: Cell) -> bool:
+        state = read_state(self.study_dir, cell.run_id)
+        return state.name not in ("done", "failed") and self._tries[cell.run_id] < MAX_ATTEMPTS
+
+
+def batches(cells: Sequence[Cell], cells_per_job: int) -> list[tuple[Cell, ...]]:
+    """Cut cells into jobs of at most ``cells_per_job``; one process start is shared by the cells of a job."""
+    return [tuple(cells[i : i + cells_per_job]) for i in range(0, len(cells), cells_per_job)]
+
+
+def _run_job(cells: Sequence[Cell], jobs_dir: Path) -> None:
+    run_cells(cells, log=job_log(jobs_dir))
+
+
+def _device(slot: int) -> dict[str, object]:
+    """One GPU per worker, in turn; submitit hides all GPUs from a job that asks for none."""
+    gpus = torch.cuda.device_count()
+    return {"gpus_per_node": 1, "visible_gpus": [slot % gpus]} if gpus else {}
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Set environment variables for the processes started inside, where the user has not set them."""
+    added = {key: value for key, value in values.items() if key not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for key in added:
+            del os.environ[key]

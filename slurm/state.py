@@ -1,0 +1,141 @@
+"""The state of a study's cells, kept in small files so that any shell can read it later.
+
+``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by the worker that has the cell. What a
+dead worker left behind is recognised by its process id, so no state needs cleaning up by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+StateName = Literal["waiting", "running", "done", "failed", "missing"]
+Stage = Literal["pretrain", "evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellState:
+    """What is known of a cell.
+
+    ``waiting`` was never started; ``missing`` was started, but its process is gone and left no result.
+    """
+
+    name: StateName = "waiting"
+    stage: Stage = "pretrain"
+    pid: int = 0
+    host: str = ""
+    attempts: int = 0
+    started_s: float = 0.0
+    finished_s: float = 0.0
+    error: str = ""
+    log: str = ""
+
+
+def state_file(study_dir: Path, run_id: str) -> Path:
+    """The file that holds the state of one cell."""
+    return study_dir / "cells" / f"{run_id.replace('/', '--')}.json"
+
+
+def read_state(study_dir: Path, run_id: str) -> CellState:
+    """Read a cell's state; a running cell whose process is dead on this host is ``missing``."""
+    try:
+        state = CellState(**json.loads(state_file(study_dir, run_id).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return CellState()
+    except (json.JSONDecodeError, TypeError):
+        return CellState(name="missing", error="its state file cannot be read")
+    if state.name == "running" and state.host == socket.gethostname() and not _is_alive(state.pid):
+        return replace(state, name="missing", error=state.error or "its process ended without a result")
+    return state
+
+
+def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
+    """Replace a cell's state in one step, so that a reader never sees half of it."""
+    path = state_file(study_dir, run_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    aside.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
+    os.replace(aside, path)
+
+
+def start_state(study_dir: Path, run_id: str, log: str) -> CellState:
+    """Mark a cell as running in this process and count the attempt."""
+    state = CellState(
+        name="running",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        attempts=read_state(study_dir, run_id).attempts + 1,
+        started_s=time.time(),
+        log=log,
+    )
+    write_state(study_dir, run_id, state)
+    return state
+
+
+def read_progress(folder: Path) -> dict[str, float]:
+    """Read where a run's training stands from the end of its ``metrics.jsonl``.
+
+    Returns:
+        The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` that were logged; empty before the first.
+    """
+    try:
+        with (folder / "metrics.jsonl").open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return {}
+    progress: dict[str, float] = {}
+    for line in reversed(lines):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s"):
+            if key in record and key not in progress:
+                progress[key] = record[key]
+        if "loss" in progress and "max_steps" in progress:
+            break
+    return progress
+
+
+def describe(state: CellState, folder: Path, clock: Callable[[], float] = time.time) -> str:
+    """Say in a few words what a running cell is doing and when its training will end."""
+    if state.stage == "evaluate":
+        return "evaluating"
+    progress = read_progress(folder)
+    if not progress.get("max_steps"):
+        return "starting"
+    step, max_steps = int(progress["step"]), int(progress["max_steps"])
+    words = f"step {step}/{max_steps}"
+    if "loss" in progress:
+        words += f", loss {progress['loss']:.3f}"
+    if "tokens_per_s" in progress:
+        words += f", {progress['tokens_per_s']:,.0f} tokens/s"
+    if 0 < step < max_steps and state.started_s:
+        remaining = (clock() - state.started_s) * (max_steps - step) / step
+        words += f", {minutes(remaining)} left"
+    return words
+
+
+def minutes(seconds: float) -> str:
+    """Write a duration as ``m:ss`` or ``h:mm:ss``."""
+    total = max(0, round(seconds))
+    hours, rest = divmod(total, 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,164 @@
+"""A study: one YAML file that names families, variants and seeds, expanded into cells.
+
+A cell is one run: pretraining of one family with one variant at one seed, and its evaluation. Its identity is
+its run folder, whose name carries the hash of everything that can change the result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from eval.config import EvalConfig
+from ffn_variants import FAMILIES, get_variant
+from ffn_variants.errors import UsageError, unknown_name
+from pretrain.config import RunConfig, load_config, merge, validation_message
+from pretrain.run_dir import run_dir
+
+STUDY_FILE = "study.yaml"
+
+
+class ReportConfig(BaseModel):
+    """What the report compares."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    baseline: str = "gelu"
+    """The variant that every other one is compared with."""
+    margin: Annotated[float, Field(gt=0)] = 1.0
+    """Differences below this many percentage points are negligible; fixed before the results are seen."""
+
+
+class StudyConfig(BaseModel):
+    """One study, as written in ``configs/studies/*.yaml``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Names the folder below ``runs/``."""
+    families: dict[str, str]
+    """Family name to its base config; a relative path starts at the study file's folder."""
+    variants: Annotated[tuple[str, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)]
+    config: dict[str, Any] = {}
+    """Values that replace those of every base config, in the same nested form."""
+    evaluation: EvalConfig = EvalConfig()
+    report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _names_exist(self) -> StudyConfig:
+        for family in self.families:
+            if family not in FAMILIES:
+                raise unknown_name("family", family, FAMILIES)
+        for variant in self.variants:
+            get_variant(variant)
+        for label, values in (("variants", self.variants), ("seeds", self.seeds)):
+            if len(set(values)) != len(values):
+                raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
+        if self.report.baseline not in self.variants:
+            raise unknown_name("baseline variant in report.baseline", self.report.baseline, self.variants)
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One run of a study, with everything a worker needs."""
+
+    config: RunConfig
+    evaluation: EvalConfig
+    study_dir: Path
+    run_dir: Path
+
+    @property
+    def run_id(self) -> str:
+        """``family/variant/seed<N>-<hash>``, the key of this run in every table."""
+        return self.run_dir.relative_to(self.study_dir).as_posix()
+
+    @property
+    def label(self) -> str:
+        """The run's name without the hash, as shown to a reader."""
+        return self.run_id.rsplit("-", 1)[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A study's configuration and its cells, seeds varying slowest.
+
+    Seeds vary slowest so that a study stopped half-way holds every variant at the first seeds.
+    """
+
+    config: StudyConfig
+    folder: Path
+    cells: tuple[Cell, ...]
+
+    def write(self) -> None:
+        """Write ``study.yaml`` into the study's folder: what was planned, readable without this code."""
+        content = {
+            "name": self.config.name,
+            "families": list(self.config.families),
+            "variants": list(self.config.variants),
+            "seeds": list(self.config.seeds),
+            "evaluation": self.config.evaluation.model_dump(mode="json"),
+            "report": self.config.report.model_dump(mode="json"),
+            "cells": [cell.run_id for cell in self.cells],
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        aside = self.folder / f"{STUDY_FILE}.tmp-{os.getpid()}"
+        aside.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        os.replace(aside, self.folder / STUDY_FILE)
+
+
+def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
+    """Read a study and expand it into cells.
+
+    Args:
+        path: The study's YAML file.
+        overrides: Nested config values that replace the study's own ``config`` section.
+
+    Raises:
+        UsageError: If the file is missing or a value in it does not fit; names the file and the key.
+    """
+    config = _read(path)
+    extra = merge(config.config, overrides or {})
+    cells = [
+        _cell(config, path, family, variant, seed, extra)
+        for seed in config.seeds
+        for family in config.families
+        for variant in config.variants
+    ]
+    return Study(config=config, folder=cells[0].study_dir, cells=tuple(cells))
+
+
+def _read(path: Path) -> StudyConfig:
+    if not path.is_file():
+        raise UsageError(f"study file {path} does not exist; the shipped ones are in configs/studies/")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path}: holds no mapping; a study needs name, families, variants and seeds")
+    try:
+        return StudyConfig.model_validate(content)
+    except ValidationError as error:
+        raise UsageError(f"{path}: {validation_message(error, StudyConfig)}") from None
+
+
+def _cell(
+    config: StudyConfig, path: Path, family: str, variant: str, seed: int, extra: Mapping[str, Any]
+) -> Cell:
+    identity = {
+        "family": family,
+        "seed": seed,
+        "model": {"ffn": variant},
+        "output": {"study": config.name},
+    }
+    run_config = load_config(path.parent / config.families[family], overrides=merge(extra, identity))
+    folder = run_dir(run_config)
+    return Cell(config=run_config, evaluation=config.evaluation, study_dir=folder.parents[2], run_dir=folder)

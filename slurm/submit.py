@@ -1,0 +1,135 @@
+"""Run the cells of a study that are not done yet, then write its report.
+
+    python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers 2
+    python -m slurm.submit configs/studies/real-small.yaml --dry-run
+
+The same command again repeats nothing: finished cells are skipped, unfinished ones resume from their last
+checkpoint, failed ones are tried again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from tyro.conf import Positional, arg
+
+from ffn_variants.errors import UsageError, run_cli
+from slurm.state import minutes, read_state
+from slurm.study import Cell, Study, load_study
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitArgs:
+    """Run the cells of a study that are not done yet, then write its report."""
+
+    study: Positional[Path]
+    """The study's YAML file."""
+    cluster: Literal["local"] = "local"
+    """Where the cells run: on this machine."""
+    workers: Annotated[int, arg(aliases=["-j"])] = 2
+    """Cells that run at the same time; the processor's cores are shared among them."""
+    cells_per_job: int = 1
+    """Cells that share one process, which saves its start of some seconds; worth it for short cells."""
+    runs_dir: Path | None = None
+    """Folder for all runs, instead of the one in the config (runs/)."""
+    dry_run: bool = False
+    """Show the plan and stop; nothing is written."""
+    report: bool = field(default=True)
+    """Write the report after the last cell."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command; returns 1 if a cell of the study is not done at the end."""
+    options = tyro.cli(SubmitArgs, args=args, description=__doc__)
+    for name in ("workers", "cells_per_job"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}; it must be 1 or more")
+    overrides = {"output": {"runs_dir": str(options.runs_dir)}} if options.runs_dir else {}
+    study = load_study(options.study, overrides)
+    done = _show_plan(study)
+    if options.dry_run:
+        return 0
+    return submit(study, options, done)
+
+
+def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
+    """Run what is missing and write the report.
+
+    Args:
+        study: The expanded study.
+        options: The command's flags.
+        done: Run ids of the cells that need no work.
+
+    Returns:
+        0 if every cell is done, else 1.
+    """
+    started_s = time.time()
+    study.write()
+    todo = [cell for cell in study.cells if cell.run_id not in done]
+    if todo:
+        _run_here(study, todo, options, num_done=len(done))
+    unfinished = [cell for cell in todo if read_state(study.folder, cell.run_id).name != "done"]
+    for cell in unfinished:
+        state = read_state(study.folder, cell.run_id)
+        reason = state.error or "no message"
+        print(f"not done: {cell.label}: {state.name}: {reason} (log: {state.log or 'none'})")
+    if unfinished:
+        print("the same command tries the cells that are not done again")
+    num_done = len(study.cells) - len(unfinished)
+    print(f"{num_done} of {len(study.cells)} cells done, {minutes(time.time() - started_s)}")
+    if options.report and num_done:
+        _write_report(study)
+    return 1 if unfinished else 0
+
+
+def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_done: int) -> None:
+    from pretrain.train import prepare_data
+    from slurm.local import LocalRunner, batches
+    from slurm.progress import Progress
+
+    # Tokenised once, before the workers start, so that they do not all do it at the same time.
+    for cell in {cell.config.data.model_dump_json() + cell.config.family: cell for cell in todo}.values():
+        prepare_data(cell.config)
+    progress = Progress(study.folder, todo, num_done)
+    try:
+        LocalRunner(study.folder, options.workers, progress).run(batches(todo, options.cells_per_job))
+    finally:
+        progress.close()
+
+
+def _write_report(study: Study) -> None:
+    from eval.report import write_report
+
+    report = write_report(
+        study.folder,
+        study.folder / "report",
+        baseline=study.config.report.baseline,
+        margin=study.config.report.margin,
+    )
+    print(report)
+
+
+def _show_plan(study: Study) -> set[str]:
+    """Print what the study holds and what of it is left; returns the run ids that are done."""
+    from slurm.cell import is_done
+
+    config = study.config
+    done = {cell.run_id for cell in study.cells if is_done(cell)}
+    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(done)} done")
+    print(f"  families  {', '.join(config.families)}")
+    print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
+    print(f"  seeds     {', '.join(map(str, config.seeds))}")
+    print(f"  suites    {', '.join(config.evaluation.suites)}")
+    for cell in study.cells:
+        word = "done" if cell.run_id in done else read_state(study.folder, cell.run_id).name
+        print(f"  {word:<8}  {cell.run_id}")
+    return done
+
+
+if __name__ == "__main__":
+    run_cli(main)
