@@ -82,7 +82,7 @@ def read_progress(folder: Path) -> dict[str, float]:
     """Read where a run's training stands from the end of its ``metrics.jsonl``.
 
     Returns:
-        The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` that were logged; empty before the first.
+        The newest ``step``, ``max_steps``, ``loss`` and ``tokens_per_s``; empty before the first was logged.
     """
     try:
         with (folder / "metrics.jsonl").open("rb") as file:

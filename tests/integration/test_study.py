@@ -1,0 +1,135 @@
+"""A small study from one command to its report, as a user runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+
+@pytest.fixture
+def study_file(tmp_path: Path, repository: Path) -> Path:
+    base = str(repository / "configs" / "tiny.yaml")
+    content = {
+        "name": "smoke",
+        "families": {"gpt_neo": base, "roberta": base},
+        "variants": ["gelu", "kan"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
+            "data": {"num_stories": 200, "vocab_size": 400},
+            "optim": {"max_steps": 4},
+            "train": {"save_steps": 2, "logging_steps": 1},
+        },
+        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+    }
+    path = tmp_path / "smoke.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def command(module: str, *args: object) -> list[str]:
+    return [sys.executable, "-m", module, *map(str, args)]
+
+
+def run(*args: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*map(str, args)), capture_output=True, text=True, timeout=280)
+
+
+def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    submit = ("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 4)
+
+    plan = run(*submit, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    assert "8 cells" in plan.stdout
+    assert not runs.exists()
+
+    first = run(*submit)
+    assert first.returncode == 0, first.stdout + first.stderr
+    report = Path(first.stdout.splitlines()[-1])
+    assert report.is_file()
+    assert report == runs / "smoke" / "report" / "report.md"
+    tables = sorted((runs / "smoke").glob("*/*/seed*/eval/rows.parquet"))
+    assert len(tables) == 8
+    rows = pd.concat(map(pd.read_parquet, tables))
+    assert not rows.duplicated(["run_id", "benchmark", "task", "metric"]).any()
+    assert set(rows.variant) == {"gelu", "kan"}
+    written = {
+        path: path.stat().st_mtime_ns for path in (runs / "smoke").glob("*/*/seed*/**/*") if path.is_file()
+    }
+
+    second = run(*submit)
+    assert second.returncode == 0
+    assert "8 done" in second.stdout
+    assert {path: path.stat().st_mtime_ns for path in written} == written
+
+    status = run("slurm.status", runs / "smoke")
+    assert status.returncode == 0
+    assert status.stdout.splitlines()[-1] == "8 cells: 8 done"
+
+
+def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    dry = run("slurm.submit", study_file, "--runs-dir", runs, "--dry-run")
+    bad = next(line.split()[-1] for line in dry.stdout.splitlines() if "gpt_neo/kan/seed2" in line)
+    # A file where the run's folder should be: that cell cannot be written.
+    (runs / "smoke" / bad).parent.mkdir(parents=True)
+    (runs / "smoke" / bad).write_text("in the way", encoding="utf-8")
+
+    result = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 4)
+    assert result.returncode == 1
+    assert "7 of 8 cells done" in result.stdout
+    assert "not done: gpt_neo/kan/seed2: failed" in result.stdout
+    assert Path(result.stdout.splitlines()[-1]).is_file()
+    status = run("slurm.status", runs / "smoke").stdout
+    assert "7 done, 1 failed" in status
+
+    (runs / "smoke" / bad).unlink()
+    again = run("slurm.submit", study_file, "--runs-dir", runs)
+    assert again.returncode == 0, again.stdout
+    assert "8 of 8 cells done" in again.stdout
+
+
+def test_a_killed_launcher_leaves_a_study_that_continues(study_file: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
+    process = subprocess.Popen(
+        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
+        assert time.monotonic() < deadline, "no cell started training"
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+    status = run("slurm.status", runs / "smoke")
+    assert "missing" in status.stdout or "1 done" in status.stdout
+    again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 4)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "8 of 8 cells done" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("slurm.submit", "absent.yaml"), "does not exist"),
+        (("slurm.submit", "configs/studies/quickstart.yaml", "--workers", "0"), "--workers is 0"),
+        (("slurm.status", "."), "no study.yaml"),
+    ],
+)
+def test_mistakes_end_with_one_line_and_exit_code_2(
+    args: tuple[str, ...], message: str, repository: Path
+) -> None:
+    result = subprocess.run(command(*args), capture_output=True, text=True, cwd=repository)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -1,0 +1,86 @@
+"""The states of cells, as another shell reads them later."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from slurm.state import describe, minutes, read_progress, read_state, start_state, state_file, write_state
+
+RUN_ID = "gpt_neo/kan/seed1-abc"
+
+
+def test_a_cell_that_never_started_is_waiting(tmp_path: Path) -> None:
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+
+
+def test_a_running_cell_counts_its_attempts(tmp_path: Path) -> None:
+    start_state(tmp_path, RUN_ID, log="a.err")
+    state = start_state(tmp_path, RUN_ID, log="b.err")
+    assert (state.name, state.attempts, state.log) == ("running", 2, "b.err")
+    assert read_state(tmp_path, RUN_ID) == state
+
+
+def test_a_running_cell_of_a_dead_process_is_missing(tmp_path: Path) -> None:
+    child = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
+    state = start_state(tmp_path, RUN_ID, log="")
+    write_state(tmp_path, RUN_ID, replace(state, pid=int(child.stdout)))
+    read = read_state(tmp_path, RUN_ID)
+    assert read.name == "missing"
+    assert "ended without a result" in read.error
+
+
+def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
+    state = start_state(tmp_path, RUN_ID, log="")
+    write_state(tmp_path, RUN_ID, replace(state, host="elsewhere", pid=2**22 - 1))
+    assert read_state(tmp_path, RUN_ID).name == "running"
+
+
+def test_a_broken_state_file_is_missing_not_a_crash(tmp_path: Path) -> None:
+    path = state_file(tmp_path, RUN_ID)
+    path.parent.mkdir(parents=True)
+    path.write_text('{"name": "run', encoding="utf-8")
+    assert read_state(tmp_path, RUN_ID).name == "missing"
+
+
+def test_progress_is_read_from_the_last_whole_lines(tmp_path: Path) -> None:
+    assert read_progress(tmp_path) == {}
+    lines = [
+        {"step": 1, "max_steps": 50, "loss": 7.5, "tokens_per_s": 100.0},
+        {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 200.0},
+        {"step": 10, "eval_loss": 6.6},
+    ]
+    text = "\n".join(map(json.dumps, lines)) + '\n{"step": 11, "lo'
+    (tmp_path / "metrics.jsonl").write_text(text, encoding="utf-8")
+    progress = read_progress(tmp_path)
+    assert progress["step"] == 10
+    assert progress["loss"] == 6.5
+    assert progress["max_steps"] == 50
+
+
+def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path) -> None:
+    state = replace(start_state(tmp_path, RUN_ID, log=""), started_s=1000.0)
+    assert describe(state, tmp_path) == "starting"
+    line = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    words = describe(state, tmp_path, clock=lambda: 1030.0)
+    assert words == "step 10/50, loss 6.500, 2,000 tokens/s, 2:00 left"
+    assert describe(replace(state, stage="evaluate"), tmp_path) == "evaluating"
+    assert time.time() > state.started_s
+
+
+def test_durations_read_as_a_clock() -> None:
+    assert [minutes(s) for s in (-1, 0, 59.6, 61, 3600, 3725)] == [
+        "0:00",
+        "0:00",
+        "1:00",
+        "1:01",
+        "1:00:00",
+        "1:02:05",
+    ]

@@ -1,0 +1,91 @@
+"""Expanding a study into cells, and its error messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ffn_variants.errors import UsageError
+from slurm.study import load_study
+
+STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
+
+
+def write(path: Path, repository: Path, **changes: object) -> Path:
+    base = str(repository / "configs" / "tiny.yaml")
+    content = {
+        "name": "test",
+        "families": {"gpt_neo": base, "roberta": base},
+        "variants": ["gelu", "kan"],
+        "seeds": [1, 2, 3],
+        "config": {"output": {"runs_dir": str(path / "runs")}},
+        "evaluation": {"suites": ["embedded-pairs"]},
+    } | changes
+    file = path / "study.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_shipped_studies_expand(path: Path) -> None:
+    study = load_study(path)
+    config = study.config
+    assert len(study.cells) == len(config.families) * len(config.variants) * len(config.seeds)
+    assert study.folder.name == path.stem
+
+
+def test_cells_are_distinct_runs_with_the_studys_names(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository))
+    assert len({cell.run_id for cell in study.cells}) == 12
+    first, second, third = study.cells[:3]
+    assert first.label == "gpt_neo/gelu/seed1"
+    assert second.label == "gpt_neo/kan/seed1"
+    assert third.label == "roberta/gelu/seed1"
+    assert study.cells[-1].config.seed == 3
+    assert first.study_dir == tmp_path / "runs" / "test"
+
+
+def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repository: Path) -> None:
+    before = load_study(write(tmp_path, repository))
+    after = load_study(write(tmp_path, repository), overrides={"optim": {"learning_rate": 0.123}})
+    assert not {cell.run_id for cell in before.cells} & {cell.run_id for cell in after.cells}
+
+
+def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
+    before = {cell.run_id for cell in load_study(write(tmp_path, repository)).cells}
+    after = {cell.run_id for cell in load_study(write(tmp_path, repository, seeds=[1, 2, 3, 4])).cells}
+    assert before < after
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": ["gelu", "kann"]}, "unknown FFN variant 'kann'; did you mean 'kan'?"),
+        ({"families": {"gpt_neoo": "x.yaml"}}, "unknown family 'gpt_neoo'; did you mean 'gpt_neo'?"),
+        ({"families": {"gpt_neo": "absent.yaml"}}, "absent.yaml"),
+        ({"seeds": [1, 1]}, "seeds are named twice"),
+        ({"variants": ["relu"]}, "unknown baseline variant"),
+        ({"varients": ["gelu"]}, "varients"),
+        ({"name": "../escape"}, "name"),
+        ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),
+        ({"config": {"optim": {"learnin_rate": 1}}}, "learnin_rate"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, repository: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        load_study(write(tmp_path, repository, **changes))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        load_study(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [", encoding="utf-8")
+    with pytest.raises(UsageError, match="not a YAML file"):
+        load_study(broken)
