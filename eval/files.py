@@ -1,0 +1,112 @@
+"""Reading evaluation data from a folder, and writing results whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from ffn_variants.errors import UsageError
+
+# The BabyLM pipelines name their JSON Lines files ``.json``.
+DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")
+
+
+def data_name(path: Path) -> str | None:
+    """Return a data file's name without its suffix, or None for any other file."""
+    for suffix in DATA_SUFFIXES:
+        if path.name.endswith(suffix):
+            return path.name.removesuffix(suffix)
+    return None
+
+
+def list_data_files(folder: Path) -> dict[str, Path]:
+    """Return the data files of a folder by name without suffix, in alphabetical order."""
+    named = ((data_name(path), path) for path in sorted(folder.iterdir()) if path.is_file())
+    return {name: path for name, path in named if name is not None}
+
+
+def read_json_rows(path: Path, columns: Iterable[str]) -> list[dict]:
+    """Read the objects of a JSON Lines file (or of one JSON array), plain or gzipped.
+
+    Args:
+        path: The file.
+        columns: What every row must have.
+
+    Raises:
+        UsageError: Names the file, the row (from 1) and the column at fault.
+    """
+    columns = tuple(columns)
+    rows = _parse_rows(path, _read_text(path))
+    if not rows:
+        raise UsageError(f"{path} holds no rows; expected JSON objects with {', '.join(columns)}")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise UsageError(f"{path}, row {number}: not a JSON object but {type(row).__name__}")
+        for column in columns:
+            if row.get(column) is None:
+                present = ", ".join(map(repr, row)) or "none"
+                raise UsageError(f"{path}, row {number}: no column {column!r}; it has {present}")
+    return rows
+
+
+def _read_text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise UsageError(
+            f"cannot read {path}: {error}; expected UTF-8 JSON Lines, plain or gzipped"
+        ) from error
+
+
+def _parse_rows(path: Path, text: str) -> list:
+    if text.lstrip().startswith("["):
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{path} is not valid JSON: {error}") from error
+    rows = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise UsageError(f"{path}, line {number}: not valid JSON: {error}") from error
+    return rows
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then give it its name.
+
+    A reader sees the old file or the new one, never a half-written one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def fingerprint(paths: Iterable[Path]) -> str:
+    """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
+    digest = hashlib.sha256()
+    for path in paths:
+        status = path.stat()
+        digest.update(path.name.encode())
+        digest.update(_file_digest(path, status.st_mtime_ns, status.st_size))
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=4096)
+def _file_digest(path: Path, mtime_ns: int, size: int) -> bytes:
+    # The modification time and size are only there to be part of the cache's key.
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
