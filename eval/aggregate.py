@@ -1,0 +1,144 @@
+"""From rows to the one number per run and benchmark that is compared, and what a table must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from eval.rows import ROW_COLUMNS
+from ffn_variants.errors import UsageError
+
+REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
+SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
+
+# GLUE's own choice of headline metric for the two unbalanced kinds of task; every other task uses accuracy.
+PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
+
+
+def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
+    """Check a table of scores and give it every column of the rows schema.
+
+    Args:
+        frame: At least family, variant, seed, benchmark, score (percent); the rest of the schema is optional.
+        origin: Where the table comes from, named in errors.
+
+    Returns:
+        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant.
+
+    Raises:
+        UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, a repeated
+            key, or two runs of one family, variant and seed.
+    """
+    missing = [name for name in REQUIRED_COLUMNS if name not in frame.columns]
+    if missing:
+        raise UsageError(
+            f"{origin}: missing column(s) {', '.join(missing)}; needed are {', '.join(REQUIRED_COLUMNS)} "
+            f"(found: {', '.join(map(str, frame.columns)) or 'none'})"
+        )
+    if frame.empty:
+        raise UsageError(f"{origin}: holds no rows; score runs first with: python -m eval RUN...")
+    rows = frame.copy()
+    for name in ("family", "variant", "benchmark"):
+        rows[name] = _names(rows[name], name, origin)
+    rows["score"] = _numbers(rows["score"], "score", origin)
+    seeds = _numbers(rows["seed"], "seed", origin)
+    if (fractional := seeds[seeds % 1 != 0]).size:
+        raise UsageError(f"{origin}: seed {fractional.iloc[0]} is not a whole number; seeds are integers")
+    rows["seed"] = seeds.astype(int)
+    derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
+    defaults = {"run_id": derived_id, "task": SINGLE_TASK, "group": "", "metric": "score", "n_items": 0}
+    for name, value in defaults.items():
+        if name not in rows.columns:
+            rows[name] = value
+    _refuse_repeats(rows, origin)
+    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric"]
+    return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
+
+
+def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
+    text = column.astype(str).str.strip()
+    empty = [number for number, gap in enumerate(column.isna() | (text == ""), start=1) if gap]
+    if empty:
+        raise UsageError(f"{origin}: data row {empty[0]} has no {name}; every row needs one")
+    return text
+
+
+def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise UsageError(
+            f"{origin}: {name} {column.iloc[bad[0]]!r} in data row {bad[0] + 1} is not a number "
+            f"({bad.size} such row(s)); correct or remove it"
+        )
+    return numbers
+
+
+def _refuse_repeats(rows: pd.DataFrame, origin: str) -> None:
+    key = ["family", "variant", "seed", "benchmark", "task", "metric"]
+    runs = rows.drop_duplicates(["family", "variant", "seed", "run_id"])
+    twice = runs[runs.duplicated(["family", "variant", "seed"], keep=False)]
+    if len(twice):
+        first = twice.iloc[0]
+        same = (twice.family == first.family) & (twice.variant == first.variant) & (twice.seed == first.seed)
+        raise UsageError(
+            f"{origin}: {first.family} {first.variant} seed {first.seed} has {same.sum()} runs "
+            f"({', '.join(twice[same].run_id)}); a report compares runs of one configuration: "
+            "move the others out of the folder"
+        )
+    repeated = rows[rows.duplicated(key, keep=False)]
+    if len(repeated):
+        values = ", ".join(f"{name} {repeated.iloc[0][name]}" for name in key)
+        raise UsageError(f"{origin}: two or more rows for {values}; keep one score per key")
+
+
+def primary_metric(task: str, metrics: Iterable[str]) -> str:
+    """Name the metric that stands for a task: GLUE's headline one, else accuracy, else the first by name."""
+    available = sorted(metrics)
+    wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], "accuracy")
+    for metric in (wanted, "accuracy"):
+        if metric in available:
+            return metric
+    return available[0]
+
+
+def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep each task's primary metric, so that (run, benchmark, task) is unique."""
+    names = rows.groupby(["benchmark", "task"])["metric"].agg(set)
+    chosen = {(b, t): primary_metric(t, metrics) for (b, t), metrics in names.to_dict().items()}
+    keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
+    return rows[[chosen[benchmark, task] == metric for benchmark, task, metric in keys]].reset_index(
+        drop=True
+    )
+
+
+def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Average each run's tasks, unweighted, into one score per benchmark.
+
+    A mean over other tasks is another quantity. So a task counts when more than half of the benchmark's runs
+    have it, and a run counts when it has all of those tasks; whatever is left out is named.
+
+    Args:
+        rows: What ``normalise_rows`` returns.
+
+    Returns:
+        A table of run_id, family, variant, seed, benchmark, score (percent), and sentences that name what was
+        left out.
+    """
+    kept, notes = [], []
+    for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
+        table = scores.pivot_table(
+            index=["family", "variant", "seed", "run_id"], columns="task", values="score"
+        )
+        common = table.columns[table.notna().mean() > 0.5]
+        if len(rare := table.columns.difference(common)):
+            notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
+        complete = table[common].notna().all(axis=1) & (len(common) > 0)
+        for run_id, row in table.loc[~complete, common].droplevel(["family", "variant", "seed"]).iterrows():
+            lacking = ", ".join(row.index[row.isna()]) or "every common task"
+            notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
+        mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
+        kept.append(mean.assign(benchmark=benchmark))
+    return pd.concat(kept, ignore_index=True), notes

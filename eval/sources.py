@@ -1,0 +1,237 @@
+"""What a report is made from: a study's folder, a rows file, or a CSV of scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from eval.aggregate import normalise_rows
+from eval.rows import read_rows
+from ffn_variants.errors import UsageError
+
+ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
+STUDY_FILE = "study.yaml"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was meant to be run: every combination is a cell. ``written`` says whether a study file named it."""
+
+    families: tuple[str, ...]
+    variants: tuple[str, ...]
+    seeds: tuple[int, ...]
+    benchmarks: tuple[str, ...]
+    written: bool
+    baseline: str | None = None
+    margin: float | None = None
+    """Percentage points below which a difference was called negligible before the results were seen."""
+    run_ids: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What a run folder tells beside its scores; ``None`` or empty where it does not."""
+
+    run_id: str
+    family: str
+    variant: str
+    seed: int
+    num_parameters: int | None = None
+    num_ffn_parameters: int | None = None
+    eval_loss: float | None = None
+    """Held-out loss at the end of training, nats per token."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(step, held-out loss) pairs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Scores with their origin."""
+
+    path: Path
+    kind: str
+    title: str
+    rows: pd.DataFrame
+    plan: Plan
+    facts: tuple[RunFacts, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def read_source(path: Path) -> Source:
+    """Read scores from a study's folder, a parquet file of rows, or a CSV.
+
+    Raises:
+        UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_study(path)
+    if not path.exists():
+        raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
+    if path.suffix == ".csv":
+        rows, kind = normalise_rows(_read_csv(path), str(path)), "CSV"
+    elif path.suffix == ".parquet":
+        rows, kind = normalise_rows(_read_parquet(path), str(path)), "rows file"
+    else:
+        raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
+    return Source(path=path, kind=kind, title=path.stem, rows=rows, plan=_plan_from(rows))
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    try:
+        # Text throughout: a variant may be called "none", and the checks want to quote what was written.
+        return pd.read_csv(
+            path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
+        )
+    except pd.errors.EmptyDataError:
+        raise UsageError(f"{path} is empty; a CSV needs family,variant,seed,benchmark,score") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not a readable CSV: {' '.join(str(error).split())}") from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not a parquet file: {' '.join(str(error).split())}") from None
+
+
+def _read_study(folder: Path) -> Source:
+    files = {_run_id(folder, path): path for path in sorted(folder.glob(ROWS_PATTERN))}
+    if not files:
+        hint = (
+            "it is one run: give its study's folder"
+            if (folder / "eval").is_dir()
+            else "score its runs first: python -m eval RUN..."
+        )
+        raise UsageError(
+            f"{folder} holds no scored runs (<family>/<variant>/seed*/eval/rows.parquet); {hint}"
+        )
+    written = _read_plan(folder / STUDY_FILE)
+    notes = []
+    if written is not None and written.run_ids is not None:
+        foreign = sorted(set(files) - written.run_ids)
+        if foreign:
+            notes.append(f"left out, not a cell of {STUDY_FILE}: {', '.join(foreign)}")
+        files = {run_id: path for run_id, path in files.items() if run_id in written.run_ids}
+        if not files:
+            raise UsageError(f"{folder}: none of the cells of {STUDY_FILE} is scored; run the study first")
+    tables = [read_rows(path) for path in files.values()]
+    rows = normalise_rows(pd.concat(tables, ignore_index=True), str(folder))
+    identity = rows.drop_duplicates("run_id").set_index("run_id")
+    facts = tuple(
+        read_facts(files[run_id].parents[1], run_id, str(row.family), str(row.variant), int(row.seed))
+        for run_id, row in identity.iterrows()
+        if run_id in files
+    )
+    return Source(
+        path=folder,
+        kind="study folder",
+        title=folder.resolve().name,
+        rows=rows,
+        plan=written or _plan_from(rows),
+        facts=facts,
+        notes=tuple(notes),
+    )
+
+
+def _run_id(folder: Path, rows_file: Path) -> str:
+    return rows_file.parents[1].relative_to(folder).as_posix()
+
+
+def _plan_from(rows: pd.DataFrame) -> Plan:
+    """Without a study file, expect every variant in every family at every seed that occurs anywhere."""
+    names = {column: tuple(sorted(rows[column].unique())) for column in ("family", "variant", "benchmark")}
+    seeds = tuple(int(seed) for seed in sorted(rows.seed.unique()))
+    return Plan(names["family"], names["variant"], seeds, names["benchmark"], written=False)
+
+
+def _read_plan(path: Path) -> Plan | None:
+    if not path.is_file():
+        return None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UsageError(f"{path} holds no mapping; it needs families, variants and seeds")
+    lists = {name: _listed(path, content, name) for name in ("families", "variants", "seeds")}
+    report, cells = _mapping(content.get("report")), content.get("cells")
+    try:
+        seeds = tuple(int(seed) for seed in lists["seeds"])
+        margin = None if report.get("margin") is None else float(report["margin"])
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{path}: seeds and report.margin must be numbers: {error}") from None
+    return Plan(
+        families=tuple(map(str, lists["families"])),
+        variants=tuple(map(str, lists["variants"])),
+        seeds=seeds,
+        benchmarks=tuple(map(str, _mapping(content.get("evaluation")).get("suites") or ())),
+        written=True,
+        baseline=report.get("baseline"),
+        margin=margin,
+        run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
+    )
+
+
+def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:
+    value = content.get(name)
+    if isinstance(value, dict):  # a study as its author writes it maps each family to a base config
+        return list(value)
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"{path}: {name} must be a list with at least one entry, not {value!r}")
+    return value
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
+    """Read what a run folder tells of size and held-out loss; files that are absent or cut off tell nothing."""
+    parameters = _read_json(run / "provenance.json").get("parameters")
+    counts = parameters if isinstance(parameters, dict) else {"total": parameters}
+    curve = _read_curve(run / "metrics.jsonl")
+    return RunFacts(
+        run_id=run_id,
+        family=family,
+        variant=variant,
+        seed=seed,
+        num_parameters=_whole(counts.get("total")),
+        num_ffn_parameters=_whole(counts.get("ffn")),
+        eval_loss=curve[-1][1] if curve else None,
+        curve=tuple(curve),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return _mapping(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _read_curve(path: Path) -> list[tuple[int, float]]:
+    """Collect (step, eval_loss); a resumed run may repeat a step, and the last word counts."""
+    points: dict[int, float] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    for line in lines:
+        try:
+            entry = _mapping(json.loads(line))
+            points[int(entry["step"])] = float(entry["eval_loss"])
+        except (ValueError, TypeError, KeyError):
+            continue  # a training line, or one cut off when the run was killed
+    return sorted(points.items())
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
