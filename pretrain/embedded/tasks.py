@@ -1,0 +1,97 @@
+"""Two small classification tasks in the GLUE schema, each split balanced against word and overlap cues."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from pretrain.embedded import lexicon as lex
+from pretrain.embedded.grammar import Grammar, capitalize
+from pretrain.embedded.pairs import draw_groups
+from pretrain.embedded.paradigms import PARADIGMS
+
+NUM_TRAIN, NUM_VALIDATION = 600, 200
+_ACCEPTABILITY_PARADIGMS = (
+    "anaphor_gender",
+    "anaphor_number",
+    "verb_agreement",
+    "copula_agreement",
+    "determiner_noun",
+)
+
+
+def classification_tasks(seed: int) -> dict[str, dict[str, list[dict]]]:
+    """Draw the tasks ``acceptability`` and ``entailment``.
+
+    Args:
+        seed: Decides the examples, their order and the split.
+
+    Returns:
+        For each task the splits ``train`` (600) and ``validation`` (200) as GLUE rows: acceptability like CoLA
+        (``sentence``, ``label`` with 1 for acceptable, ``idx``), entailment like RTE (``sentence1``, ``sentence2``,
+        ``label`` with 0 for entailment, ``idx``). Half of each split has each label and no example is in both.
+    """
+    return {
+        "acceptability": _split(_acceptability(random.Random(f"acceptability {seed}")), seed),
+        "entailment": _split(_entailment(random.Random(f"entailment {seed}")), seed),
+    }
+
+
+def _split(groups: Iterator[list[dict]], seed: int) -> dict[str, list[dict]]:
+    """Fill the splits with whole groups, which are what is balanced, then shuffle and number them."""
+    splits: dict[str, list[dict]] = {}
+    for name, size in (("train", NUM_TRAIN), ("validation", NUM_VALIDATION)):
+        rows: list[dict] = []
+        while len(rows) < size:
+            rows += next(groups)
+        random.Random(f"{name} {seed}").shuffle(rows)
+        splits[name] = [row | {"idx": index} for index, row in enumerate(rows)]
+    return splits
+
+
+def _acceptability(rng: random.Random) -> Iterator[list[dict]]:
+    """Groups of four sentences: two pairs whose critical words have changed sides."""
+    sources = [
+        draw_groups(paradigm, rng) for paradigm in PARADIGMS if paradigm.uid in _ACCEPTABILITY_PARADIGMS
+    ]
+    while True:
+        for source in sources:
+            group = next(source)
+            yield [
+                {"sentence": sentence, "label": label}
+                for good, bad in group
+                for sentence, label in ((good, 1), (bad, 0))
+            ]
+
+
+def _entailment(rng: random.Random) -> Iterator[list[dict]]:
+    """Groups of two premises and two hypotheses, each hypothesis following from one premise only.
+
+    So neither a premise nor a hypothesis alone says anything about the label.
+    """
+    grammar, seen = Grammar(rng), set[str]()
+    while True:
+        premises, hypotheses = _entailment_quad(grammar)
+        if seen & set(premises):
+            continue
+        seen |= set(premises)
+        yield [
+            {"sentence1": capitalize(premise), "sentence2": capitalize(hypothesis), "label": int(i != j)}
+            for i, premise in enumerate(premises)
+            for j, hypothesis in enumerate(hypotheses)
+        ]
+
+
+def _entailment_quad(g: Grammar) -> tuple[tuple[str, str], tuple[str, str]]:
+    one, other = (name.text for name in g.two(g.names))
+    verb, thing, place = g.pick(lex.TRANSITIVE), g.object_definite(), g.maybe_place()
+    hypotheses = f"{one} {verb.past} {thing}.", f"{other} {verb.past} {thing}."
+    if g.chance(0.5):
+        return (
+            f"{one} {verb.past} {thing}{place}, but {other} did not.",
+            f"{other} {verb.past} {thing}{place}, but {one} did not.",
+        ), hypotheses
+    return (
+        f"{other} did not {verb.base} {thing}{place}, but {one} did.",
+        f"{one} did not {verb.base} {thing}{place}, but {other} did.",
+    ), hypotheses
