@@ -73,7 +73,7 @@ class EvalConfig(Section):
     """Benchmarks: blimp (67 paradigms), blimp-filtered (12 tasks of BabyLM 2023), blimp-supplement (5 tasks),
     embedded-pairs, glue (11 tasks), embedded-glue."""
     blimp_dir: Path | None = None
-    """Folder with full/, filtered/ and supplement/ (JSON Lines, one file a task); null: the hub (blimp only)."""
+    """Folder with full/, filtered/ and supplement/ of JSON Lines, a file a task; null: the hub (blimp only)."""
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     pair_tasks: tuple[str, ...] | None = None

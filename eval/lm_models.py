@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model

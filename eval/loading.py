@@ -1,0 +1,158 @@
+"""From a run folder to what is evaluated: who the run is, its model, its tokenizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eval.files import fingerprint
+from ffn_variants.errors import UsageError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+# Everything in a model folder that can change a score; the model card cannot.
+_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt")
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What the rows of a run say about it.
+
+    Attributes:
+        run_id: ``<family>/<variant>/seed<N>-<hash>``.
+        objective: ``causal`` or ``masked``.
+    """
+
+    run_id: str
+    family: str
+    variant: str
+    seed: int
+    objective: str
+
+
+def identify_run(run_dir: Path) -> RunIdentity:
+    """Read who a run is from its config, wherever its folder was moved to.
+
+    Raises:
+        UsageError: If the folder is no run.
+    """
+    from ffn_variants import objective
+    from pretrain.run_dir import config_hash, read_run
+
+    config = read_run(run_dir)
+    variant = config.model.ffn
+    run_id = f"{config.family}/{variant}/seed{config.seed}-{config_hash(config)}"
+    return RunIdentity(run_id, config.family, variant, config.seed, objective(config.family))
+
+
+def model_folder(run_dir: Path) -> Path:
+    """Return the folder of a run's trained model.
+
+    Raises:
+        UsageError: If there is none yet.
+    """
+    folder = run_dir / "model"
+    if not (folder / "config.json").is_file():
+        raise UsageError(
+            f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
+        )
+    return folder
+
+
+def weights_hash(run_dir: Path) -> str:
+    """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer."""
+    files = sorted(model_folder(run_dir).iterdir())
+    return fingerprint(path for path in files if path.suffix in _MODEL_SUFFIXES)
+
+
+def choose_device(name: str | None) -> str:
+    """Return the device of that name, or where no name is given the GPU if there is one.
+
+    Raises:
+        UsageError: If this machine has no such device.
+    """
+    import torch
+
+    if name is None:
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"device {name!r} cannot be used here: {reason}; leave --device out") from error
+    return name
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer that was saved with a model.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"no tokenizer in {folder}, save it there: {_first_line(error)}") from error
+    if tokenizer is None:
+        raise UsageError(f"no tokenizer in {folder}, save it there")
+    return tokenizer
+
+
+def load_language_model(
+    folder: Path, objective: str, device: str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Load a language model in fp32 and evaluation mode, and its tokenizer.
+
+    Args:
+        folder: What ``save_pretrained`` wrote.
+        objective: ``causal`` or ``masked``.
+        device: Where to put it; None chooses.
+
+    Raises:
+        UsageError: If there is no such model, or if some of its weights are not in the folder: they would be
+            random numbers, and its scores with them.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    import ffn_variants  # noqa: F401  registers the variants' model types
+
+    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    try:
+        model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UsageError(f"cannot load a {objective} model from {folder}: {_first_line(error)}") from error
+    check_loaded(info, backbone=None, folder=folder)
+    return model.to(choose_device(device)).eval(), load_tokenizer(folder)
+
+
+def check_loaded(info: dict, backbone: str | None, folder: Path) -> None:
+    """Refuse a model of which more than its new head was left without weights.
+
+    Args:
+        info: What ``from_pretrained(..., output_loading_info=True)`` returned beside the model.
+        backbone: The backbone's name. Keys that do not begin with it belong to the head and may be missing;
+            None where nothing may.
+        folder: Named in the error.
+
+    Raises:
+        UsageError: Names the first weights at fault.
+    """
+    missing = sorted(info["missing_keys"])
+    if backbone is not None:
+        missing = [key for key in missing if key.startswith(f"{backbone}.")]
+    mismatched = sorted(str(key) for key in info["mismatched_keys"])
+    if missing or mismatched:
+        named = ", ".join([*missing, *mismatched][:3])
+        raise UsageError(
+            f"{folder}: {len(missing)} weights are missing and {len(mismatched)} have another shape ({named}), "
+            "so they would be random; save the model again"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:300]
