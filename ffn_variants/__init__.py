@@ -1,0 +1,38 @@
+"""Feed-forward variants of small language models; importing this registers the models with transformers."""
+
+from __future__ import annotations
+
+from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.errors import UsageError
+from ffn_variants.families import FAMILIES, build_config, build_model, count_parameters, objective
+from ffn_variants.modeling import (
+    FFNGPTNeoForCausalLM,
+    FFNGPTNeoForSequenceClassification,
+    FFNGPTNeoModel,
+    FFNRobertaForMaskedLM,
+    FFNRobertaForSequenceClassification,
+    FFNRobertaModel,
+)
+from ffn_variants.registry import FFN_VARIANTS, FFNName, FFNSpec, build_ffn, get_variant
+
+__all__ = [
+    "FAMILIES",
+    "FFN_VARIANTS",
+    "FFNGPTNeoConfig",
+    "FFNGPTNeoForCausalLM",
+    "FFNGPTNeoForSequenceClassification",
+    "FFNGPTNeoModel",
+    "FFNName",
+    "FFNRobertaConfig",
+    "FFNRobertaForMaskedLM",
+    "FFNRobertaForSequenceClassification",
+    "FFNRobertaModel",
+    "FFNSpec",
+    "UsageError",
+    "build_config",
+    "build_ffn",
+    "build_model",
+    "count_parameters",
+    "get_variant",
+    "objective",
+]

@@ -1,0 +1,102 @@
+"""``python -m ffn_variants``: the registry as a table, for given sizes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import tyro
+
+from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.registry import FFN_VARIANTS, FFNSpec
+
+_SIZES = ("grid_size", "spline_order", "num_knots")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableArgs:
+    """List the feed-forward variants: kind, formula, parameters, FLOPs and reference.
+
+    Counts are for one feed-forward network at the given sizes, linear layers and biases included. FLOPs are
+    those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between the
+    stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts.
+    """
+
+    hidden_size: int = 512
+    """Width D of the model."""
+    intermediate_size: int = 1024
+    """Inner width F of the feed-forward network."""
+    grid_size: int | None = None
+    """Grid of kan and fourier-kan instead of their default."""
+    spline_order: int | None = None
+    """Spline order of kan instead of its default."""
+    num_knots: int | None = None
+    """Knots of spline-kan instead of its default."""
+    options: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also list what ffn_options may hold for each variant."""
+
+
+def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
+    """Make the table's rows, the header first.
+
+    Raises:
+        UsageError: For a size below 1, or an option out of its range.
+    """
+    for label in ("hidden_size", "intermediate_size"):
+        if getattr(args, label) < 1:
+            flag = label.replace("_", "-")
+            raise UsageError(f"--{flag} must be at least 1, got {getattr(args, label)}")
+    rows: list[tuple[str, ...]] = [("name", "kind", "formula", "parameters", "FLOPs/token", "reference")]
+    for spec in FFN_VARIANTS.values():
+        given: dict[str, Any] = {
+            name: getattr(args, name)
+            for name in _SIZES
+            if name in spec.options and getattr(args, name) is not None
+        }
+        sizes = (args.hidden_size, args.intermediate_size)
+        params, flops = spec.num_params(*sizes, **given), spec.flops_per_token(*sizes, **given)
+        rows.append((spec.name, spec.kind, spec.formula, f"{params:,}", f"{flops:,}", spec.reference))
+    return rows
+
+
+def format_table(rows: list[tuple[str, ...]]) -> str:
+    """Align rows into columns; the two columns of numbers to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    numbers = {rows[0].index("parameters"), rows[0].index("FLOPs/token")}
+    lines = [
+        "  ".join(
+            cell.rjust(widths[i]) if i in numbers else cell.ljust(widths[i]) for i, cell in enumerate(row)
+        )
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def describe_options(spec: FFNSpec) -> str:
+    """List one variant's options with their defaults."""
+    if not spec.options:
+        return f"{spec.name}: no options"
+    lines = []
+    for name, option in spec.options.items():
+        choices = f", one of {' '.join(option.choices)}" if option.choices else ""
+        lines.append(f"  {name} = {option.default}: {option.help}{choices}")
+    return "\n".join([f"{spec.name}:", *lines])
+
+
+def main() -> None:
+    """Print the table."""
+    args = tyro.cli(TableArgs, prog="python -m ffn_variants")
+    try:
+        print(format_table(table_rows(args)))
+        if args.options:
+            print("\n" + "\n".join(describe_options(spec) for spec in FFN_VARIANTS.values()))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # `| head` closed the pipe: nothing is wrong, and Python must not complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    run_cli(main)

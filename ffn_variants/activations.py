@@ -1,0 +1,119 @@
+"""Elementwise variants: what stands between the two linear layers of a stock feed-forward network.
+
+Shapes: D hidden_size, F intermediate_size. Learnable variants hold one parameter per channel (F in all). They
+cast it to the input's dtype, so that autocast keeps activations in bf16 instead of promoting them to float32.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class GELU(nn.Module):
+    """Gaussian error linear unit, x * Phi(x) (Hendrycks and Gimpel 2016).
+
+    Args:
+        approximate: ``"tanh"`` for their approximation (GPT-Neo's ``gelu_new``), ``"none"`` for the error
+            function (RoBERTa's ``gelu``). ``"auto"`` is tanh here; a model given ``"auto"`` keeps the form of
+            its family.
+    """
+
+    def __init__(self, approximate: str = "auto"):
+        super().__init__()
+        self.approximate = "tanh" if approximate == "auto" else approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x, approximate=self.approximate)
+
+
+class LearnableGELU(nn.Module):
+    """Tanh-GELU scaled per channel: beta * GELU(x).
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta; at 1 the module is GELU.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.beta.to(x.dtype) * F.gelu(x, approximate="tanh")
+
+
+class PReLU(nn.Module):
+    """Parametric ReLU per channel of the last dimension: max(0, x) + a * min(0, x) (He et al. 2015).
+
+    ``torch.nn.PReLU`` takes dimension 1 as the channels, which in a (batch, tokens, F) tensor are the tokens.
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial slope a for negative inputs.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 0.25):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x > 0, x, self.weight.to(x.dtype) * x)
+
+
+class Swish(nn.Module):
+    """Swish with a learnable beta per channel: x * sigmoid(beta * x) (Ramachandran et al. 2017).
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta; at 1 the module is SiLU.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(self.beta.to(x.dtype) * x)
+
+
+class ThesisSwish(nn.Module):
+    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
+
+    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
+    ``activations_gpt_neo.py``). Kept under its own name so that the published scores can be reproduced.
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * F.silu(self.beta.to(x.dtype) * x)
+
+
+class ActivationFFN(nn.Module):
+    """A stock feed-forward network, linear - activation - linear, around an elementwise variant.
+
+    Parameters are named as in GPT-Neo. The linear layers start with PyTorch's initialisation; a model of this
+    project gives its own layers the family's.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        activation: Elementwise module on (..., F).
+    """
+
+    def __init__(self, hidden_size: int, intermediate_size: int, activation: nn.Module):
+        super().__init__()
+        self.c_fc = nn.Linear(hidden_size, intermediate_size)
+        self.act = activation
+        self.c_proj = nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(self.act(self.c_fc(x)))

@@ -1,0 +1,73 @@
+"""Model configs: a family's own config plus the name and the options of its feed-forward variant.
+
+No postponed annotations in this file: the strict dataclasses of huggingface_hub check values against the
+annotations themselves and do not resolve strings.
+"""
+
+from huggingface_hub.dataclasses import strict
+from transformers import GPTNeoConfig, RobertaConfig
+
+from ffn_variants.errors import UsageError
+from ffn_variants.registry import get_variant
+
+
+def _check_ffn(config: GPTNeoConfig | RobertaConfig, activation_field: str) -> None:
+    """Refuse an unknown variant or option, and an activation chosen in two places.
+
+    Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
+    """
+    get_variant(config.ffn).resolve(config.ffn_options)
+    default = type(config).__dataclass_fields__[activation_field].default
+    if getattr(config, activation_field) != default:
+        raise UsageError(
+            f"{activation_field} {getattr(config, activation_field)!r} would contradict ffn {config.ffn!r}; "
+            f"leave it at {default!r} and choose the activation with ffn"
+        )
+
+
+@strict
+class FFNGPTNeoConfig(GPTNeoConfig):
+    r"""GPT-Neo whose feed-forward networks are all of one variant.
+
+    ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size (`int`, *optional*): ``intermediate_size`` of the run that this one is
+            paired with, if it differs. Initial weights outside the FFN are then drawn as in a model of that
+            width, so that at one seed both models start from the same ones.
+    """
+
+    model_type = "ffn_gpt_neo"
+
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "activation_function")
+
+
+@strict
+class FFNRobertaConfig(RobertaConfig):
+    r"""RoBERTa whose feed-forward networks are all of one variant.
+
+    ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+    """
+
+    model_type = "ffn_roberta"
+
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "hidden_act")

@@ -1,0 +1,153 @@
+"""The model families a study can name: their sizes in the source study, and how to build their models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.errors import UsageError, unknown_name
+from ffn_variants.layers import ffn_modules
+from ffn_variants.modeling import FFNGPTNeoForCausalLM, FFNRobertaForMaskedLM
+from ffn_variants.registry import get_variant
+
+Objective = Literal["causal", "masked"]
+
+# Sizes of the source study, and the special tokens of its tokenizer.
+_THESIS = {
+    "vocab_size": 10_000,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One architecture and what it is trained to do."""
+
+    config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig]
+    model_class: type[PreTrainedModel]
+    objective: Objective
+    defaults: Mapping[str, Any]
+    """Config values of the source study, where they are not the stock config's."""
+
+
+_FAMILIES: dict[str, Family] = {
+    "gpt_neo": Family(
+        config_class=FFNGPTNeoConfig,
+        model_class=FFNGPTNeoForCausalLM,
+        objective="causal",
+        defaults={
+            **_THESIS,
+            "num_layers": 2,
+            "num_heads": 4,
+            "max_position_embeddings": 512,
+            "window_size": 256,
+        },
+    ),
+    "roberta": Family(
+        config_class=FFNRobertaConfig,
+        model_class=FFNRobertaForMaskedLM,
+        objective="masked",
+        defaults={
+            **_THESIS,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            # RoBERTa counts positions from pad_token_id + 1, so 513 rows serve 512 tokens.
+            "max_position_embeddings": 513,
+            "type_vocab_size": 2,
+        },
+    ),
+}
+
+FAMILIES: tuple[str, ...] = tuple(_FAMILIES)
+
+
+def _get_family(family: str) -> Family:
+    if family not in _FAMILIES:
+        raise unknown_name("family", family, FAMILIES)
+    return _FAMILIES[family]
+
+
+def objective(family: str) -> Objective:
+    """Return what models of a family are trained to predict; ``UsageError`` for an unknown family."""
+    return _get_family(family).objective
+
+
+def build_config(
+    family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
+) -> FFNGPTNeoConfig | FFNRobertaConfig:
+    """Make the config of a model; arguments and errors as in ``build_model``."""
+    spec = _get_family(family)
+    get_variant(ffn).resolve(ffn_options)
+    known = {f.name for f in fields(spec.config_class)}
+    aliases = spec.config_class.attribute_map
+    given = {aliases.get(name, name): value for name, value in config.items()}
+    for name in given:
+        # transformers would store an unknown field without a word.
+        if name not in known and name != "num_labels":
+            raise unknown_name(f"{family} config field", name, sorted(known | set(aliases)))
+    values = {**spec.defaults, **given}
+    if values["hidden_size"] % values.get("num_heads", values.get("num_attention_heads")):
+        raise UsageError(
+            f"hidden_size {values['hidden_size']} is no multiple of num_attention_heads "
+            f"{values.get('num_heads', values.get('num_attention_heads'))}; change one of them"
+        )
+    if family == "gpt_neo" and values.get("attention_types") is None:
+        values["attention_types"] = _alternating_attention(values["num_layers"])
+    return spec.config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
+
+
+def _alternating_attention(num_layers: int) -> list:
+    """Spell global and local attention in turn, starting with global, in GPT-Neo's notation."""
+    types = [[["global", "local"], num_layers // 2]] if num_layers > 1 else []
+    return types + ([[["global"], 1]] if num_layers % 2 else [])
+
+
+def build_model(
+    family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
+) -> PreTrainedModel:
+    """Build a model with one variant in every layer, initialised from torch's global generator.
+
+    Seed that generator before the call: at one seed and one ``intermediate_size`` all weights outside the FFN
+    are the same for every variant. For another ``intermediate_size``, name that of the paired run in
+    ``paired_intermediate_size``. After the call the generator's state depends on the variant.
+
+    Args:
+        family: ``"gpt_neo"`` for a causal language model or ``"roberta"`` for a masked one.
+        ffn: A name in ``FFN_VARIANTS``. ``"gelu"`` without options is the stock model: tanh-GELU in GPT-Neo,
+            erf-GELU in RoBERTa.
+        ffn_options: Options of the variant.
+        **config: Fields of the family's transformers config, such as hidden_size or num_hidden_layers; what
+            is not given is as in the source study.
+
+    Returns:
+        An ``FFNGPTNeoForCausalLM`` or ``FFNRobertaForMaskedLM`` on the default device.
+
+    Raises:
+        UsageError: For an unknown family, variant, option or config field.
+    """
+    return _get_family(family).model_class(build_config(family, ffn, ffn_options, **config))
+
+
+def count_parameters(model: PreTrainedModel) -> dict[str, int]:
+    """Count a model's parameters, tied ones once.
+
+    Returns:
+        ``total`` and its three parts: ``ffn`` (all layers), ``embedding`` (token, position and segment
+        tables) and ``other``.
+    """
+    total = sum(p.numel() for p in model.parameters())
+    ffn = sum(
+        p.numel() for module in model.modules() for part in ffn_modules(module) for p in part.parameters()
+    )
+    tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
+    embedding = sum(table.numel() for table in tables)
+    return {"total": total, "ffn": ffn, "embedding": embedding, "other": total - ffn - embedding}

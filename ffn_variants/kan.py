@@ -1,0 +1,168 @@
+"""`kan`: two B-spline KAN layers in place of the whole feed-forward network (Liu et al. 2024).
+
+`KANLinear` has the formulation, the parameter names and the initialisation of efficient-kan
+(https://github.com/Blealtan/efficient-kan), so that its state dicts load; the code is this project's own.
+
+Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
+    """Evaluate every B-spline basis function by the Cox-de Boor recursion.
+
+    Args:
+        x: (N, I) inputs.
+        grid: (I, G + 2K + 1) strictly increasing knots of each input feature.
+        spline_order: K, the degree of the pieces.
+
+    Returns:
+        (N, I, G + K) values. All are zero outside the knots, where the spline is silent.
+    """
+    x = x.unsqueeze(-1)
+    bases = ((x >= grid[:, :-1]) & (x < grid[:, 1:])).to(x.dtype)
+    for k in range(1, spline_order + 1):
+        rising = (x - grid[:, : -(k + 1)]) / (grid[:, k:-1] - grid[:, : -(k + 1)])
+        falling = (grid[:, k + 1 :] - x) / (grid[:, k + 1 :] - grid[:, 1:-k])
+        bases = rising * bases[..., :-1] + falling * bases[..., 1:]
+    return bases
+
+
+class KANLinear(nn.Module):
+    """y_o = sum_i base_oi SiLU(x_i) + sum_i scaler_oi sum_c spline_oic B_c(x_i), with no bias.
+
+    Args:
+        in_features: I.
+        out_features: O.
+        grid_size: G, intervals between the ends of ``grid_range``.
+        spline_order: K, 3 for cubic pieces.
+        scale_noise: Size of the random curve that the splines start as.
+        scale_base: Factor on the slope in the Kaiming bound of ``base_weight``, as efficient-kan has it.
+        scale_spline: The same for ``spline_scaler``.
+        grid_range: Interval that the grid divides; knots go on for K intervals at each side.
+
+    The initial values come from torch's global generator: Kaiming-uniform base weights and scalers, and
+    spline weights that interpolate noise at the grid points.
+    """
+
+    grid: Tensor
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        grid_size: int = 5,
+        spline_order: int = 3,
+        scale_noise: float = 0.1,
+        scale_base: float = 1.0,
+        scale_spline: float = 1.0,
+        grid_range: tuple[float, float] = (-1.0, 1.0),
+    ):
+        super().__init__()
+        self.in_features, self.out_features = in_features, out_features
+        self.grid_size, self.spline_order = grid_size, spline_order
+        self.scale_noise, self.scale_base, self.scale_spline = scale_noise, scale_base, scale_spline
+        step = (grid_range[1] - grid_range[0]) / grid_size
+        knots = torch.arange(-spline_order, grid_size + spline_order + 1) * step + grid_range[0]
+        self.register_buffer("grid", knots.expand(in_features, -1).contiguous())
+        self.base_weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.spline_weight = nn.Parameter(torch.empty(out_features, in_features, grid_size + spline_order))
+        self.spline_scaler = nn.Parameter(torch.empty(out_features, in_features))
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw initial values in the order of efficient-kan; on the meta device there is nothing to draw."""
+        if self.grid.is_meta:
+            return
+        nn.init.kaiming_uniform_(self.base_weight, a=math.sqrt(5) * self.scale_base)
+        noise = torch.rand(self.grid_size + 1, self.in_features, self.out_features) - 0.5
+        self.spline_weight.copy_(self._interpolate(noise * self.scale_noise / self.grid_size))
+        nn.init.kaiming_uniform_(self.spline_scaler, a=math.sqrt(5) * self.scale_spline)
+
+    def _interpolate(self, values: Tensor) -> Tensor:
+        """Solve for the coefficients of least norm whose curves pass through values at the grid points.
+
+        Args:
+            values: (G + 1, I, O) curve values.
+
+        Returns:
+            (O, I, G + K) coefficients.
+        """
+        # All features still share one uniform grid here, so one pseudo-inverse serves them all.
+        knots = self.grid[:1].double()
+        points = knots[0, self.spline_order : self.spline_order + self.grid_size + 1, None]
+        bases = b_spline_bases(points, knots, self.spline_order)[:, 0]
+        inverse = torch.linalg.pinv(bases).to(values)
+        return torch.einsum("cg,gio->oic", inverse, values)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, self.in_features)
+        # Knots lie so close that bf16 would merge them: bases are computed in float32 at least.
+        exact = torch.promote_types(x.dtype, torch.float32)
+        bases = b_spline_bases(rows.to(exact), self.grid.to(exact), self.spline_order).to(x.dtype)
+        spline_weight = self.spline_weight * self.spline_scaler.unsqueeze(-1)
+        out = F.linear(F.silu(rows), self.base_weight) + F.linear(bases.flatten(1), spline_weight.flatten(1))
+        return out.view(*x.shape[:-1], self.out_features)
+
+
+class KANFFN(nn.Module):
+    """(..., D) to (..., D) through F channels by KAN layers.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        grid_size: Intervals of each spline's grid.
+        spline_order: Degree of the pieces.
+        layers: ``"both"``: KANLinear - KANLinear, with the names of efficient-kan's ``KAN([D, F, D])``.
+            ``"first"``: KANLinear - Linear, which the source study's RoBERTa had.
+        activation: What stands between the two: ``"none"``, or the erf-GELU that the source study kept.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        grid_size: int = 5,
+        spline_order: int = 3,
+        layers: str = "both",
+        activation: str = "none",
+    ):
+        super().__init__()
+        first = KANLinear(hidden_size, intermediate_size, grid_size, spline_order)
+        second = (
+            KANLinear(intermediate_size, hidden_size, grid_size, spline_order)
+            if layers == "both"
+            else nn.Linear(intermediate_size, hidden_size)
+        )
+        self.layers = nn.ModuleList([first, second])
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layers[0](x)
+        return self.layers[1](F.gelu(x) if self.activation == "gelu" else x)
+
+
+def count_edge_numbers(
+    hidden_size: int, intermediate_size: int, grid_size: int, spline_order: int, layers: str, beside: int
+) -> int:
+    """Add up the numbers that a KANFFN holds, or multiplies by, over all its edges.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        grid_size: G.
+        spline_order: K.
+        layers: ``"both"`` or ``"first"``.
+        beside: What a KAN edge has beside its G + K spline coefficients; an edge of a linear layer has one.
+    """
+    edges = hidden_size * intermediate_size
+    kan_edge = grid_size + spline_order + beside
+    return edges * (2 * kan_edge if layers == "both" else kan_edge + 1)

@@ -1,0 +1,101 @@
+"""Where the feed-forward network sits in each architecture's layer, and how another takes its place.
+
+Two functions dispatch on the class of the layer; a new architecture is one more registration of each.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+
+from torch import Tensor, nn
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoBlock, GPTNeoMLP
+from transformers.models.roberta.modeling_roberta import RobertaIntermediate, RobertaLayer
+
+from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.registry import get_variant
+
+
+@singledispatch
+def ffn_modules(layer: nn.Module) -> tuple[nn.Module, ...]:
+    """Return the modules that hold a layer's FFN weights; empty for a module that is no transformer layer."""
+    return ()
+
+
+@singledispatch
+def replace_ffn(layer: nn.Module, config: FFNGPTNeoConfig | FFNRobertaConfig) -> None:
+    """Put the config's variant in place of the stock FFN of a layer.
+
+    The stock activation stays where the variant is "gelu" in its family's own form.
+
+    Args:
+        layer: A transformer layer as its stock constructor left it.
+        config: The model's config.
+    """
+    raise NotImplementedError(f"no FFN replacement is registered for {type(layer).__name__}")
+
+
+def _new_activation(config: FFNGPTNeoConfig | FFNRobertaConfig, width: int) -> nn.Module | None:
+    """Build an elementwise variant, or return None where the stock activation is the variant."""
+    spec = get_variant(config.ffn)
+    options = spec.resolve(config.ffn_options)
+    if config.ffn == "gelu" and options["approximate"] == "auto":
+        return None
+    return spec.build(width, **options)
+
+
+class DroppedOutFFN(nn.Module):
+    """A block variant and the dropout that the stock FFN has on its output.
+
+    Args:
+        ffn: Module from (..., D) to (..., D).
+        dropout: Applied to its output.
+    """
+
+    def __init__(self, ffn: nn.Module, dropout: nn.Module):
+        super().__init__()
+        self.ffn = ffn
+        self.dropout = dropout
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.dropout(self.ffn(hidden_states))
+
+
+@ffn_modules.register
+def _(layer: GPTNeoBlock) -> tuple[nn.Module, ...]:
+    return (layer.mlp,)
+
+
+@replace_ffn.register
+def _(layer: GPTNeoBlock, config: FFNGPTNeoConfig) -> None:
+    spec = get_variant(config.ffn)
+    width = config.intermediate_size or 4 * config.hidden_size
+    if spec.kind == "block":
+        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+        layer.register_module("mlp", DroppedOutFFN(ffn, layer.mlp.dropout))
+        return
+    if layer.mlp.c_fc.out_features != width:
+        layer.mlp = GPTNeoMLP(width, config)
+    if (activation := _new_activation(config, width)) is not None:
+        layer.mlp.act = activation
+
+
+@ffn_modules.register
+def _(layer: RobertaLayer) -> tuple[nn.Module, ...]:
+    # output holds LayerNorm and dropout as well, which are no part of the FFN.
+    return (layer.intermediate, layer.output.dense)
+
+
+@replace_ffn.register
+def _(layer: RobertaLayer, config: FFNRobertaConfig) -> None:
+    spec = get_variant(config.ffn)
+    width = config.intermediate_size
+    if spec.kind == "block":
+        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+        layer.register_module("intermediate", ffn)
+        layer.output.register_module("dense", nn.Identity())
+        return
+    if layer.intermediate.dense.out_features != width:
+        layer.intermediate = RobertaIntermediate(config)
+        layer.output.dense = nn.Linear(width, config.hidden_size)
+    if (activation := _new_activation(config, width)) is not None:
+        layer.intermediate.intermediate_act_fn = activation

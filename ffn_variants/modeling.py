@@ -1,0 +1,134 @@
+"""Hugging Face models with a feed-forward variant in every layer, known to the Auto classes once imported.
+
+The stock constructor runs first, then the FFNs are exchanged, then ``post_init`` initialises what is new. In
+this order the variant draws from torch's generator only after everything else has, so that at one seed all
+weights outside the FFN are bit-identical across variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    GPTNeoForCausalLM,
+    GPTNeoForSequenceClassification,
+    GPTNeoModel,
+    PreTrainedModel,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaModel,
+)
+
+from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.errors import UsageError
+from ffn_variants.layers import ffn_modules, replace_ffn
+
+# A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
+_Base = PreTrainedModel if TYPE_CHECKING else object
+
+
+@contextmanager
+def _paired_width(config: FFNGPTNeoConfig | FFNRobertaConfig) -> Iterator[None]:
+    """Let the stock constructor take ``paired_intermediate_size``, where it is set, for intermediate_size."""
+    own = config.intermediate_size
+    setattr(config, "intermediate_size", config.paired_intermediate_size or own)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(config, "intermediate_size", own)  # noqa: B010
+
+
+class FFNVariantMixin(_Base):
+    """Exchanges every layer's FFN after the stock constructor, and refuses checkpoints of another FFN."""
+
+    def __init__(self, config: FFNGPTNeoConfig | FFNRobertaConfig, *args: Any, **kwargs: Any):
+        with _paired_width(config):
+            super().__init__(config, *args, **kwargs)
+        layers = [module for module in self.modules() if ffn_modules(module)]
+        assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
+        for layer in layers:
+            replace_ffn(layer, config)
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
+        """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
+
+        Raises:
+            UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
+                arbitrary memory: transformers initialises missing parameters only of modules that it knows.
+        """
+        model, info = super().from_pretrained(
+            pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs
+        )
+        wrong = sorted(ffn_keys(model, (*info["missing_keys"], *info["unexpected_keys"])))
+        if wrong:
+            raise UsageError(
+                f"{pretrained_model_name_or_path} does not hold the weights of ffn {model.config.ffn!r} "
+                f"(first difference: {wrong[0]}); load it with the ffn and ffn_options of its config.json"
+            )
+        return (model, info) if output_loading_info else model
+
+
+def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
+    """Pick the state-dict keys that belong to an FFN of the model, with or without the backbone's prefix."""
+    ffns = {id(ffn) for module in model.modules() for ffn in ffn_modules(module)}
+    head = f"{model.base_model_prefix}."
+    prefixes = tuple(
+        f"{name.removeprefix(head)}." for name, module in model.named_modules() if id(module) in ffns
+    )
+    return [key for key in keys if key.removeprefix(head).startswith(prefixes)]
+
+
+class FFNGPTNeoModel(FFNVariantMixin, GPTNeoModel):
+    """GPT-Neo without a head."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNGPTNeoForCausalLM(FFNVariantMixin, GPTNeoForCausalLM):
+    """GPT-Neo as a language model."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNGPTNeoForSequenceClassification(FFNVariantMixin, GPTNeoForSequenceClassification):
+    """GPT-Neo with transformers' classification head on the last token."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNRobertaModel(FFNVariantMixin, RobertaModel):
+    """RoBERTa without a head."""
+
+    config_class = FFNRobertaConfig
+
+
+class FFNRobertaForMaskedLM(FFNVariantMixin, RobertaForMaskedLM):
+    """RoBERTa as a masked language model."""
+
+    config_class = FFNRobertaConfig
+
+
+class FFNRobertaForSequenceClassification(FFNVariantMixin, RobertaForSequenceClassification):
+    """RoBERTa with transformers' classification head on the first token."""
+
+    config_class = FFNRobertaConfig
+
+
+AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig)
+AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
+AutoModelForCausalLM.register(FFNGPTNeoConfig, FFNGPTNeoForCausalLM)
+AutoModelForSequenceClassification.register(FFNGPTNeoConfig, FFNGPTNeoForSequenceClassification)
+
+AutoConfig.register("ffn_roberta", FFNRobertaConfig)
+AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
+AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
+AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)
