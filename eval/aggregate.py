@@ -48,10 +48,11 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         raise UsageError(f"{origin}: seed {fractional.iloc[0]} is not a whole number; seeds are integers")
     rows["seed"] = seeds.astype(int)
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
-    defaults = {"run_id": derived_id, "task": SINGLE_TASK, "group": "", "metric": "score", "n_items": 0}
-    for name, value in defaults.items():
-        if name not in rows.columns:
-            rows[name] = value
+    for name, value in (("run_id", derived_id), ("task", SINGLE_TASK), ("group", ""), ("metric", "score")):
+        column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
+        rows[name] = column.where(column.notna(), value).astype(str)
+    items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
+    rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_repeats(rows, origin)
     order = ["benchmark", "family", "variant", "seed", "group", "task", "metric"]
     return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)

@@ -21,7 +21,7 @@ STUDY_FILE = "study.yaml"
 
 @dataclass(frozen=True)
 class Plan:
-    """What was meant to be run: every combination is a cell. ``written`` says whether a study file named it."""
+    """What was meant to be run: every combination is a cell. ``written``: a study file said so."""
 
     families: tuple[str, ...]
     variants: tuple[str, ...]
@@ -194,7 +194,7 @@ def _mapping(value: object) -> dict[str, Any]:
 
 
 def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
-    """Read what a run folder tells of size and held-out loss; files that are absent or cut off tell nothing."""
+    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
     parameters = _read_json(run / "provenance.json").get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     curve = _read_curve(run / "metrics.jsonl")
