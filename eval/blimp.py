@@ -28,8 +28,8 @@ PAIR_ID_COLUMNS = ("pairID", "pair_id", "pair_ID")
 HUB_BLIMP = "nyu-mll/blimp"
 
 # The folder of a suite below `blimp_dir`; the second name is that of the BabyLM 2023 pipeline's filter-data.
-SUITE_FOLDERS = {
-    "blimp": ("full",),
+SUITE_FOLDERS: dict[str, tuple[str, str]] = {
+    "blimp": ("full", "blimp"),
     "blimp-filtered": ("filtered", "blimp_filtered"),
     "blimp-supplement": ("supplement", "supplement_filtered"),
 }
@@ -69,8 +69,8 @@ def find_pair_tasks(suite: str, config: EvalConfig) -> list[PairTask]:
             return [PairTask(suite, uid, source, partial(_read_hub, uid)) for uid in SUITE_TASKS[suite]]
         raise UsageError(
             f"the suite {suite} is not on the hub; pass --blimp-dir FOLDER with "
-            f"{SUITE_FOLDERS[suite][0]}/*.jsonl, which the BabyLM 2023 evaluation pipeline has as {SUITE_FOLDERS[suite][-1]} in its filter-data "
-            "(https://github.com/babylm/evaluation-pipeline-2023)"
+            f"{SUITE_FOLDERS[suite][0]}/*.jsonl, which is {SUITE_FOLDERS[suite][1]} in filter-data of the "
+            "BabyLM 2023 evaluation pipeline (https://github.com/babylm/evaluation-pipeline-2023)"
         )
     files = list_data_files(_suite_folder(suite, config.blimp_dir))
     if not files:
@@ -194,8 +194,8 @@ def _read_hub(uid: str) -> list[dict]:
     except (OSError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise UsageError(
-            f"cannot load {HUB_BLIMP} ({uid}) from the hub: {reason}; without network pass --blimp-dir FOLDER "
-            "with full/*.jsonl, or use --suites embedded-pairs"
+            f"cannot load {HUB_BLIMP} ({uid}) from the hub: {reason}; without network pass --blimp-dir "
+            "FOLDER with full/*.jsonl, or use --suites embedded-pairs"
         ) from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+import tyro
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ffn_variants.errors import unknown_name
@@ -69,18 +70,20 @@ class GlueConfig(Section):
 class EvalConfig(Section):
     """Which suites a run is scored on, from where, and how."""
 
-    suites: tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...] = ("blimp", "glue")
+    suites: Annotated[
+        tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...], tyro.conf.arg(aliases=["--suite"])
+    ] = ("blimp", "glue")
     """Benchmarks: blimp (67 paradigms), blimp-filtered (12 tasks of BabyLM 2023), blimp-supplement (5 tasks),
     embedded-pairs, glue (11 tasks), embedded-glue."""
     blimp_dir: Path | None = None
-    """Folder with full/, filtered/ and supplement/ of JSON Lines, a file a task; null: the hub (blimp only)."""
+    """Folder with full/, filtered/, supplement/ (JSON Lines, a file a task); null: the hub (blimp only)."""
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     pair_tasks: tuple[str, ...] | None = None
     """Only these minimal-pair tasks of the suites (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
-    """Score only the first so many pairs of each task (null: all)."""
-    embedded_pairs_per_paradigm: int = Field(200, ge=1)
+    """Score only so many pairs of each task, evenly spaced over its file (null: all)."""
+    embedded_pairs_per_paradigm: int = Field(60, ge=1)
     """Minimal pairs that the embedded grammar writes for each paradigm."""
     embedded_seed: int = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""

@@ -149,8 +149,8 @@ def check_loaded(info: dict, backbone: str | None, folder: Path) -> None:
     if missing or mismatched:
         named = ", ".join([*missing, *mismatched][:3])
         raise UsageError(
-            f"{folder}: {len(missing)} weights are missing and {len(mismatched)} have another shape ({named}), "
-            "so they would be random; save the model again"
+            f"{folder}: {len(missing)} weights are missing, {len(mismatched)} have another shape ({named}); "
+            "they would be random numbers, save the model again"
         )
 
 

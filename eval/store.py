@@ -1,0 +1,111 @@
+"""What is known about a run: its rows, its items, and under which protocol each task was scored.
+
+Everything lies in ``<run>/eval/``: ``rows.parquet`` (and ``rows.csv``), ``items/<benchmark>.parquet``, and
+``done.json``, which names the weights, and for each task the protocol. A task is done when both are those
+asked for. Files are replaced whole, items first and ``done.json`` last, so a process killed at any moment
+leaves a task either done or to be done again, and never counted twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+from filelock import FileLock, Timeout
+
+from eval.files import write_atomically
+from eval.rows import check_rows, empty_rows, read_rows, replace_task, write_rows
+from ffn_variants.errors import UsageError
+
+
+class ResultStore:
+    """Reads and writes one run's results.
+
+    Args:
+        run_dir: The run's folder.
+        weights: The hash of its model. Results of other weights are dropped when a new one is written.
+    """
+
+    def __init__(self, run_dir: Path, weights: str) -> None:
+        self._folder = run_dir / "eval"
+        self._weights = weights
+        self._done: dict[str, dict] = {}
+        self._is_stale = False
+        path = self._folder / "done.json"
+        if path.is_file():
+            ledger = json.loads(path.read_text(encoding="utf-8"))
+            self._is_stale = ledger["weights"] != weights
+            self._done = {} if self._is_stale else ledger["tasks"]
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether what is there was measured on other weights."""
+        return self._is_stale
+
+    def is_done(self, benchmark: str, task: str, protocol: dict) -> bool:
+        """Whether these weights were scored on a task under exactly this protocol."""
+        return self._done.get(f"{benchmark}/{task}") == protocol
+
+    def rows(self) -> pd.DataFrame:
+        """Return the rows of every task that is done."""
+        path = self._folder / "rows.parquet"
+        if self._is_stale or not path.is_file():
+            return empty_rows()
+        return read_rows(path)
+
+    def record(
+        self, benchmark: str, task: str, protocol: dict, rows: pd.DataFrame, items: pd.DataFrame
+    ) -> None:
+        """Add one task's results, in place of what was there for that task."""
+        if self._is_stale:
+            self._drop()
+        path = self._folder / "items" / f"{benchmark}.parquet"
+        items = items.assign(protocol=protocol_hash(protocol))
+        if path.is_file():
+            kept = pd.read_parquet(path)
+            items = pd.concat([kept[kept["task"] != task], items], ignore_index=True)
+        write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
+        write_rows(
+            replace_task(self.rows(), benchmark, task, check_rows(rows)), self._folder / "rows.parquet"
+        )
+        self._done[f"{benchmark}/{task}"] = protocol
+        ledger = json.dumps({"weights": self._weights, "tasks": self._done}, indent=1)
+        write_atomically(
+            self._folder / "done.json",
+            lambda temporary: temporary.write_text(ledger + "\n", encoding="utf-8"),
+        )
+
+    def _drop(self) -> None:
+        (self._folder / "done.json").unlink()
+        for path in [*self._folder.glob("rows.*"), *(self._folder / "items").glob("*.parquet")]:
+            path.unlink()
+        self._is_stale = False
+
+
+@contextmanager
+def sole_evaluator(run_dir: Path) -> Iterator[None]:
+    """Keep a second process from evaluating the same run; the system releases the lock when its holder dies.
+
+    Raises:
+        UsageError: If another process is at it.
+    """
+    folder = run_dir / "eval"
+    folder.mkdir(exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(f"{run_dir} is being evaluated by another process; wait for it or stop it") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def protocol_hash(protocol: dict) -> str:
+    """Return 12 hexadecimal digits that stand for a protocol in the items."""
+    return hashlib.sha256(json.dumps(protocol, sort_keys=True).encode()).hexdigest()[:12]
