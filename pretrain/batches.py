@@ -1,0 +1,154 @@
+"""What each step reads: a pure function of (data, config, seed, step), whoever computes it.
+
+The rows and masks of a step are drawn for the whole step and sliced afterwards, so one batch of 8, two accumulated
+batches of 4, and two processes with 4 each see the same rows and the same masks, and a resumed run continues
+without having stored any random state.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pretrain.config import RunConfig
+from pretrain.data import PackedSplit
+from pretrain.masking import IGNORE, Masker
+
+# First entry of every random key, so that order, masks and dropout of one seed are independent streams.
+ORDER, MASKS, DROPOUT, HELD_OUT_MASKS = range(4)
+
+Batch = dict[str, torch.Tensor]
+"""input_ids and position_ids (B, T); target_index (N,) into the flattened (B * T), target_ids (N,)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process's share of a step.
+
+    Attributes:
+        batches: Forward passes, in order.
+        num_targets: Predicted tokens of the whole step, over all processes.
+        num_tokens: Tokens of the whole step without padding.
+    """
+
+    batches: list[Batch]
+    num_targets: int
+    num_tokens: int
+
+
+@functools.lru_cache(maxsize=2)
+def _permutation(num_rows: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([ORDER, seed, epoch]).permutation(num_rows)
+
+
+def rows_of_step(num_rows: int, rows_per_step: int, seed: int, step: int) -> np.ndarray:
+    """Row numbers of a step: the next ones of an endless sequence of permutations, one per epoch.
+
+    Args:
+        num_rows: Rows of the corpus.
+        rows_per_step: Rows of every step.
+        seed: The run's seed.
+        step: Steps already done.
+
+    Returns:
+        (rows_per_step,) row numbers.
+    """
+    places = np.arange(step * rows_per_step, (step + 1) * rows_per_step)
+    epochs = places // num_rows
+    rows = [
+        _permutation(num_rows, seed, int(epoch))[places[epochs == epoch] % num_rows]
+        for epoch in np.unique(epochs)
+    ]
+    return np.concatenate(rows)
+
+
+def dropout_seed(seed: int, step: int, process: int) -> int:
+    """Seed of torch's generator for the dropout of one step in one process."""
+    return int(np.random.SeedSequence([DROPOUT, seed, step, process]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def next_tokens(input_ids: np.ndarray, position_ids: np.ndarray) -> np.ndarray:
+    """Targets of a causal model: the next token of the same document, else ``IGNORE``. (B, T) like the inputs."""
+    targets = np.full(input_ids.shape, IGNORE, np.int64)
+    continues = position_ids[:, 1:] > 0  # position 0 is the start of another document, or padding
+    targets[:, :-1][continues] = input_ids[:, 1:][continues]
+    return targets
+
+
+class BatchSource:
+    """Cuts steps and evaluations out of packed rows.
+
+    Args:
+        config: The run.
+        masker: Corrupts batches of a masked model; None for a causal one.
+        pad_token_id: What fills rows.
+        process: Rank of this process.
+        num_processes: Processes that share a step.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        masker: Masker | None,
+        pad_token_id: int,
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self.config = config
+        self.masker = masker
+        self.pad_token_id = pad_token_id
+        self.process = process
+        self.num_processes = num_processes
+        train = config.train
+        self.rows_per_step = (
+            train.per_device_train_batch_size * train.gradient_accumulation_steps * num_processes
+        )
+
+    def step(self, split: PackedSplit, step: int) -> Step:
+        """The share of this process in a step; ``step`` counts the steps already done."""
+        seed = self.config.seed
+        rows = rows_of_step(len(split.input_ids), self.rows_per_step, seed, step)
+        rng = np.random.default_rng([MASKS, seed, step])
+        input_ids, position_ids, targets = self._examples(split, rows, rng)
+        num_tokens = int((split.input_ids[rows] != self.pad_token_id).sum())
+        size = self.config.train.per_device_train_batch_size
+        starts = range(self.process * size, self.rows_per_step, size * self.num_processes)
+        cut = [slice(start, start + size) for start in starts]
+        batches = [to_batch(input_ids[part], position_ids[part], targets[part]) for part in cut]
+        return Step(batches, int((targets != IGNORE).sum()), num_tokens)
+
+    def held_out(self, split: PackedSplit) -> Iterator[Batch]:
+        """This process's share of an evaluation; the masks are the same at every step and for every seed."""
+        rng = np.random.default_rng([HELD_OUT_MASKS])
+        input_ids, position_ids, targets = self._examples(split, np.arange(len(split.input_ids)), rng)
+        size = self.config.train.per_device_eval_batch_size
+        for start in range(self.process * size, len(input_ids), size * self.num_processes):
+            part = slice(start, start + size)
+            yield to_batch(input_ids[part], position_ids[part], targets[part])
+
+    def _examples(
+        self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        input_ids = split.input_ids[rows].astype(np.int64)
+        position_ids = split.position_ids[rows].astype(np.int64)
+        if self.masker is None:
+            return input_ids, position_ids, next_tokens(input_ids, position_ids)
+        corrupted, targets = self.masker(input_ids, rng)
+        return corrupted, position_ids, targets
+
+
+def to_batch(input_ids: np.ndarray, position_ids: np.ndarray, targets: np.ndarray) -> Batch:
+    """Tensors of one forward pass; targets are listed on the host, so that the device need not search for them."""
+    flat = targets.reshape(-1)
+    index = np.flatnonzero(flat != IGNORE)
+    arrays = {
+        "input_ids": input_ids,
+        "position_ids": position_ids,
+        "target_index": index,
+        "target_ids": flat[index],
+    }
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

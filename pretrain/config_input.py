@@ -1,0 +1,143 @@
+"""Reading YAML files and flags into configurations, and telling mistakes in them in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import io
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tyro
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from ffn_variants.errors import UsageError
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """Read a YAML mapping.
+
+    Raises:
+        UsageError: If the file is missing, is not text or YAML, or holds something other than a mapping.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); give the path of a YAML file") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: is not valid YAML: {_one_line(str(error))}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: holds a {type(values).__name__}, expected a mapping of sections")
+    return values
+
+
+def deep_merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Nested mappings merged key by key; ``top`` wins. Neither argument is changed."""
+    merged = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = deep_merge(merged[key], value) if both else value
+    return merged
+
+
+def explain(error: ValidationError, model: type[BaseModel], source: str) -> UsageError:
+    """Turn pydantic's first complaint into one line: where, which key, what is wrong, the closest match."""
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"]]
+    where = ": ".join(part for part in (source, ".".join(location)) if part)
+    if first["type"] == "extra_forbidden":
+        known = _fields_at(model, location[:-1])
+        close = difflib.get_close_matches(location[-1], known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+        return UsageError(f"{where}: unknown key, {hint}")
+    message = first["msg"].removeprefix("Value error, ")
+    given = first.get("input")
+    shown = f" (is {given!r})" if isinstance(given, str | int | float | bool | None) else ""
+    return UsageError(f"{where}: {message}{'' if first['type'] == 'value_error' else shown}")
+
+
+def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
+    """Names of the fields below a path such as ``["model"]``."""
+    for name in location:
+        model = model.model_fields[name].annotation  # type: ignore[assignment]
+    return list(model.model_fields)
+
+
+def flag_value(args: list[str], *names: str) -> str | None:
+    """The last value given to one of the flags, before anything else is parsed."""
+    value = None
+    for position, arg in enumerate(args):
+        name, equals, inline = arg.partition("=")
+        if name in names:
+            value = inline if equals else args[position + 1] if position + 1 < len(args) else None
+    return value
+
+
+def parse_flags(
+    default: Config, args: list[str], prog: str | None = None, description: str | None = None
+) -> Config:
+    """Apply flags to a configuration; ``--help`` shows its values as the defaults.
+
+    Raises:
+        UsageError: For an unknown flag or a value that is not allowed, with the closest match.
+    """
+    if {"-h", "--help"} & set(args):
+        return tyro.cli(type(default), default=default, args=args, prog=prog, description=description)
+    printed = io.StringIO()
+    try:
+        # tyro draws a box as wide as the terminal; a wide one keeps long names whole until it is undone below.
+        with _columns(2000), contextlib.redirect_stderr(printed):
+            return tyro.cli(type(default), default=default, args=args, prog=prog)
+    except SystemExit:
+        raise UsageError(_tell(printed.getvalue())) from None
+
+
+def _tell(box: str) -> str:
+    """The content of tyro's error box as one line."""
+    body = re.split(r"─{20,}", re.sub(r"╭.*╮", "", box))
+    text = _one_line(" ".join(part for part in body[:2] if "For full help" not in part))
+    invalid = re.search(r"Error parsing (\S*): \d+ validation errors? for \w+ (.*?)(?: \[type=|$)", text)
+    if not invalid:
+        return text + "" if "--help" in text else f"{text}; --help lists all flags"
+    section, message = invalid.groups()
+    field, _, rest = message.partition(" ")
+    if "Value error," in field + " " + rest and message.startswith("Value error,"):
+        return message.removeprefix("Value error, ")
+    rest = rest.removeprefix("Value error, ")
+    flag = ".".join(part for part in (section, field) if part).replace("_", "-")
+    return f"--{flag}: {rest}"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(re.sub(r"[│╭╮╰╯]", " ", text).split())
+
+
+@contextlib.contextmanager
+def _columns(width: int) -> Iterator[None]:
+    """Pretend that the terminal has this many columns."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(width)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["COLUMNS"]
+        else:
+            os.environ["COLUMNS"] = before
+
+
+def split_config_path(args: list[str]) -> tuple[Path | None, list[str]]:
+    """Take the YAML file off the front of a command line, where there is one."""
+    if args and not args[0].startswith("-"):
+        return Path(args[0]), args[1:]
+    return None, args

@@ -1,0 +1,48 @@
+"""Masked-language-model corruption of whole batches (Devlin et al. 2019, as RoBERTa uses it: anew at every step)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+IGNORE = -100
+"""Target of a position that is not predicted."""
+
+
+class Masker:
+    """Chooses tokens to predict and replaces 80% by ``<mask>``, 10% by another token, 10% by nothing.
+
+    Args:
+        vocab_size: Tokens of the vocabulary.
+        special_ids: Never chosen, and never drawn as a replacement.
+        mask_token_id: The mask.
+        mlm_probability: Share of the ordinary tokens that is predicted.
+    """
+
+    def __init__(
+        self, vocab_size: int, special_ids: list[int], mask_token_id: int, mlm_probability: float
+    ) -> None:
+        self.is_special = np.zeros(vocab_size, bool)
+        self.is_special[special_ids] = True
+        self.ordinary_ids = np.flatnonzero(~self.is_special)
+        self.mask_token_id = mask_token_id
+        self.mlm_probability = mlm_probability
+
+    def __call__(self, input_ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Corrupt a batch.
+
+        Args:
+            input_ids: (B, T) token ids.
+            rng: Source of all randomness; the result is a function of it and the batch.
+
+        Returns:
+            Corrupted ids and targets, (B, T) int64 each; targets are ``IGNORE`` where nothing is predicted.
+        """
+        ids = input_ids.astype(np.int64)
+        # One draw does for both choices: given that it is below p, draw / p is again uniform.
+        share = rng.random(ids.shape, dtype=np.float32) / np.float32(self.mlm_probability)
+        chosen = (share < 1) & ~self.is_special[ids]
+        targets = np.where(chosen, ids, IGNORE)
+        corrupted = np.where(chosen & (share < 0.8), self.mask_token_id, ids)
+        replaced = chosen & (share >= 0.8) & (share < 0.9)
+        corrupted[replaced] = rng.choice(self.ordinary_ids, int(replaced.sum()))
+        return corrupted, targets

@@ -1,0 +1,99 @@
+"""What a run would do, for ``--dry-run``; reads, and writes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ffn_variants import count_parameters
+from ffn_variants.errors import UsageError
+from pretrain import corpus, model
+from pretrain.config import RunConfig
+from pretrain.data import cached_summary
+from pretrain.optim import total_steps
+from pretrain.run_dir import is_complete, run_dir, to_yaml
+from pretrain.tokenizer import load_tokenizer
+
+HUB_TOKENS = 466_000_000
+"""Training tokens of the hub's TinyStories with the source study's tokenizer, for budgets before the data is there."""
+
+
+def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
+    """The resolved configuration, exact parameter counts, token budget and run folder, as text.
+
+    Raises:
+        UsageError: If the corpus or tokenizer is named but cannot be used.
+    """
+    summary = cached_summary(config)
+    vocab_size, vocab_note = _vocab_size(config, summary)
+    counts = count_parameters(model.build(config, vocab_size))
+    path = run_dir(config)
+    state = "finished" if is_complete(path) else "started" if path.exists() else "new"
+    lines = [
+        to_yaml(config),
+        f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
+        f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
+        f"vocabulary       {vocab_size:,} tokens{vocab_note}",
+        f"corpus           {corpus.describe(config.data)}",
+        *_budget(config, summary, num_processes),
+        f"run folder       {path} ({state})",
+    ]
+    return "\n".join(lines)
+
+
+def _vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
+    if summary:
+        return summary["vocab_size"], ""
+    if config.data.tokenizer:
+        return len(load_tokenizer(config.data.tokenizer)), f" (from {config.data.tokenizer})"
+    return config.data.vocab_size, " (not trained yet; a small corpus may yield fewer)"
+
+
+def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
+    train, block_size = config.train, config.data.block_size
+    rows_per_step = train.per_device_train_batch_size * train.gradient_accumulation_steps * num_processes
+    per_step = (
+        f"tokens per step  at most {rows_per_step * block_size:,} ({rows_per_step} packed rows of {block_size}: "
+        f"{train.per_device_train_batch_size} x {train.gradient_accumulation_steps} accumulated x {num_processes} "
+        f"process{'es' if num_processes > 1 else ''})"
+    )
+    if summary:
+        rows, tokens, note = summary["train"]["num_rows"], summary["train"]["num_tokens"], ""
+    elif (
+        config.data.source == "tinystories"
+        and not config.data.tinystories_dir
+        and not config.data.max_documents
+    ):
+        # Best-fit packing of these short documents leaves next to nothing empty.
+        rows, tokens, note = (
+            -(-HUB_TOKENS // block_size),
+            HUB_TOKENS,
+            " (about: the data is not prepared yet)",
+        )
+    else:
+        steps = config.optim.max_steps
+        known = (
+            f"{steps:,}" if steps else f"{config.optim.num_train_epochs:g} epochs; the number is known once"
+        )
+        return [per_step, f"steps            {known}{'' if steps else ' the data is prepared'}"]
+    steps = total_steps(config.optim, rows, rows_per_step)
+    epochs = steps * rows_per_step / rows
+    return [
+        per_step,
+        f"steps            {steps:,} = {epochs:.2f} epochs of {tokens:,} tokens{note}",
+        f"token budget     {round(epochs * tokens):,}{note}",
+    ]
+
+
+def check_usable(config: RunConfig) -> None:
+    """Refuse a plan whose tracker is not installed.
+
+    Raises:
+        UsageError: Naming the command that installs it.
+    """
+    import importlib.util
+
+    tracker = config.train.tracker
+    if tracker != "none" and importlib.util.find_spec(tracker) is None:
+        raise UsageError(
+            f"the tracker {tracker!r} is not installed; pip install {tracker}, or leave --tracker out"
+        )

@@ -1,0 +1,144 @@
+"""The run folder: its name, what marks it as finished, and who may write into it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+from pydantic import BaseModel
+
+from ffn_variants.errors import UsageError
+from pretrain.config import RunConfig, load_config, resolve
+
+COMPLETION_MARKER = "COMPLETED"
+"""File written last; a folder without it is unfinished."""
+
+RESULT_NEUTRAL: dict[str, Any] = {
+    "output": True,
+    "train": {
+        "per_device_eval_batch_size",
+        "logging_steps",
+        "eval_steps",
+        "save_steps",
+        "save_total_limit",
+        "tracker",
+    },
+}
+"""Fields that cannot change the trained model; they are left out of the hash and of the comparison."""
+
+
+def config_hash(config: RunConfig) -> str:
+    """Eight hexadecimal digits over every field that can change the result, and nothing else."""
+    text = json.dumps(_decisive(config), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def run_dir(config: RunConfig) -> Path:
+    """Folder of a run: ``<runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>``, or ``run_name`` at its end."""
+    output = config.output
+    name = output.run_name or f"seed{config.seed}-{config_hash(config)}"
+    return Path(output.runs_dir) / output.study / config.family / config.model.ffn / name
+
+
+def is_complete(path: Path) -> bool:
+    """Whether the run in a folder has finished."""
+    return (path / COMPLETION_MARKER).is_file()
+
+
+def read_run(path: Path) -> RunConfig:
+    """The configuration of the run in a folder.
+
+    Raises:
+        UsageError: If the folder holds no run.
+    """
+    file = Path(path) / "config.yaml"
+    if not file.is_file():
+        raise UsageError(
+            f"{path}: is no run folder (it has no config.yaml); give runs/<study>/<family>/<variant>/<run>"
+        )
+    return load_config(file)
+
+
+def check_same_config(path: Path, config: RunConfig) -> None:
+    """Refuse to go on in a folder that holds a run with another configuration.
+
+    Raises:
+        UsageError: Naming the first field that differs, with both values.
+    """
+    if not (path / "config.yaml").is_file():
+        return
+    difference = _first_difference(_decisive(read_run(path)), _decisive(config))
+    if difference:
+        raise UsageError(
+            f"{path} holds a run with another config ({difference}); pass another --run-name or remove it"
+        )
+
+
+def write_config(path: Path, config: RunConfig) -> None:
+    """Save the resolved configuration; a valid input of the training command."""
+    write_text(path / "config.yaml", to_yaml(config))
+
+
+def to_yaml(config: BaseModel) -> str:
+    """A configuration as YAML, in the order of its fields."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file in one step, so that no reader ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    aside.write_text(text, encoding="utf-8")
+    os.replace(aside, path)
+
+
+@contextlib.contextmanager
+def sole_writer(path: Path) -> Iterator[None]:
+    """Keep a second process out of a run folder; the system releases the lock when its holder dies.
+
+    Raises:
+        UsageError: If another process trains in this folder.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(
+            f"{path}: another process{_holder(path)} trains in this folder; wait for it or stop it"
+        ) from None
+    try:
+        write_text(path / ".lock-holder", f"{os.getpid()} on {socket.gethostname()}")
+        yield
+    finally:
+        (path / ".lock-holder").unlink(missing_ok=True)
+        lock.release()
+
+
+def _holder(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return f" ({(path / '.lock-holder').read_text()})"
+    return ""
+
+
+def _decisive(config: RunConfig) -> dict[str, Any]:
+    return resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+
+
+def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> str | None:
+    for name in now:
+        old, new = before.get(name), now[name]
+        if isinstance(old, dict) and isinstance(new, dict) and name != "ffn_options":
+            if found := _first_difference(old, new, f"{prefix}{name}."):
+                return found
+        elif old != new:
+            return f"{prefix}{name} {old}, now {new}"
+    return None

@@ -1,0 +1,217 @@
+"""Pretrain one model.
+
+accelerate launch pretrain/train.py CONFIG.yaml --ffn kan --seed 3
+
+The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
+configuration, parameter counts, token budget and run folder, and writes nothing. The same command again continues
+an unfinished run, and says so of a finished one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import set_seed
+from transformers import PreTrainedModel
+
+from ffn_variants import count_parameters
+from ffn_variants.errors import UsageError, run_cli
+from pretrain import corpus, model, provenance
+from pretrain.batches import BatchSource
+from pretrain.config import RunConfig, load_config, resolve
+from pretrain.config_input import split_config_path
+from pretrain.data import PreparedData, prepare_data
+from pretrain.loop import Loop
+from pretrain.model_card import write_model_card
+from pretrain.objective import PackedLoss
+from pretrain.plan import check_usable, describe_plan
+from pretrain.run_dir import (
+    COMPLETION_MARKER,
+    check_same_config,
+    is_complete,
+    run_dir,
+    sole_writer,
+    write_config,
+    write_text,
+)
+
+__all__ = ["main", "prepare_data", "train"]
+
+
+def main() -> int | None:
+    """The command."""
+    path, args = split_config_path(sys.argv[1:])
+    dry_run = "--dry-run" in args
+    args = [arg for arg in args if arg != "--dry-run"]
+    config = load_config(path, args, prog="train.py [CONFIG.yaml] [--dry-run]", description=__doc__)
+    check_usable(config)
+    if dry_run:
+        if os.environ.get("RANK", "0") == "0":
+            print(describe_plan(config, int(os.environ.get("WORLD_SIZE", "1"))))
+        return None
+    train(config)
+    return None
+
+
+def train(config: RunConfig) -> Path:
+    """Train the model of a run, or continue, or find it finished.
+
+    Args:
+        config: The run.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        UsageError: If the corpus cannot be used, the folder holds another run or is in use, or the loss diverges.
+    """
+    config = resolve(config)
+    check_usable(config)
+    path = run_dir(config)
+    check_same_config(path, config)
+    if is_complete(path):
+        if os.environ.get("RANK", "0") == "0":
+            print(f"{path} is finished; nothing to do", flush=True)
+        return path
+    accelerator = build_accelerator(config, path)
+    with accelerator.main_process_first():
+        data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    if accelerator.is_main_process:
+        with sole_writer(path):
+            _run(config, accelerator, data, path)
+    else:
+        _run(config, accelerator, data, path)
+    return path
+
+
+def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
+    """Devices, precision and trackers.
+
+    Raises:
+        UsageError: If bf16 is asked for on a GPU that lacks it.
+    """
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(threads))
+    supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    precision = config.train.mixed_precision
+    if precision == "auto":
+        precision = "bf16" if supported else "no"
+    elif precision == "bf16" and torch.cuda.is_available() and not supported:
+        raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
+    AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
+    tracker = None if config.train.tracker == "none" else config.train.tracker
+    return Accelerator(mixed_precision=precision, log_with=tracker, project_dir=path / "logs")
+
+
+def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: Path) -> None:
+    """Everything between claiming the run folder and the completion marker."""
+    main = accelerator.is_main_process
+    _check_same_data(path, data)
+    if main and not (path / "config.yaml").exists():
+        write_config(path, config)
+    if config.train.tracker != "none":
+        accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
+
+    set_seed(config.seed)  # before the model is built: the seed decides its weights
+    network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
+    parameters = count_parameters(network)
+    source = BatchSource(
+        config,
+        model.build_masker(config, data.tokenizer),
+        int(data.tokenizer.pad_token_id),  # type: ignore[arg-type]
+        accelerator.process_index,
+        accelerator.num_processes,
+    )
+    loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path)
+    facts = {
+        "device": provenance.device_name(accelerator.device),
+        "num_processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        "corpus": corpus.describe(config.data),
+        "data_fingerprint": data.fingerprint,
+        "parameters": parameters,
+    }
+    if main:
+        provenance.start(path, facts, loop.state.step)
+        print(_header(config, loop, facts, path), flush=True)
+
+    results = loop.run()
+
+    accelerator.end_training()
+    if main:
+        results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
+        results["mean_tokens_per_s"] = round(results["tokens"] / results["time_s"], 1)
+        _save_model(path / "model", network, data, config, parameters, results)
+        provenance.finish(path, {"results": results})
+        write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
+        print(f"finished: held-out loss {results['eval_loss']:.4f}, model in {path / 'model'}", flush=True)
+    accelerator.wait_for_everyone()
+
+
+def _check_same_data(path: Path, data: PreparedData) -> None:
+    """Refuse to continue a run on other data than it began with."""
+    file = path / "provenance.json"
+    before = json.loads(file.read_text())["data_fingerprint"] if file.is_file() else data.fingerprint
+    if before != data.fingerprint:
+        raise UsageError(
+            f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
+            "restore the corpus, pass another --run-name or remove it"
+        )
+
+
+def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
+    """What is trained, on what, where to, in four lines."""
+    counts, split = facts["parameters"], loop.data.train
+    precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
+    per_step = round(loop.state.rows_per_step * split.num_tokens / len(split.input_ids))
+    resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
+    return "\n".join(
+        [
+            f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
+            f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
+            f"data    {facts['corpus']}: {split.num_tokens:,} tokens in {len(split.input_ids):,} packed rows of "
+            f"{config.data.block_size}",
+            f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
+            f"device  {facts['device']}, {precision}",
+            f"folder  {path}",
+        ]
+    )
+
+
+def _save_model(
+    folder: Path,
+    network: PreTrainedModel,
+    data: PreparedData,
+    config: RunConfig,
+    parameters: dict[str, int],
+    results: dict[str, Any],
+) -> None:
+    """Write weights, tokenizer and model card aside, then rename."""
+    aside = folder.with_name(f"model.tmp-{os.getpid()}")
+    network.save_pretrained(aside)
+    data.tokenizer.save_pretrained(aside)
+    write_model_card(aside, config, parameters, results)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(aside, folder)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values under dotted names; trackers take no others."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        flat |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+        )
+    return flat
+
+
+if __name__ == "__main__":
+    run_cli(main)
