@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,8 +18,8 @@ class TableArgs:
     """List the feed-forward variants: kind, formula, parameters, FLOPs and reference.
 
     Counts are for one feed-forward network at the given sizes, linear layers and biases included. FLOPs are
-    those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between the
-    stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts.
+    those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between
+    the stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts.
     """
 
     hidden_size: int = 512
@@ -88,14 +86,9 @@ def describe_options(spec: FFNSpec) -> str:
 def main() -> None:
     """Print the table."""
     args = tyro.cli(TableArgs, prog="python -m ffn_variants")
-    try:
-        print(format_table(table_rows(args)))
-        if args.options:
-            print("\n" + "\n".join(describe_options(spec) for spec in FFN_VARIANTS.values()))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # `| head` closed the pipe: nothing is wrong, and Python must not complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(format_table(table_rows(args)))
+    if args.options:
+        print("\n" + "\n".join(describe_options(spec) for spec in FFN_VARIANTS.values()))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """`fourier-kan`: layers whose edges are truncated Fourier series, after FourierKAN (GistNoesis 2024).
 
-y_j = bias_j + sum_i sum_{k=1..G} a_jik cos(k x_i) + b_jik sin(k x_i). Names, shapes and initialisation of the
-parameters are those of https://github.com/GistNoesis/FourierKAN; the code is this project's own.
+y_j = bias_j + sum_i sum_{k=1..G} a_jik cos(k x_i) + b_jik sin(k x_i). The coefficients have the name,
+the shape and the initialisation of https://github.com/GistNoesis/FourierKAN; the bias is a vector, as in a
+linear layer. The code is this project's own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class FourierKANLinear(nn.Module):
         std = 1 / math.sqrt(in_features * grid_size)
         # [0] multiplies the cosines, [1] the sines.
         self.fouriercoeffs = nn.Parameter(torch.randn(2, out_features, in_features, grid_size) * std)
-        self.bias = nn.Parameter(torch.zeros(1, out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, self.in_features)
@@ -42,7 +43,7 @@ class FourierKANLinear(nn.Module):
         # A matrix product per basis keeps memory at rows x I x G; no rows x O x I x G tensor is ever formed.
         cosines, sines = self.fouriercoeffs.flatten(2)
         out = F.linear(angles.cos().to(x.dtype), cosines) + F.linear(
-            angles.sin().to(x.dtype), sines, self.bias[0]
+            angles.sin().to(x.dtype), sines, self.bias
         )
         return out.view(*x.shape[:-1], self.out_features)
 

@@ -58,23 +58,25 @@ class FFNVariantMixin(_Base):
         self.post_init()
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *args, output_loading_info=False, **kwargs):
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
         """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
 
         Raises:
             UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
                 arbitrary memory: transformers initialises missing parameters only of modules that it knows.
         """
-        model, info = super().from_pretrained(
-            pretrained_model_name_or_path, *args, output_loading_info=True, **kwargs
+        wants_info = kwargs.pop("output_loading_info", False)
+        loaded: Any = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
         )
+        model, info = loaded
         wrong = sorted(ffn_keys(model, (*info["missing_keys"], *info["unexpected_keys"])))
         if wrong:
             raise UsageError(
                 f"{pretrained_model_name_or_path} does not hold the weights of ffn {model.config.ffn!r} "
                 f"(first difference: {wrong[0]}); load it with the ffn and ffn_options of its config.json"
             )
-        return (model, info) if output_loading_info else model
+        return (model, info) if wants_info else model
 
 
 def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:

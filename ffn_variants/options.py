@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +37,8 @@ class Option:
             if value not in self.choices:
                 raise unknown_name(f"value of {label}:", value, self.choices)
             return value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise UsageError(f"{label} must be a number, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise UsageError(f"{label} must be a finite number, got {value!r}")
         if isinstance(self.default, int):
             if value != int(value):
                 raise UsageError(f"{label} must be a whole number, got {value!r}")

@@ -64,8 +64,8 @@ class FFNSpec:
     def flops_per_token(self, hidden_size: int, intermediate_size: int, **options: Any) -> int:
         """Count the floating-point operations of one token's forward pass through one FFN.
 
-        Two for each multiply-add of the weights; activations, bases and biases are left out, as usual. Training
-        costs about three times as much.
+        Two for each multiply-add of the weights; activations, bases and biases are left out, as usual.
+        Training costs about three times as much.
         """
         return 2 * self.multiply_adds(hidden_size, intermediate_size, **self.resolve(options))
 

@@ -23,12 +23,12 @@ class FeatureSplines(nn.Module):
         num_features: Number of features D.
         num_knots: Knots, and coefficients, of each spline.
 
-    Knots start evenly spaced over ``KNOT_RANGE``, which holds 95% of a normalised input. Coefficients are drawn
-    from torch's global generator, normal, scaled so that standard normal inputs give outputs with a root mean
-    square of ``INITIAL_RMS``. Two sets then give about 0.07, the size of a stock FFN's initial output, and at
-    most 19 over four million values; at an ``INITIAL_RMS`` of 0.5 the cubic tails of the second set reach 700.
-    A spline that starts as the identity needs knots out at 6 and coefficients that cancel to one part in a
-    thousand, so that a single optimizer step would change the output by more than its own size.
+    Knots start evenly spaced over ``KNOT_RANGE``, which holds 95% of a normalised input. Coefficients come
+    from torch's global generator, normal, scaled so that standard normal inputs give outputs with a root
+    mean square of ``INITIAL_RMS``. Two sets then give about 0.07, the size of a stock FFN's initial output,
+    and at most 19 over four million values; at an ``INITIAL_RMS`` of 0.5 the cubic tails of the second set
+    reach 700. A spline that starts as the identity needs knots out at 6 and coefficients that cancel to one
+    part in a thousand, so that a single optimizer step would change the output by more than its own size.
     """
 
     def __init__(self, num_features: int, num_knots: int = 10):

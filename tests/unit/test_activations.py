@@ -1,0 +1,100 @@
+"""Elementwise variants against their formulas in numpy float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+from scipy.stats import norm
+
+from ffn_variants import FFN_VARIANTS, build_ffn
+
+CHANNELS = 6
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+# From the papers; p is the per-channel parameter, where there is one.
+FORMULAS = {
+    "gelu": lambda x, p: gelu_tanh(x),
+    "learnable-gelu": lambda x, p: p * gelu_tanh(x),
+    "relu": lambda x, p: np.maximum(x, 0),
+    "prelu": lambda x, p: np.maximum(x, 0) + p * np.minimum(x, 0),
+    "silu": lambda x, p: x * expit(x),
+    "swish": lambda x, p: x * expit(p * x),
+    "none": lambda x, p: x,
+    "thesis-swish": lambda x, p: p * x**2 * expit(p * x),
+}
+
+
+def build(name, **options):
+    spec = FFN_VARIANTS[name]
+    return spec.build(CHANNELS, **spec.resolve(options)).double()
+
+
+def test_every_elementwise_variant_has_a_formula_here():
+    assert set(FORMULAS) == {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_value(name):
+    rng = np.random.default_rng(0)
+    # Channels last, with batch and token dimensions of other sizes: a parameter applied along the wrong
+    # dimension cannot pass.
+    x = rng.normal(size=(2, 5, CHANNELS)) * 3
+    p = rng.normal(size=CHANNELS)
+    module = build(name)
+    for parameter in module.parameters():
+        parameter.data = torch.from_numpy(p)
+    y = module(torch.from_numpy(x)).detach().numpy()
+    np.testing.assert_allclose(y, FORMULAS[name](x, p), rtol=1e-12, atol=1e-14)
+
+
+def test_gelu_can_use_the_error_function():
+    x = np.linspace(-4, 4, 41)
+    y = build("gelu", approximate="none")(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(y, x * norm.cdf(x), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("name", "initial"), [("learnable-gelu", 1.0), ("prelu", 0.25), ("swish", 1.0), ("thesis-swish", 1.0)]
+)
+def test_learnable_ones_have_one_parameter_per_channel(name, initial):
+    (parameter,) = build(name).parameters()
+    assert parameter.shape == (CHANNELS,)
+    assert (parameter == initial).all()
+    (parameter,) = build(name, init=0.5).parameters()
+    assert (parameter == 0.5).all()
+
+
+def test_learnable_ones_start_as_their_plain_form():
+    x = torch.randn(4, CHANNELS, dtype=torch.float64)
+    torch.testing.assert_close(build("learnable-gelu")(x), build("gelu")(x))
+    torch.testing.assert_close(build("swish")(x), build("silu")(x))
+
+
+def test_thesis_swish_is_not_swish():
+    x = torch.full((1, CHANNELS), 2.0, dtype=torch.float64)
+    torch.testing.assert_close(build("thesis-swish")(x), 2 * build("swish")(x))
+
+
+def test_autocast_keeps_learnable_activations_in_bf16():
+    x = torch.randn(3, CHANNELS, dtype=torch.bfloat16)
+    for name in ("learnable-gelu", "prelu", "swish", "thesis-swish"):
+        spec = FFN_VARIANTS[name]
+        assert spec.build(CHANNELS, **spec.resolve(None))(x).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_ffn_is_linear_activation_linear(name):
+    torch.manual_seed(0)
+    ffn = build_ffn(name, 4, CHANNELS).double()
+    weights = {key: value.numpy() for key, value in ffn.state_dict().items()}
+    x = np.random.default_rng(1).normal(size=(3, 4))
+    p = next((value for key, value in weights.items() if key.startswith("act.")), None)
+    hidden = FORMULAS[name](x @ weights["c_fc.weight"].T + weights["c_fc.bias"], p)
+    expected = hidden @ weights["c_proj.weight"].T + weights["c_proj.bias"]
+    np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10, atol=1e-12)
