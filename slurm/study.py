@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from eval.config import EvalConfig
 from ffn_variants import FAMILIES, get_variant
 from ffn_variants.errors import UsageError, unknown_name
-from pretrain.config import RunConfig, load_config, merge, validation_message
+from pretrain.config import RunConfig, load_config
+from pretrain.config_input import deep_merge, explain, read_yaml
 from pretrain.run_dir import run_dir
 
 STUDY_FILE = "study.yaml"
@@ -42,7 +43,7 @@ class StudyConfig(BaseModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Names the folder below ``runs/``."""
-    families: dict[str, str]
+    families: Annotated[dict[str, str], Field(min_length=1)]
     """Family name to its base config; a relative path starts at the study file's folder."""
     variants: Annotated[tuple[str, ...], Field(min_length=1)]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
@@ -125,7 +126,7 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
         UsageError: If the file is missing or a value in it does not fit; names the file and the key.
     """
     config = _read(path)
-    extra = merge(config.config, overrides or {})
+    extra = deep_merge(config.config, dict(overrides or {}))
     cells = [
         _cell(config, path, family, variant, seed, extra)
         for seed in config.seeds
@@ -139,19 +140,13 @@ def _read(path: Path) -> StudyConfig:
     if not path.is_file():
         raise UsageError(f"study file {path} does not exist; the shipped ones are in configs/studies/")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not a YAML file ({' '.join(str(error).split())})") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"{path}: holds no mapping; a study needs name, families, variants and seeds")
-    try:
-        return StudyConfig.model_validate(content)
+        return StudyConfig.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise UsageError(f"{path}: {validation_message(error, StudyConfig)}") from None
+        raise explain(error, StudyConfig, str(path)) from None
 
 
 def _cell(
-    config: StudyConfig, path: Path, family: str, variant: str, seed: int, extra: Mapping[str, Any]
+    config: StudyConfig, path: Path, family: str, variant: str, seed: int, extra: dict[str, Any]
 ) -> Cell:
     identity = {
         "family": family,
@@ -159,6 +154,6 @@ def _cell(
         "model": {"ffn": variant},
         "output": {"study": config.name},
     }
-    run_config = load_config(path.parent / config.families[family], overrides=merge(extra, identity))
+    run_config = load_config(path.parent / config.families[family], overrides=deep_merge(extra, identity))
     folder = run_dir(run_config)
     return Cell(config=run_config, evaluation=config.evaluation, study_dir=folder.parents[2], run_dir=folder)
