@@ -33,8 +33,8 @@ def p_value(value: float | None) -> str:
 
 
 def spread(value: float, digits: int = 1) -> str:
-    """Write a standard deviation, which a single run does not have."""
-    return "-" if np.isnan(value) else f"{value:.{digits}f}"
+    """Write a standard deviation behind its mean; a single run has none."""
+    return "" if np.isnan(value) else f" ± {value:.{digits}f}"
 
 
 def count(value: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,7 +51,7 @@ def _score_column(analysis: Analysis, benchmark: str, family: str) -> dict[str, 
     chosen = cells[(cells.benchmark == benchmark) & (cells.family == family)]
     best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)))
     return {
-        variant: f"{bold(f'{mean:.1f}', variant in best)} ± {spread(sd)} ({n})"
+        variant: f"{bold(f'{mean:.1f}', variant in best)}{spread(sd)} ({n})"
         for variant, mean, sd, n in zip(
             chosen.variant, chosen["mean"], chosen["sd"], chosen["n"], strict=True
         )
@@ -174,7 +175,7 @@ def _training_rows(analysis: Analysis, family: str, known: Sequence[RunFacts]) -
         loss, shown = losses[name], "-"
         if loss:
             sd = float(np.std(loss, ddof=1)) if len(loss) > 1 else float("nan")
-            shown = f"{bold(f'{np.mean(loss):.3f}', name in best)} ± {spread(sd, 3)} ({len(loss)})"
+            shown = f"{bold(f'{np.mean(loss):.3f}', name in best)}{spread(sd, 3)} ({len(loss)})"
         relative = share(sizes[name], sizes[analysis.baseline])
         ffn = count(group[0].num_ffn_parameters)
         rows.append([family_label(family), f"`{name}`", count(sizes[name]), relative, ffn, shown])
@@ -205,7 +206,9 @@ def design_section(analysis: Analysis) -> str:
         parts += [f"Missing scores, {origin}:", table(["benchmark", "family", "variant", "seeds"], rows)]
     else:
         parts.append(f"No score is missing {origin}.")
-    parts.append("\n".join(f"- {escape(note)}" for note in analysis.notes))
+    origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
+    made = [f"- trained with {origin}: {count(runs)} runs" for origin, runs in sorted(origins.items())]
+    parts.append("\n".join([*made, *(f"- {escape(note)}" for note in analysis.notes)]))
     return "\n\n".join(part for part in parts if part)
 
 

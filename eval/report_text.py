@@ -77,7 +77,7 @@ def _what_differs(analysis: Analysis) -> str:
     else:
         places = listed(analysis.benchmarks, "or")
         said = f"{start}, no variant was shown to differ from `{analysis.baseline}` on {places}"
-    return f"{said}; within one family, {listed(within)}." if within else f"{said}."
+    return f"{said}; within a single family, it is shown for {listed(within)}." if within else f"{said}."
 
 
 def _is_primary(analysis: Analysis, comparison: Comparison) -> bool:

@@ -217,7 +217,7 @@ def compare_cells(
     estimate = float(sum(w * arm.mean() for w, arm in zip(weights.values(), arms, strict=True)))
     known = replace(known, estimate=estimate)
     if single := [f"{f} {v}" for (f, v), n in runs.items() if n == 1]:
-        return replace(known, reason=f"one run only of {', '.join(single)}, so its spread is unknown")
+        return replace(known, reason=f"one run only of {', '.join(single)}")
     result = welch(
         [arm.mean() for arm in arms],
         [arm.var(ddof=1) for arm in arms],

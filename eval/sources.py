@@ -48,6 +48,8 @@ class RunFacts:
     """Held-out loss at the end of training, nats per token."""
     curve: tuple[tuple[int, float], ...] = ()
     """(step, held-out loss) pairs."""
+    trained_with: str | None = None
+    """Commit, library versions and device, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,8 @@ def _mapping(value: object) -> dict[str, Any]:
 
 def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
     """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
-    parameters = _read_json(run / "provenance.json").get("parameters")
+    provenance = _read_json(run / "provenance.json")
+    parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     curve = _read_curve(run / "metrics.jsonl")
     return RunFacts(
@@ -207,7 +210,22 @@ def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> 
         num_ffn_parameters=_whole(counts.get("ffn")),
         eval_loss=curve[-1][1] if curve else None,
         curve=tuple(curve),
+        trained_with=_origin(provenance),
     )
+
+
+def _origin(provenance: Mapping[str, Any]) -> str | None:
+    """Say what made a run; a resumed run counts by its last session."""
+    sessions = provenance.get("sessions")
+    session = _mapping(sessions[-1]) if isinstance(sessions, list) and sessions else {}
+    versions, git = _mapping(session.get("versions")), _mapping(session.get("git"))
+    parts = [f"{name} {versions[name]}" for name in ("torch", "transformers") if versions.get(name)]
+    if git.get("commit"):
+        changed = "" if git.get("clean") else " with uncommitted changes"
+        parts.append(f"commit {str(git['commit'])[:7]}{changed}")
+    if provenance.get("device"):
+        parts.append(f"on {provenance['device']}")
+    return ", ".join(parts) or None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
