@@ -108,6 +108,7 @@ def analyse(
     if scores.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     benchmarks = tuple(_ordered(scores.benchmark.unique(), BENCHMARK_ORDER))
+    comparisons = compare_with_baseline(scores, baseline, variants[1:], confidence)
     return Analysis(
         source=source,
         baseline=baseline,
@@ -119,7 +120,7 @@ def analyse(
         runs=scores,
         cells=_summarise(scores, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(rows),
-        comparisons=tuple(compare_with_baseline(scores, baseline, variants[1:], confidence)),
+        comparisons=tuple(sorted(comparisons, key=lambda c: benchmarks.index(c.benchmark))),
         contrasts=tuple(_contrasts(scores, contrasts, variants, baseline, benchmarks, confidence)),
         missing=_missing(source, scores, variants, families, benchmarks),
         notes=(*source.notes, *notes, *_item_notes(rows)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +41,11 @@ def family_label(family: str | None) -> str:
     return "averaged" if family is None else FAMILY_LABELS.get(family, family)
 
 
+def file_name(kind: str, benchmark: str) -> str:
+    """Name a figure's file, whatever characters a table puts into a benchmark's name."""
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', benchmark)}"
+
+
 def to_svg(figure: Figure) -> str:
     """Draw a figure as SVG without a date."""
     with matplotlib.rc_context(STYLE):
@@ -57,8 +63,8 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
     figures = {}
     with matplotlib.rc_context(STYLE):
         for benchmark in analysis.benchmarks:
-            figures[f"forest-{benchmark}"] = _forest(analysis, benchmark)
-            figures[f"seeds-{benchmark}"] = _seeds(analysis, benchmark)
+            figures[file_name("forest", benchmark)] = _forest(analysis, benchmark)
+            figures[file_name("seeds", benchmark)] = _seeds(analysis, benchmark)
         if any(len(facts.curve) > 1 for facts in analysis.facts):
             figures["held-out-loss"] = _curves(analysis)
     return figures

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eval.analysis import PAIR_BENCHMARKS, Analysis
-from eval.figures import family_label
+from eval.figures import family_label, file_name
 from eval.report_format import escape, interval, listed, share, signed, table
 from eval.report_sections import (
     design_section,
@@ -42,9 +42,9 @@ def render(analysis: Analysis, context: Context) -> str:
         " ".join(answer(analysis)),
         _verdicts(analysis),
         _warnings(analysis),
-        *(context.figure(f"forest-{name}") for name in analysis.benchmarks),
+        *(context.figure(file_name("forest", name)) for name in analysis.benchmarks),
         scores_section(analysis),
-        *(context.figure(f"seeds-{name}") for name in analysis.benchmarks),
+        *(context.figure(file_name("seeds", name)) for name in analysis.benchmarks),
         f"Dots are seeds, bars their means; the dashed line is the mean of `{analysis.baseline}`, a dotted "
         "one (where it fits) chance.",
         seeds_section(analysis),

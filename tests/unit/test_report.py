@@ -1,0 +1,277 @@
+"""The report from every kind of source: numbers, words, figures and the mistakes a user makes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from eval.report import main, write_report
+from eval.rows import ROW_COLUMNS, write_rows
+from eval.sources import read_source
+from ffn_variants.errors import UsageError, run_cli
+
+FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
+TASKS = {
+    "embedded-pairs": [("agreement", "syntax", "accuracy"), ("order", "syntax", "accuracy")],
+    "embedded-glue": [("acceptability", "GLUE", "accuracy")],
+}
+SHIFT = {"gelu": 0.0, "kan": -8.0, "swish": 0.2}
+
+
+def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1b2c3d") -> Path:
+    """One run folder as the pretraining and the evaluation leave it, with scores from a fixed generator."""
+    run_id = f"{family}/{variant}/seed{seed}-{tag}"
+    generator = np.random.default_rng([FAMILIES.index(family), VARIANTS.index(variant), seed])
+    rows = [
+        (run_id, family, variant, seed, benchmark, task, group, metric,
+         round(70 + SHIFT[variant] + generator.normal(), 2), 200)
+        for benchmark, tasks in TASKS.items()
+        for task, group, metric in tasks
+    ]  # fmt: skip
+    run = study / run_id
+    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")
+    parameters = {"total": 500_000 if variant != "kan" else 650_000, "ffn": 100_000}
+    session = {"versions": {"torch": "2.13.0"}, "git": {"commit": "abcdef0123", "clean": True}}
+    provenance = {"parameters": parameters, "device": "cpu", "sessions": [session]}
+    (run / "provenance.json").write_text(json.dumps(provenance))
+    lines = [{"step": step, "loss": 3.0, "learning_rate": 1e-3} for step in range(0, 40, 5)]
+    lines += [{"step": step, "eval_loss": 3 - step / 40 + 0.01 * seed} for step in (10, 20, 30)]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 40, "eval_lo')
+    return run
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study of two families, three variants and three seeds whose last cell is not there."""
+    folder = tmp_path / "tiny-study"
+    cells = [(f, v, s) for f in FAMILIES for v in VARIANTS for s in SEEDS]
+    for family, variant, seed in cells[:-1]:
+        write_run(folder, family, variant, seed)
+    content = {
+        "families": list(FAMILIES),
+        "variants": list(VARIANTS),
+        "seeds": list(SEEDS),
+        "evaluation": {"suites": list(TASKS)},
+        "report": {"baseline": "gelu", "margin": 1.0},
+        "cells": [f"{f}/{v}/seed{s}-0a1b2c3d" for f, v, s in cells],
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
+    path = write_report(study, tmp_path / "out")
+    text = path.read_text()
+    first = text.split("\n\n")[1]
+    assert first.startswith(
+        "Averaged over GPT-Neo and RoBERTa and after Holm's correction, `kan` on embedded-pairs"
+    )
+    assert "differ from `gelu`" in first
+    assert "Inconclusive on embedded-pairs and embedded-glue: `swish`, with no difference shown" in first
+    assert "points remain possible" in first
+    assert "no effect" not in text
+    # The last cell is missing, and named.
+    assert "2 scores are missing" in text
+    assert "| embedded-pairs | RoBERTa | `swish` | 3 |" in text
+    assert "| embedded-glue | RoBERTa | `swish` | 3 |" in text
+    # Facts of the runs.
+    assert "| GPT-Neo | `kan` | 650,000 | +30.0% | 100,000 |" in text
+    assert re.search(r"2\.270\*{0,2} ± 0\.010 \(3\)", text)
+    assert "trained with torch 2.13.0, commit abcdef0, on cpu: 17 runs" in text
+    assert "kan +30.0% in GPT-Neo" in text
+    assert f"python -m eval.report {study} --out {tmp_path / 'out'} --baseline gelu --margin 1" in text
+
+
+def test_every_number_of_report_json_is_that_of_the_rows(study: Path, tmp_path: Path):
+    report = json.loads((write_report(study, tmp_path / "out").parent / "report.json").read_text())
+    rows = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
+    pairs = rows[rows.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
+    for cell in report["scores"]:
+        if cell["benchmark"] == "embedded-pairs":
+            expected = pairs[cell["family"], cell["variant"]]
+            assert [cell["n"], cell["mean"], cell["sd"]] == pytest.approx(
+                [len(expected), expected.mean(), expected.std()]
+            )
+    p_values = {}
+    for c in report["comparisons"]:
+        if c["benchmark"] == "embedded-pairs" and c["family"] == "roberta":
+            variant = c["contrast"].split(" - ")[0]
+            test = stats.ttest_ind(pairs["roberta", variant], pairs["roberta", "gelu"], equal_var=False)
+            assert [c["p"], c["df"], c["low"]] == pytest.approx(
+                [test.pvalue, test.df, test.confidence_interval().low], rel=1e-6
+            )
+            p_values[variant] = (c["p"], c["p_holm"])
+    (kan, kan_holm), (swish, swish_holm) = p_values["kan"], p_values["swish"]
+    assert kan < swish
+    assert [kan_holm, swish_holm] == pytest.approx([2 * kan, max(2 * kan, swish)])
+    assert report["margin"] == 1.0
+    assert len(report["seeds"]) == 17 * 2
+    assert len(report["curves"]) == 17
+
+
+def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_path: Path):
+    out = write_report(study, tmp_path / "out").parent
+    text = (out / "report.md").read_text()
+    links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
+    assert {Path(link).name for _, link in links} == {path.name for path in (out / "figures").iterdir()}
+    assert len(links) == 5  # a forest and a dot plot per benchmark, and the learning curves
+    for alt, link in links:
+        assert len(alt) > 30
+        ElementTree.parse(out / link)
+    for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    write_report(study, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    tables = {path.name for path in (out / "tables").glob("*.csv")}
+    assert {
+        "scores.csv",
+        "seeds.csv",
+        "comparisons.csv",
+        "tasks.csv",
+        "training.csv",
+        "missing.csv",
+    } == tables
+
+
+def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
+    rows = read_source(study).rows
+    rows.to_parquet(tmp_path / "rows.parquet")
+    rows.sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
+    reports = [
+        json.loads((write_report(source, tmp_path / str(i)).parent / "report.json").read_text())
+        for i, source in enumerate([study, tmp_path / "rows.parquet", tmp_path / "rows.csv"])
+    ]
+    assert reports[1]["comparisons"] == reports[0]["comparisons"]
+    assert reports[2]["comparisons"] == reports[0]["comparisons"]
+    assert reports[1]["missing"] == reports[0]["missing"]  # judged by the seeds that occur, here the same
+
+
+def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_path: Path):
+    before = json.loads((write_report(study, tmp_path / "out").parent / "report.json").read_text())
+    write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
+    after = json.loads((write_report(study, tmp_path / "out").parent / "report.json").read_text())
+    assert after["comparisons"] == before["comparisons"]
+    assert any("gpt_neo/gelu/seed1-ffffffff" in note for note in after["notes"])
+    (study / "study.yaml").unlink()
+    with pytest.raises(UsageError, match="gpt_neo gelu seed 1 has 2 runs"):
+        write_report(study, tmp_path / "out")
+
+
+def test_published_seeds(shared_data: Path, tmp_path: Path):
+    path = write_report(
+        shared_data / "thesis" / "all_seeds.csv", tmp_path, contrasts=["relu+silu - prelu+swish"]
+    )
+    text = path.read_text()
+    assert "within a single family, it is shown for `none` on blimp in GPT-Neo (-2.61 points)" in text
+    assert (
+        "Not estimable on blimp and glue: `kan`" in text or "not estimable on blimp and glue: `kan`" in text
+    )
+    assert "| `none` | GPT-Neo | -2.61 | [-4.16, -1.06] | 0.005 | 0.035 |" in text
+    assert "| blimp | RoBERTa | `gelu` | 1 |" in text
+    assert "| glue | `relu+silu - prelu+swish` | averaged | +0.06 | [-0.54, +0.66] |" in text
+    assert "| GPT-Neo | `gelu` | **57.8** ± 1.1 (6) | 59.0 ± 1.0 (6) |" in text
+    assert not (tmp_path / "figures" / "held-out-loss.svg").exists()
+
+
+def test_arms_with_one_run(shared_data: Path, tmp_path: Path):
+    text = write_report(shared_data / "thesis" / "table5.csv", tmp_path).read_text()
+    assert "not estimable: one run only of gpt_neo kan, roberta kan" in text
+    assert "| `learnable-gelu` | averaged | +0.10 | [-1.17, +1.37] | 0.861 | 0.861 |" in text
+    assert "| GPT-Neo | `kan` | **63.4** (1) |" in text
+
+
+def test_one_family_one_benchmark(tmp_path: Path):
+    rows = [("f", v, s, "x|y", 50 + s + (v == "b")) for v in "ab" for s in range(4)]
+    csv = tmp_path / "x.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
+    text = write_report(csv, tmp_path / "out", "a").read_text()
+    assert "After Holm's correction, no variant was shown to differ from `a` on x" in text
+    assert "averaged |" not in text
+    assert {x.name for x in (tmp_path / "out" / "figures").iterdir()} == {"forest-x-y.svg", "seeds-x-y.svg"}
+
+
+HEADER = "family,variant,seed,benchmark,score\n"
+GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        (HEADER, "holds no rows"),
+        ("family,variant,seed,score\nf,gelu,1,50\n", "missing column.* benchmark"),
+        (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in data row 5 is not a number"),
+        (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in data row 5"),
+        (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in data row 5"),
+        (HEADER + GOOD + "f,kan,1.5,blimp,50\n", "seed 1.5 is not a whole number"),
+        (HEADER + GOOD + "f,,3,blimp,50\n", "data row 5 has no variant"),
+        (HEADER + GOOD + "f,kan,2,blimp,53\n", "two or more rows for family f, variant kan, seed 2"),
+        (HEADER + "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\n", "one variant only"),
+        (HEADER + GOOD.replace("gelu", "relu"), "unknown baseline .* 'gelu'.*Available: kan, relu"),
+        (HEADER + 'f,"gelu,1,blimp,50\n', "not a readable CSV"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: str, message: str):
+    csv = tmp_path / "scores.csv"
+    csv.write_text(content)
+    with pytest.raises(UsageError, match=message) as caught:
+        write_report(csv, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_places(study: Path, tmp_path: Path):
+    bad = tmp_path / "bad.parquet"
+    bad.write_text("no parquet")
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "void").mkdir()
+    for source, message in [
+        (tmp_path / "nowhere", "does not exist"),
+        (tmp_path / "void", "holds no scored runs.*python -m eval"),
+        (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d", "it is one run: give its study's folder"),
+        (bad, "not a parquet file"),
+        (tmp_path / "notes.txt", "neither a folder nor"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            write_report(source, tmp_path / "out")
+    with pytest.raises(UsageError, match="did you mean 'gelu'"):
+        write_report(study, tmp_path / "out", "gelo")
+    with pytest.raises(UsageError, match="unknown variant 'swich'"):
+        write_report(study, tmp_path / "out", contrasts=["swich - gelu"])
+    with pytest.raises(UsageError, match="is a file"):
+        write_report(study, tmp_path / "notes.txt")
+    with pytest.raises(UsageError, match="not a positive number"):
+        write_report(study, tmp_path / "out", margin=-1.0)
+    (study / "study.yaml").write_text("seeds: 3\nfamilies: [gpt_neo]\nvariants: [gelu]\n")
+    with pytest.raises(UsageError, match="seeds must be a list"):
+        write_report(study, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_command(study: Path):
+    command = [sys.executable, "-m", "eval.report", str(study)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(study / "report" / "report.md")
+    assert done.stdout.startswith("Averaged over GPT-Neo and RoBERTa")
+
+
+def test_command_tells_a_mistake_in_one_line(study: Path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["report", str(study), "--baseline", "gelo"])
+    with pytest.raises(SystemExit) as caught:
+        run_cli(main)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown baseline")
+    assert error.count("\n") == 1
