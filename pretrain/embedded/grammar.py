@@ -127,6 +127,12 @@ class Grammar(Draw):
         """Draw a subject of any kind."""
         return self.named() if self.chance(0.5) else self.common()
 
+    def asked(self) -> str:
+        """Draw a subject that a question can be about: a name or a definite noun phrase."""
+        if self.chance(0.5):
+            return self.pick(self.names).text
+        return f"the {form(self.pick(self.animate), self.chance(0.5))}"
+
     def finite(self, verb: Verb, subject: Subject) -> str:
         """Give the present-tense form that agrees with ``subject``."""
         return verb.base if subject.is_plural else verb.third

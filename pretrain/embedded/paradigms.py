@@ -196,8 +196,8 @@ def _quantifier_mass(g: Grammar) -> Group:
 
 
 def _wh_gap(g: Grammar) -> Group:
-    name, verb, thing = g.pick(g.names).text, g.pick(lex.TRANSITIVE).base, g.object_definite()
-    gap, filled = f"did {name} {verb}?", f"did {name} {verb} {thing}?"
+    subject, verb, thing, place = g.asked(), g.pick(lex.TRANSITIVE).base, g.object_definite(), g.maybe_place()
+    gap, filled = f"did {subject} {verb}{place}?", f"did {subject} {verb} {thing}{place}?"
     return (f"what {gap}", f"where {gap}"), (f"where {filled}", f"what {filled}")
 
 

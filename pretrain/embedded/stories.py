@@ -112,10 +112,11 @@ class Storyteller(Grammar):
 
     def question(self) -> str:
         """A question and its answer."""
-        name, verb, what = self.name(), self.pick(lex.TRANSITIVE), self.object_definite()
+        subject, verb, thing = self.asked(), self.pick(lex.TRANSITIVE), self.object_definite()
+        answer = f"{capitalize(subject)} {verb.past} {thing}"
         if self.chance(0.5):
-            return f"what did {name} {verb.base}{self.maybe_place(0.2)}?\n{name} {verb.past} {what}."
-        return f"where did {name} {verb.base} {what}?\n{name} {verb.past} {what} {self.place()}."
+            return f"what did {subject} {verb.base}{self.maybe_place(0.4)}?\n{answer}."
+        return f"where did {subject} {verb.base} {thing}{self.maybe_place(0.2)}?\n{answer} {self.place()}."
 
     def speech(self) -> str:
         words = self.pick(
