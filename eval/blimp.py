@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from eval.lm_models import TextScorer
 
 PAIR_COLUMNS = ("sentence_good", "sentence_bad")
-PAIR_ID_COLUMNS = ("pairID", "pair_id", "pair_ID")
+# The `pair_ID` of one supplement task repeats; there the row number is the id.
+PAIR_ID_COLUMNS = ("pairID", "pair_id")
 HUB_BLIMP = "nyu-mll/blimp"
 
 # The folder of a suite below `blimp_dir`; the second name is that of the BabyLM 2023 pipeline's filter-data.

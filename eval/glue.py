@@ -31,6 +31,8 @@ def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Return Matthews correlation times 100; 0 where all labels or all predictions are the same."""
+    if len(np.union1d(labels, predictions)) == 1:
+        return 0.0  # scikit-learn's answer too, but with a warning
     return 100 * float(matthews_corrcoef(labels.tolist(), predictions.tolist()))
 
 

@@ -79,14 +79,14 @@ class TextScorer(LM):
         Raises:
             UsageError: For a continuation without a token, or a text longer than the model's positions.
         """
-        pairs = [_move_spaces(*request.args) for request in requests]
-        scores = self.score(self.encode(pairs))
+        scores = self.score(self.encode([request.args for request in requests]))
         return list(zip(scores.log_likelihood.tolist(), scores.is_greedy.tolist(), strict=True))
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredText]:
         """Tokenise (context, continuation) pairs, of which the continuation is scored."""
         if not pairs:
             return []
+        pairs = [_move_spaces(context, continuation) for context, continuation in pairs]
         ids = self._ids([context + continuation for context, continuation in pairs])
         num_context = [0] * len(pairs)
         if any(context for context, _ in pairs):

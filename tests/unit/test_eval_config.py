@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from eval.config import GLUE_TASK_NAMES, PAIR_SUITES, SUITES, EvalConfig, GlueConfig
+
+
+def test_the_defaults_are_what_a_reader_of_the_field_expects():
+    config = EvalConfig()
+    assert config.suites == ("blimp", "glue")
+    assert config.max_pairs is None
+    assert (config.glue.learning_rate, config.glue.per_device_train_batch_size) == (5e-5, 64)
+    assert (config.glue.num_train_epochs, config.glue.max_length, config.glue.seed) == (10, 128, 12)
+    assert config.glue.select_on == "held-out"
+    assert config.glue.tasks == GLUE_TASK_NAMES
+    assert len(GLUE_TASK_NAMES) == 11
+    assert set(PAIR_SUITES) < set(SUITES)
+
+
+def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
+    section = {
+        "suites": ["glue"],
+        "glue_dir": str(tmp_path),
+        "glue": {"tasks": ["rte"], "learning_rate": "3e-4"},
+    }
+    config = EvalConfig.model_validate(section)
+    assert (config.glue_dir, config.glue.tasks, config.glue.learning_rate) == (tmp_path, ("rte",), 3e-4)
+    assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"suites": ["blmp"]}, "did you mean 'blimp'"),
+        ({"glue": {"tasks": ["mnly"]}}, "did you mean 'mnli'"),
+        ({"glue": {"num_train_epochs": 0}}, "greater than or equal to 1"),
+        ({"glue": {"held_out_fraction": 1.0}}, "less than 1"),
+        ({"max_pair": 3}, "Extra inputs"),
+        ({"max_pairs": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_mistakes_name_the_field(section, message):
+    with pytest.raises(ValidationError, match=message):
+        EvalConfig.model_validate(section)
+
+
+def test_it_is_frozen():
+    with pytest.raises(ValidationError):
+        GlueConfig().seed = 3

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from eval.rows import ROW_COLUMNS, check_rows, empty_rows, read_rows, replace_task, write_rows
+from ffn_variants import UsageError
+
+
+def row(**changes) -> dict:
+    values = (
+        "gpt_neo/kan/seed1-abc",
+        "gpt_neo",
+        "kan",
+        1,
+        "blimp",
+        "binding",
+        "binding",
+        "accuracy",
+        51.5,
+        100,
+    )
+    return dict(zip(ROW_COLUMNS, values, strict=True)) | changes
+
+
+def test_rows_survive_parquet_and_csv(tmp_path):
+    rows = pd.DataFrame([row(), row(task="ellipsis", score=60)])
+    path = write_rows(rows, tmp_path / "eval" / "rows.parquet")
+    assert read_rows(path).to_dict("records") == rows.astype({"score": float}).to_dict("records")
+    by_hand = pd.read_csv(tmp_path / "eval" / "rows.csv")
+    assert by_hand.to_dict("records") == rows.astype({"score": float}).to_dict("records")
+    assert sorted(file.name for file in path.parent.iterdir()) == ["rows.csv", "rows.parquet"]
+
+
+def test_columns_come_in_one_order_and_others_are_left_out():
+    shuffled = pd.DataFrame([row() | {"note": "x"}])[["note", *reversed(ROW_COLUMNS)]]
+    assert tuple(check_rows(shuffled).columns) == ROW_COLUMNS
+    assert tuple(empty_rows().columns) == ROW_COLUMNS
+
+
+def test_a_task_is_replaced_whole():
+    rows = pd.DataFrame([row(), row(metric="f1"), row(task="ellipsis")])
+    merged = replace_task(check_rows(rows), "blimp", "binding", pd.DataFrame([row(score=99.0)]))
+    assert merged[["task", "metric", "score"]].to_dict("split")["data"] == [
+        ["ellipsis", "accuracy", 51.5],
+        ["binding", "accuracy", 99.0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{k: v for k, v in row().items() if k != "score"}], "no column score"),
+        ([row(), row(score=3.0)], "two rows for gpt_neo/kan/seed1-abc blimp binding accuracy"),
+        ([row(score=float("nan"))], "not a number"),
+        ([row(seed="first")], "must be numbers"),
+    ],
+)
+def test_faulty_rows_are_refused(rows, message):
+    with pytest.raises(UsageError, match=message):
+        check_rows(pd.DataFrame(rows))
+
+
+def test_reading_what_is_no_table_of_rows(tmp_path):
+    with pytest.raises(UsageError, match="evaluate the run first"):
+        read_rows(tmp_path / "rows.parquet")
+    (tmp_path / "rows.parquet").write_text("run_id,score\n")
+    with pytest.raises(UsageError, match="not a parquet file"):
+        read_rows(tmp_path / "rows.parquet")
