@@ -65,34 +65,36 @@ def answer(analysis: Analysis) -> tuple[str, str]:
 
 
 def _what_differs(analysis: Analysis) -> str:
+    """Name the shown differences by benchmark, then those shown in one family but not on average."""
     start = "After Holm's correction"
     if len(analysis.families) > 1:
         start = f"Averaged over {listed(map(family_label, analysis.families))} and after Holm's correction"
-    found = [_difference(analysis, c) for c in analysis.comparisons if _is_primary(analysis, c)]
-    within = [_difference(analysis, c) for c in analysis.comparisons if not _is_primary(analysis, c)]
-    found, within = [x for x in found if x], [x for x in within if x]
+    found, within = [], []
+    for benchmark in analysis.benchmarks:
+        primary = analysis.primary(benchmark)
+        if names := _different(analysis, primary):
+            found.append(f"on {_place(analysis, benchmark)} {listed(names)}")
+        settled = {c.contrast for c in primary if c.verdict == DIFFERENT}
+        for family in analysis.scopes(benchmark)[1:]:
+            rest = [c for c in analysis.of(benchmark, family) if c.contrast not in settled]
+            if names := _different(analysis, rest):
+                within.append(f"{listed(names)} on {benchmark} in {family_label(family)}")
     if found:
-        verb = "differs" if len(found) == 1 else "differ"
-        said = f"{start}, {listed(found)} {verb} from `{analysis.baseline}`"
+        said = f"{start}, these differ from `{analysis.baseline}` (in points): {'; '.join(found)}"
     else:
         places = listed(analysis.benchmarks, "or")
         said = f"{start}, no variant was shown to differ from `{analysis.baseline}` on {places}"
-    return f"{said}; within a single family, it is shown for {listed(within)}." if within else f"{said}."
+    if within:
+        said += f"; within a single family, a difference is shown for {listed(within)}"
+    return f"{said}."
 
 
-def _is_primary(analysis: Analysis, comparison: Comparison) -> bool:
-    return comparison.family == analysis.scopes(comparison.benchmark)[0]
-
-
-def _difference(analysis: Analysis, comparison: Comparison) -> str:
-    """Name a shown difference; empty for any other verdict."""
-    if comparison.verdict != DIFFERENT:
-        return ""
-    variant = comparison.contrast.removesuffix(f" - {analysis.baseline}")
-    place = comparison.benchmark
-    if comparison.family is not None and len(analysis.families) > 1:
-        place += f" in {family_label(comparison.family)}"
-    return f"`{variant}` on {place} ({signed(comparison.estimate)} points)"
+def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str]:
+    return [
+        f"`{c.contrast.removesuffix(f' - {analysis.baseline}')}` ({signed(c.estimate)})"
+        for c in comparisons
+        if c.verdict == DIFFERENT
+    ]
 
 
 def _what_is_open(analysis: Analysis) -> str:

@@ -2,7 +2,7 @@
 
 The default interval is Welch's: each (family, variant) cell has its own variance, degrees of freedom follow
 Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula.
-Percentile bootstraps are not offered: with few seeds they cover 83-89%, not 95% (docs/statistics.md).
+Percentile bootstraps are not offered: at five seeds they cover 88%, not 95% (docs/statistics.md).
 """
 
 from __future__ import annotations
