@@ -1,0 +1,1 @@
+"""Pretraining: from a corpus to a saved model with its metrics and provenance."""

@@ -1,8 +1,8 @@
 """What each step reads: a pure function of (data, config, seed, step), whoever computes it.
 
-The rows and masks of a step are drawn for the whole step and sliced afterwards, so one batch of 8, two accumulated
-batches of 4, and two processes with 4 each see the same rows and the same masks, and a resumed run continues
-without having stored any random state.
+The rows and masks of a step are drawn for the whole step and sliced afterwards, so one batch of 8, two
+accumulated batches of 4, and two processes with 4 each see the same rows and the same masks, and a resumed
+run continues without having stored any random state.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def dropout_seed(seed: int, step: int, process: int) -> int:
 
 
 def next_tokens(input_ids: np.ndarray, position_ids: np.ndarray) -> np.ndarray:
-    """Targets of a causal model: the next token of the same document, else ``IGNORE``. (B, T) like the inputs."""
+    """(B, T) targets of a causal model: the next token of the same document, else ``IGNORE``."""
     targets = np.full(input_ids.shape, IGNORE, np.int64)
     continues = position_ids[:, 1:] > 0  # position 0 is the start of another document, or padding
     targets[:, :-1][continues] = input_ids[:, 1:][continues]
@@ -142,7 +142,7 @@ class BatchSource:
 
 
 def to_batch(input_ids: np.ndarray, position_ids: np.ndarray, targets: np.ndarray) -> Batch:
-    """Tensors of one forward pass; targets are listed on the host, so that the device need not search for them."""
+    """Tensors of one forward pass; targets are listed on the host, so that no device must search for them."""
     flat = targets.reshape(-1)
     index = np.flatnonzero(flat != IGNORE)
     arrays = {

@@ -1,7 +1,7 @@
 """Checkpoints: written aside and renamed, checksummed, and without pickles.
 
-A checkpoint holds weights, optimizer moments, schedule and step. No random state is stored, because what a step
-draws is a function of the seed and the step (see ``pretrain.batches``).
+A checkpoint holds weights, optimizer moments, schedule and step. No random state is stored, because what a
+step draws is a function of the seed and the step (see ``pretrain.batches``).
 """
 
 from __future__ import annotations

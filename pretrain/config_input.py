@@ -95,7 +95,7 @@ def parse_flags(
         return tyro.cli(type(default), default=default, args=args, prog=prog, description=description)
     printed = io.StringIO()
     try:
-        # tyro draws a box as wide as the terminal; a wide one keeps long names whole until it is undone below.
+        # tyro draws a box as wide as the terminal; in a wide one long names stay whole.
         with _columns(2000), contextlib.redirect_stderr(printed):
             return tyro.cli(type(default), default=default, args=args, prog=prog)
     except SystemExit:
@@ -104,18 +104,25 @@ def parse_flags(
 
 def _tell(box: str) -> str:
     """The content of tyro's error box as one line."""
-    body = re.split(r"─{20,}", re.sub(r"╭.*╮", "", box))
-    text = _one_line(" ".join(part for part in body[:2] if "For full help" not in part))
-    invalid = re.search(r"Error parsing (\S*): \d+ validation errors? for \w+ (.*?)(?: \[type=|$)", text)
-    if not invalid:
-        return text + "" if "--help" in text else f"{text}; --help lists all flags"
-    section, message = invalid.groups()
-    field, _, rest = message.partition(" ")
-    if "Value error," in field + " " + rest and message.startswith("Value error,"):
-        return message.removeprefix("Value error, ")
-    rest = rest.removeprefix("Value error, ")
-    flag = ".".join(part for part in (section, field) if part).replace("_", "-")
-    return f"--{flag}: {rest}"
+    text = _one_line(re.sub(r"╭.*╮|─{20,}", "", box))
+    text = re.split(r" Argument helptext:| For full helptext", text)[0]
+    if unknown := re.match(r"Unrecognized options: ([^ ,]+)", text):
+        close = re.search(r"Perhaps you meant: (--[^ ,]+)", text)
+        hint = f"did you mean {close[1]}?" if close else "--help lists all flags"
+        return f"unknown flag {unknown[1]}, {hint}"
+    pattern = (
+        r"Error parsing (?P<section>\S*): \d+ validation errors? for \w+ (?P<message>.*?)"
+        r"( \[type=(?P<rest>.*)|$)"
+    )
+    if not (invalid := re.match(pattern, text)):
+        return f"{text.removeprefix('Error parsing ')}; --help says what is allowed"
+    if invalid["message"].startswith("Value error, "):  # a rule over several fields, which names them itself
+        return invalid["message"].removeprefix("Value error, ")
+    field, _, message = invalid["message"].partition(" ")
+    given = re.search(r"input_value=(.*), input_type", invalid["rest"] or "")
+    shown = f" (is {given[1]})" if given and "Value error" not in message else ""
+    section = "" if invalid["section"] == "RunConfig" else f"{invalid['section']}."
+    return f"--{section}{field}".replace("_", "-") + f": {message.removeprefix('Value error, ')}{shown}"
 
 
 def _one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The three sources of text behind one interface: documents of a split, and a fingerprint of what they hold."""
+"""The three sources of text behind one interface: documents of a split, and a fingerprint of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def documents(data: DataConfig, split: Split) -> Iterator[str]:
 
 
 def fingerprint(data: DataConfig) -> str:
-    """A hash of the corpus's content: of the files' bytes, the hub's revision, or the embedded grammar's source."""
+    """A hash of the corpus's content: the files' bytes, the hub's revision, or the grammar's source code."""
     digest = hashlib.sha256()
     for part in _content(data):
         digest.update(part)
@@ -56,6 +56,11 @@ def describe(data: DataConfig) -> str:
     if data.source == "tinystories":
         return data.tinystories_dir or f"{TINYSTORIES} (Hugging Face hub)"
     return ", ".join(data.train_files)
+
+
+def is_whole_hub(data: DataConfig) -> bool:
+    """Whether this is all of the hub's TinyStories."""
+    return data.source == "tinystories" and data.tinystories_dir is None and data.max_documents is None
 
 
 def _source(data: DataConfig, split: Split) -> Iterator[str]:
@@ -89,7 +94,7 @@ def _files(data: DataConfig, split: Split) -> list[Path]:
 
 
 def _matching(folder: Path, split: Split) -> list[Path]:
-    """Files of a split in a folder laid out like TinyStories (`train-00000-of-00004.parquet`, `TinyStories-valid.txt`)."""
+    """A split's files in a folder: `train.jsonl`, `train-00000-of-00004.parquet`, `TinyStories-valid.txt`."""
     files = [path for path in sorted(folder.rglob("*")) if path.name.endswith(FORMATS)]
     exact = [path for path in files if path.name.partition(".")[0].partition("-")[0] == split]
     return exact or [
@@ -106,8 +111,8 @@ def _hub(split: Split) -> Any:
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(
-            f"{TINYSTORIES} cannot be loaded ({reason}); connect once, set --data.tinystories-dir to a folder "
-            "with its files, or use --data.source embedded"
+            f"{TINYSTORIES} cannot be loaded ({reason}); connect once, set --data.tinystories-dir to a "
+            "folder with its files, or use --data.source embedded"
         ) from None
 
 

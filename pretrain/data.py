@@ -1,11 +1,13 @@
 """The corpus as the training loop reads it: packed token rows, built once and memory-mapped by every run.
 
-Lies under ``<runs_dir>/.cache/<fingerprint>/``; the fingerprint covers the corpus's content and every setting of
-tokenizer and packing, so all seeds and variants of a study share one copy and a changed corpus gets a new one.
+Lies under ``<runs_dir>/.cache/<fingerprint>/``; the fingerprint covers the corpus's content and every setting
+of tokenizer and packing, so all seeds and variants of a study share one copy and a changed corpus gets a new
+one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -74,10 +76,7 @@ def prepare_data(config: RunConfig) -> PreparedData:
     fingerprint = data_fingerprint(config.data)
     folder = _cache_folder(config, fingerprint)
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not folder.is_dir():
-                _build(config.data, folder)
+        _build_once(config.data, folder)
     return _load(folder, fingerprint)
 
 
@@ -108,6 +107,22 @@ def data_fingerprint(data: DataConfig) -> str:
 
 def _cache_folder(config: RunConfig, fingerprint: str) -> Path:
     return Path(config.output.runs_dir) / ".cache" / fingerprint
+
+
+def _build_once(data: DataConfig, folder: Path) -> None:
+    """Build, or wait for the process that builds; after an error everything is as before."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_suffix(".lock")
+    try:
+        with FileLock(lock):
+            if not folder.is_dir():
+                _build(data, folder)
+    except BaseException:
+        lock.unlink(missing_ok=True)
+        for parent in (folder.parent, folder.parent.parent):
+            with contextlib.suppress(OSError):  # not empty, so it was there before
+                parent.rmdir()
+        raise
 
 
 def _build(data: DataConfig, folder: Path) -> None:

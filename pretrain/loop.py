@@ -110,8 +110,8 @@ class Loop:
         progress.close()
         return self.results
 
-    def _update(self, step: Step) -> tuple[float, Tensor]:
-        """One optimizer update; returns the loss (nats per target token of the whole step) and the gradient norm."""
+    def _update(self, step: Step) -> tuple[float, float]:
+        """One update; returns the whole step's loss in nats per target token, and the gradient norm."""
         self.loss.train()
         torch.manual_seed(dropout_seed(self.config.seed, self.state.step, self.accelerator.process_index))
         total = torch.zeros((), device=self.accelerator.device)
@@ -123,11 +123,11 @@ class Loop:
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             total += loss.detach()
         max_norm = self.config.optim.max_grad_norm or math.inf
-        grad_norm = self.accelerator.clip_grad_norm_(self.model.parameters(), max_norm)
+        grad_norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), max_norm)
         self.optimizer.step()
         self.scheduler.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return self.accelerator.reduce(total, "sum").item(), grad_norm
+        return self.accelerator.reduce(total, "sum").item(), float(grad_norm)
 
     @torch.no_grad()
     def evaluate(self, split: PackedSplit) -> float:
@@ -149,7 +149,7 @@ class Loop:
     def _on_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor.to(self.accelerator.device, non_blocking=True) for name, tensor in batch.items()}
 
-    def _step_line(self, grad_norm: Tensor, timer: Timer) -> dict[str, Any]:
+    def _step_line(self, grad_norm: float, timer: Timer) -> dict[str, Any]:
         state = self.state
         loss = sum(state.losses) / len(state.losses)
         if not math.isfinite(loss):
@@ -163,7 +163,7 @@ class Loop:
             "max_steps": self.max_steps,
             "loss": loss,
             "learning_rate": self.scheduler.get_last_lr()[0],
-            "grad_norm": float(grad_norm),
+            "grad_norm": grad_norm,
             "tokens_per_s": round(timer.tokens_per_s(), 1),
             **self._place(timer),
         }
@@ -209,6 +209,7 @@ class Loop:
         now = self.source.rows_per_step
         if self.state.rows_per_step != now:
             raise UsageError(
-                f"{path} was trained with {self.state.rows_per_step} rows per step, now {now}: start as many processes "
-                "as before (rows = per_device_train_batch_size x gradient_accumulation_steps x processes)"
+                f"{path} was trained with {self.state.rows_per_step} rows per step, now {now}: start "
+                "as many processes as before (rows = train.per_device_train_batch_size x "
+                "train.gradient_accumulation_steps x processes)"
             )

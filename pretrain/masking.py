@@ -1,4 +1,4 @@
-"""Masked-language-model corruption of whole batches (Devlin et al. 2019, as RoBERTa uses it: anew at every step)."""
+"""Masked-language-model corruption of whole batches (Devlin et al. 2019), new at every step."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from pretrain.run_dir import to_yaml
 _AUTO_CLASS = {"gpt_neo": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM"}
 
 
-def model_card(config: RunConfig, parameters: dict[str, int], results: dict[str, Any]) -> str:
+def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any]) -> str:
     """Markdown with the metadata block of the Hugging Face hub.
 
     Args:
         config: The run.
-        parameters: Counts as ``ffn_variants.count_parameters`` gives them.
+        counts: Parameters as ``ffn_variants.count_parameters`` gives them.
         results: Final figures of the loop.
     """
     spec = get_variant(config.model.ffn)
@@ -36,11 +36,12 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 
 | | |
 | --- | --- |
-| parameters | {parameters["total"]:,} (feed-forward {parameters["ffn"]:,}, embeddings {parameters["embedding"]:,}) |
+| parameters | {counts["total"]:,} (feed-forward {counts["ffn"]:,}, embeddings {counts["embedding"]:,}) |
 | corpus | {corpus.describe(config.data)} |
 | trained on | {results["tokens"]:,} tokens, {results["step"]:,} steps, {results["epoch"]:.2f} epochs |
 | training loss | {results["loss"]:.4f} nats per predicted token |
-| held-out loss | {results["eval_loss"]:.4f} nats per predicted token, perplexity {results["eval_perplexity"]:.2f} |
+| held-out loss | {results["eval_loss"]:.4f} nats per predicted token |
+| held-out perplexity | {results["eval_perplexity"]:.2f} |
 
 ## Loading
 
@@ -61,7 +62,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 
 
 def write_model_card(
-    folder: Path, config: RunConfig, parameters: dict[str, int], results: dict[str, Any]
+    folder: Path, config: RunConfig, counts: dict[str, int], results: dict[str, Any]
 ) -> None:
     """Write the card as the folder's README.md."""
-    (folder / "README.md").write_text(model_card(config, parameters, results), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(config, counts, results), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Model and loss in one module: packed documents that do not see each other, and logits only where they are needed.
+"""Model and loss in one module: packed documents that do not see each other, logits only where needed.
 
 Three things keep packing exact, so that a document in a row gives the logits it gives alone:
-positions start again in every document, attention is limited to the document, and GPT-Neo's local layers count
-their window in positions of the row, which inside a document is the same distance.
+positions start again in every document, attention is limited to the document, and GPT-Neo's local layers
+count their window in positions of the row, which inside a document is the same distance.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PackedLoss(nn.Module):
         return F.cross_entropy(logits.float(), target_ids, reduction="sum")
 
     def logits(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
-        """Logits (N, V) at the flattened places ``index``; the vocabulary is never projected anywhere else."""
+        """Logits (N, V) at the flattened places ``index``; nothing else is projected to the vocabulary."""
         hidden = self.model.base_model(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,

@@ -20,7 +20,7 @@ def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
 
 
 def build_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices only: a decayed norm or per-channel activation parameter would pull towards zero."""
+    """AdamW that decays matrices only: decay would pull norms and per-channel activations towards zero."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": optim.weight_decay},

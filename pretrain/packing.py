@@ -1,6 +1,6 @@
 """Best-fit packing of documents into rows of equal length.
 
-Padding every TinyStories document to 512 tokens would make 56% of all positions padding; packed, it is below 1%.
+Padding every TinyStories document to 512 tokens makes 56% of all positions padding; packed, it is below 1%.
 A packed row holds whole documents; each starts again at position 0, and attention stays inside it
 (see ``pretrain.objective``), so the model sees each document as if it were alone.
 """
@@ -77,8 +77,8 @@ def pack(
         pad_token_id: Fills what is left of a row.
 
     Returns:
-        input_ids and position_ids, both (rows, T). Position 0 marks the start of a document piece; padding is at
-        position 0 as well, so that every padding token is a document of its own.
+        input_ids and position_ids, both (rows, T). Position 0 marks the start of a document piece;
+        padding is at position 0 as well, so that every padding token is a document of its own.
     """
     pieces = cut_pieces(lengths, block_size)
     rows, offsets, num_rows = best_fit(pieces[:, 1], block_size)

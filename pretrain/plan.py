@@ -14,7 +14,7 @@ from pretrain.run_dir import is_complete, run_dir, to_yaml
 from pretrain.tokenizer import load_tokenizer
 
 HUB_TOKENS = 466_000_000
-"""Training tokens of the hub's TinyStories with the source study's tokenizer, for budgets before the data is there."""
+"""The hub's TinyStories with the source study's tokenizer, for budgets before."""
 
 
 def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
@@ -49,26 +49,18 @@ def _vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int,
 
 
 def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
-    train, block_size = config.train, config.data.block_size
-    rows_per_step = train.per_device_train_batch_size * train.gradient_accumulation_steps * num_processes
+    block_size = config.data.block_size
+    size, accumulated = config.train.per_device_train_batch_size, config.train.gradient_accumulation_steps
+    rows_per_step = size * accumulated * num_processes
     per_step = (
-        f"tokens per step  at most {rows_per_step * block_size:,} ({rows_per_step} packed rows of {block_size}: "
-        f"{train.per_device_train_batch_size} x {train.gradient_accumulation_steps} accumulated x {num_processes} "
-        f"process{'es' if num_processes > 1 else ''})"
+        f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
+        f"{block_size} ({size} x {accumulated} accumulated x {num_processes} processes)"
     )
     if summary:
         rows, tokens, note = summary["train"]["num_rows"], summary["train"]["num_tokens"], ""
-    elif (
-        config.data.source == "tinystories"
-        and not config.data.tinystories_dir
-        and not config.data.max_documents
-    ):
+    elif corpus.is_whole_hub(config.data):
         # Best-fit packing of these short documents leaves next to nothing empty.
-        rows, tokens, note = (
-            -(-HUB_TOKENS // block_size),
-            HUB_TOKENS,
-            " (about: the data is not prepared yet)",
-        )
+        rows, tokens, note = -(-HUB_TOKENS // block_size), HUB_TOKENS, " (about: it is not prepared yet)"
     else:
         steps = config.optim.max_steps
         known = (

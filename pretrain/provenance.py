@@ -52,7 +52,7 @@ def finish(path: Path, results: dict[str, Any]) -> None:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of the checkout this code runs from, and whether tracked files differ from it; nulls outside git."""
+    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git."""
     root = Path(__file__).parent
     try:
         commit = _git(root, "rev-parse", "HEAD")

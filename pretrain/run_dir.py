@@ -42,7 +42,7 @@ def config_hash(config: RunConfig) -> str:
 
 
 def run_dir(config: RunConfig) -> Path:
-    """Folder of a run: ``<runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>``, or ``run_name`` at its end."""
+    """Folder of a run: ``<runs_dir>/<study>/<family>/<variant>/`` and ``seed<N>-<hash>`` or ``run_name``."""
     output = config.output
     name = output.run_name or f"seed{config.seed}-{config_hash(config)}"
     return Path(output.runs_dir) / output.study / config.family / config.model.ffn / name

@@ -1,4 +1,4 @@
-"""Reading documents from local files, and saying in one line what is wrong with a file that cannot be read."""
+"""Reading documents from local files, and saying in one line what is wrong with a file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def read_documents(paths: Iterable[Path], text_field: str) -> Iterator[str]:
     """Yield the documents of several files in order, stripped, without empty ones.
 
     Raises:
-        UsageError: For a missing file, an unknown format, a broken archive, bytes that are not UTF-8 text, or a
-            row without its field; names file and line.
+        UsageError: For a missing file, an unknown format, a broken archive, bytes that are not UTF-8 text, or
+            a row without its field; names file and line.
     """
     for path in paths:
         check_file(path)
@@ -82,14 +82,14 @@ def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
     """Decode line by line, so that a mistake has a line number."""
     number = 0
     try:
-        for number, line in enumerate(file, start=1):  # noqa: B007 - the number is read in the handler
+        for number, line in enumerate(file, start=1):
             if b"\0" in line:
                 raise UsageError(f"{path}: line {number} holds a NUL byte; this is not a text file")
             yield line.decode("utf-8")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise UsageError(
-            f"{path}: line {number} is not UTF-8 text (byte 0x{byte:02x}); convert the file, for example with iconv"
+            f"{path}: line {number} is not UTF-8 text (byte 0x{byte:02x}); convert the file to UTF-8"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(

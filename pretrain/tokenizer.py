@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
@@ -12,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from ffn_variants.errors import UsageError
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-"""In the order of their ids, 0 to 3; ``<mask>`` is the last token of the vocabulary, as in the source study."""
+"""In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
 
 MASK_TOKEN = "<mask>"
 
@@ -53,12 +54,12 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """Load a saved tokenizer and check that it can be used here.
 
     Raises:
-        UsageError: If the folder is missing or holds no fast tokenizer, or if the tokenizer lacks a special token.
+        UsageError: If the folder is missing or holds no fast tokenizer, or a special token is missing.
     """
     if not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder))
     except Exception as error:  # transformers raises many kinds for a folder that is no tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None

@@ -3,8 +3,8 @@
 accelerate launch pretrain/train.py CONFIG.yaml --ffn kan --seed 3
 
 The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
-configuration, parameter counts, token budget and run folder, and writes nothing. The same command again continues
-an unfinished run, and says so of a finished one.
+configuration, parameter counts, token budget and run folder, and writes nothing. The same command again
+continues an unfinished run, and says so of a finished one.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 from transformers import PreTrainedModel
+from transformers.utils.logging import disable_progress_bar
 
 from ffn_variants import count_parameters
 from ffn_variants.errors import UsageError, run_cli
@@ -71,7 +72,7 @@ def train(config: RunConfig) -> Path:
         The run folder.
 
     Raises:
-        UsageError: If the corpus cannot be used, the folder holds another run or is in use, or the loss diverges.
+        UsageError: If the corpus is unusable, the folder in use or another run's, or the loss diverges.
     """
     config = resolve(config)
     check_usable(config)
@@ -177,8 +178,8 @@ def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) ->
         [
             f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
             f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
-            f"data    {facts['corpus']}: {split.num_tokens:,} tokens in {len(split.input_ids):,} packed rows of "
-            f"{config.data.block_size}",
+            f"data    {facts['corpus']}: {split.num_tokens:,} tokens in {len(split.input_ids):,} packed rows "
+            f"of {config.data.block_size}",
             f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
             f"device  {facts['device']}, {precision}",
             f"folder  {path}",
@@ -196,6 +197,7 @@ def _save_model(
 ) -> None:
     """Write weights, tokenizer and model card aside, then rename."""
     aside = folder.with_name(f"model.tmp-{os.getpid()}")
+    disable_progress_bar()  # one small file
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)
     write_model_card(aside, config, parameters, results)
