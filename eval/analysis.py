@@ -11,6 +11,7 @@ from eval.aggregate import run_scores, task_scores
 from eval.contrasts import parse_contrast
 from eval.significance import (
     CONFIDENCE,
+    NO_SPREAD,
     Comparison,
     cells_of,
     compare_cells,
@@ -123,7 +124,7 @@ def analyse(
         comparisons=tuple(sorted(comparisons, key=lambda c: benchmarks.index(c.benchmark))),
         contrasts=tuple(_contrasts(scores, contrasts, variants, baseline, benchmarks, confidence)),
         missing=_missing(source, scores, variants, families, benchmarks),
-        notes=(*source.notes, *notes, *_item_notes(rows)),
+        notes=(*source.notes, *notes, *_item_notes(rows), *_flat_notes(scores)),
     )
 
 
@@ -179,4 +180,15 @@ def _item_notes(rows: pd.DataFrame) -> list[str]:
     return [
         f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"
         for _, row in uneven.iterrows()
+    ]
+
+
+def _flat_notes(scores: pd.DataFrame) -> list[str]:
+    """Name cells whose runs all scored the same: often models that give one answer to everything."""
+    cells = _summarise(scores, ["benchmark", "family", "variant"])
+    flat = cells[(cells.n > 1) & (cells.sd < NO_SPREAD)]
+    return [
+        f"{benchmark}: all runs of {family} {', '.join(group.variant)} score exactly {mean:.1f}, "
+        "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
+        for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]

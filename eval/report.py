@@ -31,10 +31,11 @@ VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib")
 class ReportArgs:
     """Say from scores which variants differ from the baseline, and how sure one can be.
 
-    Writes report.md (start there), report.json with every number, tables/*.csv and figures/*.svg. Examples:
+    Writes report.md (start there), report.json with every number, tables/*.csv and figures/*.svg.
 
-    python -m eval.report runs/quickstart
-    python -m eval.report scores.csv --out report --baseline relu --contrast "relu+silu - prelu+swish"
+    For a study: python -m eval.report runs/quickstart
+
+    For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
     """
 
     source: Annotated[Path, tyro.conf.Positional]

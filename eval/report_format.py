@@ -69,10 +69,13 @@ def details(summary: str, body: str) -> str:
 
 
 def best_of(means: Mapping[str, float], lower: bool = False) -> set[str]:
-    """Names whose mean is the best, counting as equal what is equal to one decimal (three for losses)."""
-    if len(means) < 2:
-        return set()
+    """Names whose mean is the best, equal ones together; none when all are equal.
+
+    Equal is what reads the same: to one decimal, for losses (``lower``) to three.
+    """
     digits = 3 if lower else 1
     rounded = {name: round(value, digits) for name, value in means.items()}
+    if len(set(rounded.values())) < 2:
+        return set()
     top = min(rounded.values()) if lower else max(rounded.values())
     return {name for name, value in rounded.items() if value == top}

@@ -207,7 +207,7 @@ def design_section(analysis: Analysis) -> str:
     else:
         parts.append(f"No score is missing {origin}.")
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
-    made = [f"- trained with {origin}: {count(runs)} runs" for origin, runs in sorted(origins.items())]
+    made = [f"- trained with {origin} (runs: {runs})" for origin, runs in sorted(origins.items())]
     parts.append("\n".join([*made, *(f"- {escape(note)}" for note in analysis.notes)]))
     return "\n\n".join(part for part in parts if part)
 

@@ -167,7 +167,7 @@ def _warnings(analysis: Analysis) -> str:
 def _methods(analysis: Analysis, context: Context) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
     margin = (
-        f"Differences within {analysis.margin:g} points were named negligible beforehand (shaded in the "
+        f"Differences within ±{analysis.margin:.1f} points were named negligible beforehand (shaded in the "
         "figures); equivalence is not tested here. "
         if analysis.margin is not None
         else ""

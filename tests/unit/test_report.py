@@ -89,7 +89,7 @@ def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
     # Facts of the runs.
     assert "| GPT-Neo | `kan` | 650,000 | +30.0% | 100,000 |" in text
     assert re.search(r"2\.270\*{0,2} ± 0\.010 \(3\)", text)
-    assert "trained with torch 2.13.0, commit abcdef0, on cpu: 17 runs" in text
+    assert "trained with torch 2.13.0, commit abcdef0, on cpu (runs: 17)" in text
     assert "kan +30.0% in GPT-Neo" in text
     assert f"python -m eval.report {study} --out {tmp_path / 'out'} --baseline gelu --margin 1" in text
 
@@ -203,6 +203,18 @@ def test_one_family_one_benchmark(tmp_path: Path):
     assert {x.name for x in (tmp_path / "out" / "figures").iterdir()} == {"forest-x-y.svg", "seeds-x-y.svg"}
 
 
+def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
+    rows = [("f", v, s, "x", 50.0 if v == "b" else 60.0 + s) for v in "abc" for s in range(3)]
+    csv = tmp_path / "x.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
+    text = write_report(csv, tmp_path / "out", "a").read_text()
+    assert "x: all runs of f b score exactly 50.0" in text
+    assert "these differ from `a` (in points): on x `b` (-11.00)" in text
+    # Two variants tie for the best: both bold.
+    assert "| f | `a` | **61.0** ± 1.0 (3) |" in text
+    assert "| f | `c` | **61.0** ± 1.0 (3) |" in text
+
+
 HEADER = "family,variant,seed,benchmark,score\n"
 GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53\n"
 
@@ -249,8 +261,8 @@ def test_bad_places(study: Path, tmp_path: Path):
             write_report(source, tmp_path / "out")
     with pytest.raises(UsageError, match="did you mean 'gelu'"):
         write_report(study, tmp_path / "out", "gelo")
-    with pytest.raises(UsageError, match="unknown variant 'swich'"):
-        write_report(study, tmp_path / "out", contrasts=["swich - gelu"])
+    with pytest.raises(UsageError, match="unknown variant 'sswish'"):
+        write_report(study, tmp_path / "out", contrasts=["sswish - gelu"])
     with pytest.raises(UsageError, match="is a file"):
         write_report(study, tmp_path / "notes.txt")
     with pytest.raises(UsageError, match="not a positive number"):
