@@ -3,7 +3,8 @@
 It lets the whole pipeline run without network and without data, and see scores rise above chance in a minute.
 Nothing here is copied from a corpus; everything is a pure function of its arguments.
 
-- ``lexicon``: the words and their classes; ``grammar``: phrases and agreement; ``holdout``: what stories never say
+- ``lexicon``: the words and their classes; ``grammar``: phrases and agreement
+- ``holdout``: which combinations of words the stories never use
 - ``stories``: the training text; ``paradigms`` and ``pairs``: minimal pairs in the BLiMP schema
 - ``tasks``: acceptability and entailment in the GLUE schema
 """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from pretrain.embedded import lexicon as lex
-from pretrain.embedded.lexicon import Name, Noun, Verb
+from pretrain.embedded.lexicon import Gender, Name, Noun, Verb
 
 T = TypeVar("T")
 
@@ -17,7 +17,16 @@ class Subject(NamedTuple):
 
     text: str
     is_plural: bool
+    possessive: str
     reflexive: str
+
+    @classmethod
+    def singular(cls, text: str, gender: Gender) -> Subject:
+        return cls(text, False, gender.possessive, gender.reflexive)
+
+    @classmethod
+    def plural(cls, text: str) -> Subject:
+        return cls(text, True, "their", "themselves")
 
 
 def capitalize(text: str) -> str:
@@ -96,11 +105,14 @@ class Grammar(Draw):
         if self.chance(0.35):
             return "the " + words
         if self.chance(0.65):
-            return self.pick(("these ", "those ") if is_plural else ("this ", "that ")) + words
+            return f"{self.pick(lex.DEMONSTRATIVES)[is_plural]} {words}"
         return "some " + words if is_plural else article(words)
 
-    def object(self) -> str:
-        """Draw an inanimate noun phrase."""
+    def object(self, owner: Subject | None = None) -> str:
+        """Draw an inanimate noun phrase, which may belong to ``owner``."""
+        if owner and self.chance(0.25):
+            noun = form(self.pick(self.objects), self.chance(0.5))
+            return f"{owner.possessive} {self.maybe_adjective()}{noun}"
         return self.noun_phrase(self.pick(self.objects), self.chance(0.5))
 
     def object_definite(self) -> str:
@@ -111,9 +123,8 @@ class Grammar(Draw):
         """Draw a name, or two names joined."""
         if self.chance(0.12):
             one, other = self.two(self.names)
-            return Subject(f"{one.text} and {other.text}", True, "themselves")
-        name = self.pick(self.names)
-        return Subject(name.text, False, name.reflexive)
+            return Subject.plural(f"{one.text} and {other.text}")
+        return Subject.singular(*self.pick(self.names))
 
     def common(self, is_plural: bool | None = None) -> Subject:
         """Draw an animate noun phrase."""
@@ -121,7 +132,7 @@ class Grammar(Draw):
         if is_plural is None:
             is_plural = self.chance(0.5)
         text = self.noun_phrase(noun, is_plural)
-        return Subject(text, is_plural, "themselves" if is_plural else noun.reflexive)
+        return Subject.plural(text) if is_plural else Subject.singular(text, noun.gender)
 
     def subject(self) -> Subject:
         """Draw a subject of any kind."""

@@ -11,12 +11,25 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class Gender(NamedTuple):
+    """The singular pronouns that agree with a noun or a name."""
+
+    pronoun: str
+    possessive: str
+    reflexive: str
+
+
+FEMALE = Gender("She", "her", "herself")
+MALE = Gender("He", "his", "himself")
+NEUTER = Gender("It", "its", "itself")
+
+
 class Noun(NamedTuple):
-    """A count noun. ``reflexive`` is the singular anaphor that agrees with it."""
+    """A count noun."""
 
     singular: str
     plural: str
-    reflexive: str = "itself"
+    gender: Gender
 
 
 class Verb(NamedTuple):
@@ -29,14 +42,14 @@ class Verb(NamedTuple):
 
 
 class Name(NamedTuple):
-    """A proper name with the pronoun and the reflexive that agree with it."""
+    """A proper name."""
 
     text: str
-    pronoun: str
-    reflexive: str
+    gender: Gender
 
 
-def _plural(singular: str) -> str:
+def _with_s(singular: str) -> str:
+    """Spell the plural of a regular noun, or the third person of a verb."""
     if singular.endswith(("x", "sh", "ch", "s")):
         return singular + "es"
     if singular.endswith("y") and singular[-2] not in "aeiou":
@@ -44,10 +57,14 @@ def _plural(singular: str) -> str:
     return singular + "s"
 
 
-def _nouns(words: str, reflexive: str = "itself") -> tuple[Noun, ...]:
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _nouns(words: str, gender: Gender = NEUTER) -> tuple[Noun, ...]:
     """Read nouns from text; ``mouse/mice`` gives an irregular plural."""
     pairs = (word.partition("/") for word in words.split())
-    return tuple(Noun(one, many or _plural(one), reflexive) for one, _, many in pairs)
+    return tuple(Noun(one, many or _with_s(one), gender) for one, _, many in pairs)
 
 
 def _verbs(words: str) -> tuple[Verb, ...]:
@@ -55,7 +72,7 @@ def _verbs(words: str) -> tuple[Verb, ...]:
     verbs = []
     for word in words.split():
         base, *irregular = word.split("/")
-        third = _plural(base)
+        third = _with_s(base)
         if irregular:
             past, participle = irregular[0], irregular[-1]
         else:
@@ -65,64 +82,49 @@ def _verbs(words: str) -> tuple[Verb, ...]:
     return tuple(verbs)
 
 
-FEMALE_NAMES = tuple(
-    Name(text, "She", "herself")
-    for text in "Mia Anna Rosa Emma Nora Ella Ruby Zoe Clara Jane Lucy Helen".split()
-)
-MALE_NAMES = tuple(
-    Name(text, "He", "himself") for text in "Tom Ben Sam Leo Finn Jack Paul Otto Hugo Noah Carl Peter".split()
-)
+FEMALE_NAMES = tuple(Name(text, FEMALE) for text in _words("Mia Anna Rosa Emma Nora Zoe Clara Lucy"))
+MALE_NAMES = tuple(Name(text, MALE) for text in _words("Tom Ben Sam Leo Jack Otto Noah Peter"))
 NAMES = FEMALE_NAMES + MALE_NAMES
 
-WOMEN = _nouns("girl woman/women queen princess aunt mother grandmother", "herself")
-MEN = _nouns("boy man/men king prince uncle father grandfather", "himself")
-PEOPLE = WOMEN + MEN
-ANIMALS = _nouns(
-    "dog cat bird rabbit horse cow pig duck frog bear fox owl monkey turtle mouse/mice goose/geese wolf/wolves"
-)
-ANIMATE = PEOPLE + ANIMALS
+WOMEN = _nouns("girl woman/women queen aunt mother", FEMALE)
+MEN = _nouns("boy man/men king uncle father", MALE)
+ANIMALS = _nouns("dog cat bird rabbit horse cow pig duck frog bear fox mouse/mice goose/geese wolf/wolves")
+ANIMATE = WOMEN + MEN + ANIMALS
 
 THINGS = _nouns(
-    "ball box cup hat book kite shell stone key bell drum coat lamp basket doll flower brush ring "
-    "leaf/leaves knife/knives scarf/scarves"
+    "ball box cup hat book kite shell stone key drum coat lamp doll ring leaf/leaves knife/knives "
+    "scarf/scarves"
 )
-FOOD = _nouns("apple cake pear carrot cookie berry egg plum bun loaf/loaves")
+FOOD = _nouns("apple cake pear carrot berry egg loaf/loaves")
 OBJECTS = THINGS + FOOD
-LIQUIDS = "water milk juice soup tea".split()
-MASS = LIQUIDS + "sand snow mud hay bread honey rice butter".split()
-PLACES = _nouns("river tree house barn hill lake gate bridge fence wall pond garden tower road rock")
-IRREGULAR_NOUNS = tuple(
-    noun for noun in ANIMATE + OBJECTS if noun.plural != _plural(noun.singular) and noun.singular != "loaf"
-)
+MASS = _words("water milk juice soup sand snow mud hay bread honey")
+PLACES = _nouns("river tree house barn hill lake gate bridge wall pond")
+IRREGULAR_NOUNS = tuple(noun for noun in ANIMATE + OBJECTS if noun.plural != _with_s(noun.singular))
 
 INTRANSITIVE = _verbs(
-    "sleep/slept smile laugh arrive wait cry rest sneeze yawn shiver giggle wander snore "
-    "fall/fell/fallen swim/swam/swum jump dance"
+    "sleep/slept smile laugh arrive wait cry rest yawn wander jump dance fall/fell/fallen swim/swam/swum"
 )
-# No object may be dropped: "the girl found near the river" is bad.
+# None may drop its object: "the girl found near the river" is bad.
 TRANSITIVE = _verbs(
-    "find/found bring/brought want need carry fix like love use touch take/took/taken grab/grabbed/grabbed "
-    "enjoy bury"
+    "find/found bring/brought want need carry like love use touch bury take/took/taken grab/grabbed"
 )
 # Past and participle differ, which is what the irregular-form paradigms test.
 IRREGULAR = _verbs(
     "take/took/taken break/broke/broken steal/stole/stolen throw/threw/thrown choose/chose/chosen "
     "draw/drew/drawn hide/hid/hidden shake/shook/shaken forget/forgot/forgotten see/saw/seen"
 )
-EATING = _verbs("eat/ate/eaten taste bake share")
-SOCIAL = _verbs(
-    "see/saw/seen hug/hugged/hugged follow help visit chase watch thank meet/met scare greet call"
-)
-REFLEXIVE = _verbs(
-    "wash see/saw/seen hurt/hurt help like dry hide/hid/hidden cover warm watch love scratch clean calm praise"
-)
+EATING = _verbs("eat/ate/eaten taste share")
+SOCIAL = _verbs("see/saw/seen hug/hugged follow help visit chase watch meet/met greet")
+REFLEXIVE = _verbs("wash see/saw/seen hurt/hurt help dry hide/hid/hidden cover watch love scratch clean")
 
-ADJECTIVES = "big small red blue green old new shiny round little".split()
-FEELINGS = "happy sad tired angry hungry brave proud quiet cold lucky".split()
-PREPOSITIONS = "near behind beside by".split()
+ADJECTIVES = _words("big small red blue green old new shiny round little")
+FEELINGS = _words("happy sad tired angry hungry brave proud quiet cold lucky")
+
+PREPOSITIONS = ("near", "behind", "beside", "by")
 HABITS = ("every day", "in summer", "in winter", "at night", "all day")
-
-ADVERBS_OF_TIME = ("yesterday", "today", "that night", "one morning", "after lunch")
+DEMONSTRATIVES = (("this", "these"), ("that", "those"))
+SINGULAR_QUANTIFIERS = ("every", "each", "one", "another")
+PLURAL_QUANTIFIERS = ("all", "many", "several", "two", "three")
 
 
 def _lemmas() -> dict[str, str]:
@@ -140,6 +142,3 @@ def _lemmas() -> dict[str, str]:
 
 
 LEMMAS = _lemmas()
-
-SINGULAR_QUANTIFIERS = ("every", "each", "one", "another")
-PLURAL_QUANTIFIERS = ("all", "many", "several", "two", "three")

@@ -15,7 +15,7 @@ _MAX_DRAWS_WITHOUT_NEW = 20_000
 
 
 def draw_groups(paradigm: Paradigm, rng: random.Random) -> Iterator[Group]:
-    """Draw balanced groups of new pairs whose good and bad sentences are all held out, until none is found."""
+    """Draw balanced groups of new pairs of held-out sentences, until none is found any more."""
     grammar, seen, failures = Grammar(rng), set[str](), 0
     while failures < _MAX_DRAWS_WITHOUT_NEW:
         failures += 1
@@ -30,8 +30,8 @@ def draw_groups(paradigm: Paradigm, rng: random.Random) -> Iterator[Group]:
 def minimal_pairs(pairs_per_paradigm: int, seed: int) -> dict[str, list[dict]]:
     """Draw minimal pairs for every paradigm of the embedded corpus.
 
-    No sentence of them occurs in any ``stories(...)`` of any seed, and no sentence occurs twice in a paradigm.
-    With an even ``pairs_per_paradigm`` every word form is as often in good as in bad sentences of each paradigm.
+    No sentence of them occurs in any ``stories(...)`` of any seed, and no pair occurs twice in a paradigm. With an
+    even ``pairs_per_paradigm`` every word form is as often in the good as in the bad sentences of a paradigm.
 
     Args:
         pairs_per_paradigm: Pairs of each paradigm, at least 1.

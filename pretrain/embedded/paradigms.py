@@ -1,9 +1,9 @@
 """The paradigms: how a pair of a good and a bad sentence is drawn, and its mirror image.
 
-Every paradigm but the lexically identical ones returns two pairs at a time. In the second the critical words have
-changed sides, so over a group each word form is as often in a good sentence as in a bad one: a score that adds
-up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the two sentences have
-the same words in another order, which such a score cannot tell apart at all.
+Every paradigm but the lexically identical ones returns two pairs at a time. In the second the critical words
+have changed sides, so over a group each word form is as often in a good sentence as in a bad one: a score that
+adds up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the two
+sentences have the same words in another order, which such a score cannot tell apart at all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _anaphor_gender(g: Grammar) -> Group:
 
 def _anaphor_number(g: Grammar) -> Group:
     noun, verb, place = g.pick(lex.ANIMATE), g.pick(lex.REFLEXIVE).past, g.maybe_place()
-    one, many = f"{verb} {noun.reflexive}{place}.", f"{verb} themselves{place}."
+    one, many = f"{verb} {noun.gender.reflexive}{place}.", f"{verb} themselves{place}."
     singular, plural = f"the {noun.singular}", f"the {noun.plural}"
     return (f"{singular} {one}", f"{singular} {many}"), (f"{plural} {many}", f"{plural} {one}")
 
@@ -87,14 +87,10 @@ def _copula_agreement(g: Grammar) -> Group:
     return _agreement(f"the {noun.singular}", f"the {noun.plural}", was, were)
 
 
-def _demonstratives(g: Grammar) -> tuple[str, str]:
-    return g.pick((("this", "these"), ("that", "those")))
-
-
 def _determiner_group(g: Grammar, noun: Noun, adjective: str, is_noun_critical: bool) -> Group:
-    """Put ``this noun`` and ``these nouns`` in object position; the wrong pairings differ in noun or determiner."""
+    """Put ``this noun`` and ``these nouns`` in object position, against wrong nouns or wrong determiners."""
     start, end = f"{g.named().text} {g.pick(lex.TRANSITIVE).past}", f"{g.maybe_place()}."
-    this, these = _demonstratives(g)
+    this, these = g.pick(lex.DEMONSTRATIVES)
 
     def sentence(determiner: str, is_plural: bool) -> str:
         return f"{start} {determiner} {adjective}{form(noun, is_plural)}{end}"

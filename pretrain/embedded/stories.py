@@ -28,67 +28,71 @@ class Storyteller(Grammar):
 
     def named(self) -> Subject:
         if self.hero_is_known and self.chance(0.25):
-            return Subject(self.hero.pronoun, False, self.hero.reflexive)
+            return Subject.singular(self.hero.gender.pronoun, self.hero.gender)
         return super().named()
 
     def name(self) -> str:
         return self.pick(self.names).text
 
-    # Each kind returns one or more sentences without their capital; `None` marks nothing: every kind succeeds.
+    # Each method below writes one sentence, or several divided by line breaks, without the first capital.
 
     def opening(self) -> str:
-        kind = self.pick(lex.WOMEN if self.hero.pronoun == "She" else lex.MEN).singular
-        adjective = self.pick(lex.FEELINGS)
+        kind = self.pick(lex.WOMEN if self.hero.gender == lex.FEMALE else lex.MEN).singular
+        described = article(f"{self.pick(lex.FEELINGS)} {kind}")
         if self.chance(0.5):
-            return f"there was once {article(f'{adjective} {kind}')} named {self.hero.text}."
-        return f"{self.hero.text} was {article(f'{adjective} {kind}')} and lived {self.place()}."
+            return f"there was once {described} named {self.hero.text}."
+        return f"{self.hero.text} was {described} and lived {self.place()}."
 
     def intransitive(self) -> str:
         return f"{self.subject().text} {self.pick(lex.INTRANSITIVE).past}{self.maybe_place(0.6)}."
 
     def transitive(self) -> str:
+        subject, place = self.subject(), self.maybe_place(0.3)
         if self.chance(0.3):
-            return f"{self.subject().text} {self.pick(lex.SOCIAL).past} {self.common().text}{self.maybe_place(0.2)}."
+            return f"{subject.text} {self.pick(lex.SOCIAL).past} {self.common().text}{place}."
         verb = self.pick(lex.TRANSITIVE if self.chance(0.7) else lex.IRREGULAR)
-        return f"{self.subject().text} {verb.past} {self.object()}{self.maybe_place(0.3)}."
+        return f"{subject.text} {verb.past} {self.object(subject)}{place}."
+
+    def eating(self) -> str:
+        food = self.noun_phrase(self.pick(lex.FOOD), self.chance(0.5))
+        return f"{self.subject().text} {self.pick(lex.EATING).past} {food}{self.maybe_place(0.2)}."
 
     def irregular(self) -> str:
-        subject, verb = self.subject().text, self.pick(lex.IRREGULAR)
-        if self.chance(0.6):
-            return f"{subject} had {verb.participle} {self.object()}{self.maybe_place(0.3)}."
+        """The participle after `had`, the base after `did not`, the past alone."""
+        subject, verb, place = self.subject(), self.pick(lex.IRREGULAR), self.maybe_place(0.3)
         if self.chance(0.5):
-            return f"{subject} did not {verb.base} {self.object_definite()}{self.maybe_place(0.3)}."
-        return f"{subject} {verb.past} {self.object()}{self.maybe_place(0.3)}."
+            return f"{subject.text} had {verb.participle} {self.object(subject)}{place}."
+        if self.chance(0.5):
+            return f"{subject.text} did not {verb.base} {self.object_definite()}{place}."
+        return f"{subject.text} {verb.past} {self.object(subject)}{place}."
 
     def reflexive(self) -> str:
         subject = self.subject()
         return f"{subject.text} {self.pick(lex.REFLEXIVE).past} {subject.reflexive}{self.maybe_place(0.4)}."
 
-    def present(self) -> str:
-        """Agreement in the present tense, half of it across a prepositional phrase."""
+    def agreement(self) -> str:
+        """A finite verb, half of the time across a prepositional phrase of either number."""
         subject = self.common()
-        phrase = " " + self.place(self.chance(0.5)) if self.chance(0.5) else ""
+        start = subject.text + self.maybe_place(0.5)
         if self.chance(0.3):
-            verb = "were" if subject.is_plural else "was"
-            return f"{subject.text}{phrase} {verb} {self.pick(lex.FEELINGS)}."
+            return f"{start} {'were' if subject.is_plural else 'was'} {self.pick(lex.FEELINGS)}."
         if self.chance(0.7):
-            return f"{subject.text}{phrase} {self.finite(self.pick(lex.INTRANSITIVE), subject)} {self.pick(lex.HABITS)}."
+            return f"{start} {self.finite(self.pick(lex.INTRANSITIVE), subject)} {self.pick(lex.HABITS)}."
         verb = self.finite(self.pick(lex.TRANSITIVE), subject)
-        return f"{subject.text}{phrase} {verb} {self.object()} {self.pick(lex.HABITS)}."
+        return f"{start} {verb} {self.object()} {self.pick(lex.HABITS)}."
 
     def quantified(self) -> str:
         noun = self.pick(self.animate)
+        words = f"{self.pick(lex.SINGULAR_QUANTIFIERS)} {noun.singular}"
         if self.chance(0.5):
-            words = f"{self.pick(lex.SINGULAR_QUANTIFIERS)} {noun.singular}"
-        else:
             words = f"{self.pick(lex.PLURAL_QUANTIFIERS)} {noun.plural}"
         return f"{words} {self.pick(lex.INTRANSITIVE).past}{self.maybe_place(0.6)}."
 
     def amount(self) -> str:
-        degree = self.pick(("too", "so"))
+        """`Much` with a mass noun and `many` with a count noun."""
+        degree, was = self.pick(("too", "so")), "was"
+        amount = f"{degree} much {self.pick(lex.MASS)}"
         if self.chance(0.5):
-            amount, was = f"{degree} much {self.pick(lex.MASS)}", "was"
-        else:
             amount, was = f"{degree} many {self.pick(self.objects).plural}", "were"
         if self.chance(0.5):
             return f"{self.name()} {self.pick(lex.TRANSITIVE).past} {amount}{self.maybe_place(0.3)}."
@@ -96,19 +100,17 @@ class Storyteller(Grammar):
 
     def polarity(self) -> str:
         """`Any` and `ever` under negation; `some` and `often` without it."""
-        one, other = self.two(self.names)
-        verb, second = self.two(lex.TRANSITIVE)
-        noun, thing = self.two(self.objects)
-        negative = f"{one.text} never {verb.past} any {noun.plural}"
-        positive = f"{other.text} always {second.past} some {thing.plural}"
         if self.chance(0.5):
-            animal, being = self.two(self.animate)
-            verb, second = self.two(lex.INTRANSITIVE)
+            (one, other), (verb, second) = self.two(self.names), self.two(lex.TRANSITIVE)
+            noun, thing = self.two(self.objects)
+            negative = f"{one.text} never {verb.past} any {noun.plural}"
+            positive = f"{other.text} always {second.past} some {thing.plural}"
+        else:
+            (animal, being), (verb, second) = self.two(self.animate), self.two(lex.INTRANSITIVE)
             negative = f"no {animal.singular} ever {verb.past}{self.maybe_place(0.3)}"
             positive = f"every {being.singular} often {second.past}{self.maybe_place(0.3)}"
-        return self.pick(
-            (f"{negative}, but {positive}.", f"{positive}, but {negative}.", negative + ".", positive + ".")
-        )
+        both = f"{negative}, but {positive}.", f"{positive}, but {negative}."
+        return self.pick((*both, f"{negative}.", f"{positive}."))
 
     def question(self) -> str:
         """A question and its answer."""
@@ -119,21 +121,12 @@ class Storyteller(Grammar):
         return f"where did {subject} {verb.base} {thing}{self.maybe_place(0.2)}?\n{answer} {self.place()}."
 
     def speech(self) -> str:
-        words = self.pick(
-            (
-                f"I {self.pick(lex.TRANSITIVE).base} {self.object()}",
-                f"we {self.pick(lex.TRANSITIVE).base} {self.object()}",
-                f"I am {self.pick(lex.FEELINGS)}",
-                f"the {self.pick(self.animate).singular} is {self.pick(lex.FEELINGS)}",
-                f"the {self.pick(self.animate).plural} are {self.pick(lex.FEELINGS)}",
-            )
-        )
+        feeling, noun = self.pick(lex.FEELINGS), self.pick(self.animate)
+        words = f"{self.pick(('I', 'we'))} {self.pick(lex.TRANSITIVE).base} {self.object()}"
+        if self.chance(0.5):
+            subject = ("I am", "we are", f"the {noun.singular} is", f"the {noun.plural} are")
+            words = f"{self.pick(subject)} {feeling}"
         return f'"{capitalize(words)}," said {self.name()}.'
-
-    def eating(self) -> str:
-        noun = self.pick(lex.FOOD)
-        plural = self.chance(0.5)
-        return f"{self.subject().text} {self.pick(lex.EATING).past} {self.noun_phrase(noun, plural)}{self.maybe_place(0.2)}."
 
     def ending(self) -> str:
         if self.chance(0.5):
@@ -142,11 +135,11 @@ class Storyteller(Grammar):
 
 
 _KINDS: dict[Callable[[Storyteller], str], int] = {
-    Storyteller.intransitive: 4,
+    Storyteller.intransitive: 3,
     Storyteller.transitive: 4,
     Storyteller.irregular: 5,
     Storyteller.reflexive: 5,
-    Storyteller.present: 7,
+    Storyteller.agreement: 9,
     Storyteller.quantified: 3,
     Storyteller.amount: 3,
     Storyteller.polarity: 4,
@@ -157,27 +150,26 @@ _KINDS: dict[Callable[[Storyteller], str], int] = {
 _WEIGHTED = tuple(kind for kind, weight in _KINDS.items() for _ in range(weight))
 
 
-def _seen(teller: Storyteller, kind: Callable[[Storyteller], str]) -> str | None:
-    """Draw sentences of one kind; None when one of them is kept for evaluation."""
-    sentences = [capitalize(sentence) for sentence in kind(teller).split("\n")]
-    return None if any(map(is_held_out, sentences)) else " ".join(sentences)
-
-
 def tell(rng: random.Random) -> str:
-    """Write one story of four to twelve sentences."""
+    """Write one story of four to eleven sentences, more often a short one."""
     teller = Storyteller(rng)
-    length = 3 + int(rng.random() * 7)
-    parts: list[str] = []
-    # Half of the stories start in the middle of things: evaluation sentences stand at the start of a text too.
+    length = 4 + int(rng.random() * rng.random() * 6)
+    # Half of the stories start in the middle of things: evaluation sentences open a text, too.
     wants_opening = teller.chance(0.5)
-    while len(parts) < length:
-        kind = Storyteller.opening if wants_opening and not parts else teller.pick(_WEIGHTED)
-        part = _seen(teller, kind)
-        if part is not None:
-            parts.append(part)
-            teller.hero_is_known = teller.hero_is_known or teller.hero.text in part
-    ending = _seen(teller, Storyteller.ending)
-    return " ".join(parts if ending is None else [*parts, ending])
+    sentences: list[str] = []
+    while len(sentences) < length:
+        if len(sentences) == length - 1:
+            kind = Storyteller.ending
+        elif wants_opening and not sentences:
+            kind = Storyteller.opening
+        else:
+            kind = teller.pick(_WEIGHTED)
+        drawn = [capitalize(sentence) for sentence in kind(teller).split("\n")]
+        if any(map(is_held_out, drawn)):
+            continue
+        sentences += drawn
+        teller.hero_is_known = teller.hero_is_known or any(teller.hero.text in sentence for sentence in drawn)
+    return " ".join(sentences)
 
 
 def stories(num_stories: int, seed: int) -> list[str]:

@@ -28,8 +28,9 @@ def classification_tasks(seed: int) -> dict[str, dict[str, list[dict]]]:
 
     Returns:
         For each task the splits ``train`` (600) and ``validation`` (200) as GLUE rows: acceptability like CoLA
-        (``sentence``, ``label`` with 1 for acceptable, ``idx``), entailment like RTE (``sentence1``, ``sentence2``,
-        ``label`` with 0 for entailment, ``idx``). Half of each split has each label and no example is in both.
+        (``sentence``, ``label`` with 1 for acceptable, ``idx``), entailment like RTE (``sentence1``,
+        ``sentence2``, ``label`` with 0 for entailment, ``idx``). Half of each split has each label, and no
+        example is in both.
     """
     return {
         "acceptability": _split(_acceptability(random.Random(f"acceptability {seed}")), seed),
@@ -65,16 +66,18 @@ def _acceptability(rng: random.Random) -> Iterator[list[dict]]:
 
 
 def _entailment(rng: random.Random) -> Iterator[list[dict]]:
-    """Groups of two premises and two hypotheses, each hypothesis following from one premise only.
+    """Groups of an affirmative and a negative premise, each with both hypotheses.
 
-    So neither a premise nor a hypothesis alone says anything about the label.
+    A hypothesis follows when its polarity is that of the premise, so neither a premise nor a hypothesis alone
+    says anything about the label. The markers differ (``never`` and ``no`` against ``did not``): the affirmative
+    hypothesis repeats the words of both premises and the negative one of neither, so overlap does not either.
     """
     grammar, seen = Grammar(rng), set[str]()
     while True:
-        premises, hypotheses = _entailment_quad(grammar)
-        if seen & set(premises):
+        premises, hypotheses = _polarity_square(grammar)
+        if seen & set(hypotheses):
             continue
-        seen |= set(premises)
+        seen |= set(hypotheses)
         yield [
             {"sentence1": capitalize(premise), "sentence2": capitalize(hypothesis), "label": int(i != j)}
             for i, premise in enumerate(premises)
@@ -82,16 +85,21 @@ def _entailment(rng: random.Random) -> Iterator[list[dict]]:
         ]
 
 
-def _entailment_quad(g: Grammar) -> tuple[tuple[str, str], tuple[str, str]]:
+def _polarity_square(g: Grammar) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Draw the affirmative and the negative premise, and the same of hypotheses."""
     one, other = (name.text for name in g.two(g.names))
-    verb, thing, place = g.pick(lex.TRANSITIVE), g.object_definite(), g.maybe_place()
-    hypotheses = f"{one} {verb.past} {thing}.", f"{other} {verb.past} {thing}."
+    aside = f"{other} was {g.pick(lex.FEELINGS)}"
     if g.chance(0.5):
-        return (
-            f"{one} {verb.past} {thing}{place}, but {other} did not.",
-            f"{other} {verb.past} {thing}{place}, but {one} did not.",
-        ), hypotheses
-    return (
-        f"{other} did not {verb.base} {thing}{place}, but {one} did.",
-        f"{one} did not {verb.base} {thing}{place}, but {other} did.",
-    ), hypotheses
+        verb, thing = g.pick(lex.TRANSITIVE), g.object_definite()
+        claims = f"{one} always {verb.past} {thing}", f"{one} never {verb.past} {thing}"
+        hypotheses = f"{one} {verb.past} {thing}.", f"{one} did not {verb.base} {thing}."
+    else:
+        verb, noun, place = g.pick(lex.INTRANSITIVE), g.pick(lex.ANIMATE).singular, g.place()
+        claims = f"every {noun} {verb.past} {place}", f"no {noun} {verb.past} {place}"
+        hypotheses = f"the {noun} {verb.past} {place}.", f"the {noun} did not {verb.base} {place}."
+    first, second = (
+        (f"{aside}, and {claim}." for claim in claims)
+        if g.chance(0.5)
+        else (f"{claim}, and {aside}." for claim in claims)
+    )
+    return (first, second), hypotheses
