@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, PreTrainedModel, Pr
 from eval.config import EvalConfig, GlueConfig
 from eval.finetune import Encoded, fine_tune, predict
 from eval.glue_tasks import ClassificationTask, read_examples
-from eval.loading import check_loaded, choose_device, load_tokenizer
+from eval.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
 from eval.scoring import num_positions
 from ffn_variants.errors import UsageError
 
@@ -94,18 +94,15 @@ def load_classifier(
     Raises:
         UsageError: If weights other than the head's are missing, or the tokenizer has no padding token.
     """
-    import ffn_variants  # noqa: F401  registers the variants' model types
-
     tokenizer = load_tokenizer(model_dir)
     if tokenizer.pad_token_id is None:
         raise UsageError(f"the tokenizer in {model_dir} has no pad_token, which fine-tuning in batches needs")
     torch.manual_seed(seed)
-    model, info = AutoModelForSequenceClassification.from_pretrained(
+    model, info = load_pretrained(
+        AutoModelForSequenceClassification,
         model_dir,
         num_labels=num_labels,
         pad_token_id=tokenizer.pad_token_id,
-        dtype=torch.float32,
-        output_loading_info=True,
     )
     check_loaded(info, backbone=model.base_model_prefix, folder=model_dir)
     return model.to(choose_device(device)), tokenizer

@@ -79,7 +79,8 @@ class TextScorer(LM):
         Raises:
             UsageError: For a continuation without a token, or a text longer than the model's positions.
         """
-        scores = self.score(self.encode([request.args for request in requests]))
+        pairs = [(str(context), str(continuation)) for context, continuation in (r.args for r in requests)]
+        scores = self.score(self.encode(pairs))
         return list(zip(scores.log_likelihood.tolist(), scores.is_greedy.tolist(), strict=True))
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[ScoredText]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval.files import fingerprint
 from ffn_variants.errors import UsageError
@@ -116,18 +118,53 @@ def load_language_model(
         UsageError: If there is no such model, or if some of its weights are not in the folder: they would be
             random numbers, and its scores with them.
     """
-    import torch
     from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
+    model, info = load_pretrained(auto, folder)
+    check_loaded(info, backbone=None, folder=folder)
+    return model.to(choose_device(device)).eval(), load_tokenizer(folder)
+
+
+def load_pretrained(auto: Any, folder: Path, **config: object) -> tuple[Any, dict]:
+    """Load a model in fp32, whatever it was trained in: bf16 flips decisions of minimal pairs.
+
+    Args:
+        auto: An Auto class of transformers.
+        folder: What ``save_pretrained`` wrote.
+        **config: Changes of the model's config, such as ``num_labels``.
+
+    Returns:
+        The model, and which of its weights were not in the folder.
+
+    Raises:
+        UsageError: If the folder holds no model that can be loaded.
+    """
+    import torch
 
     import ffn_variants  # noqa: F401  registers the variants' model types
 
-    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
     try:
-        model, info = auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UsageError(f"cannot load a {objective} model from {folder}: {_first_line(error)}") from error
-    check_loaded(info, backbone=None, folder=folder)
-    return model.to(choose_device(device)).eval(), load_tokenizer(folder)
+        with _quiet_transformers():
+            return auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **config)
+    except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
+        raise UsageError(f"cannot load the model in {folder}: {_first_line(error)}") from error
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Switch off transformers' loading bar and table of missing weights; ``check_loaded`` judges those."""
+    from transformers.utils import logging
+
+    level, bar_is_on = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar_is_on:
+            logging.enable_progress_bar()
 
 
 def check_loaded(info: dict, backbone: str | None, folder: Path) -> None:

@@ -18,7 +18,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from eval.files import write_atomically
-from eval.rows import check_rows, empty_rows, read_rows, replace_task, write_rows
+from eval.rows import empty_rows, read_rows, replace_task, write_rows
 from ffn_variants.errors import UsageError
 
 
@@ -35,6 +35,7 @@ class ResultStore:
         self._weights = weights
         self._done: dict[str, dict] = {}
         self._is_stale = False
+        self._rows: pd.DataFrame | None = None
         path = self._folder / "done.json"
         if path.is_file():
             ledger = json.loads(path.read_text(encoding="utf-8"))
@@ -52,10 +53,10 @@ class ResultStore:
 
     def rows(self) -> pd.DataFrame:
         """Return the rows of every task that is done."""
-        path = self._folder / "rows.parquet"
-        if self._is_stale or not path.is_file():
-            return empty_rows()
-        return read_rows(path)
+        if self._rows is None:
+            path = self._folder / "rows.parquet"
+            self._rows = read_rows(path) if path.is_file() and not self._is_stale else empty_rows()
+        return self._rows
 
     def record(
         self, benchmark: str, task: str, protocol: dict, rows: pd.DataFrame, items: pd.DataFrame
@@ -69,9 +70,8 @@ class ResultStore:
             kept = pd.read_parquet(path)
             items = pd.concat([kept[kept["task"] != task], items], ignore_index=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
-        write_rows(
-            replace_task(self.rows(), benchmark, task, check_rows(rows)), self._folder / "rows.parquet"
-        )
+        self._rows = replace_task(self.rows(), benchmark, task, rows)
+        write_rows(self._rows, self._folder / "rows.parquet")
         self._done[f"{benchmark}/{task}"] = protocol
         ledger = json.dumps({"weights": self._weights, "tasks": self._done}, indent=1)
         write_atomically(

@@ -1,0 +1,275 @@
+"""Evaluating saved runs: rows, items, resuming, and what a user sees of mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from eval.__main__ import main
+from eval.blimp import find_pair_tasks
+from eval.config import EvalConfig, GlueConfig
+from eval.evaluate import check_sources, evaluate_run, is_evaluated
+from eval.loading import identify_run
+from eval.rows import ROW_COLUMNS, read_rows
+from eval.store import sole_evaluator
+from ffn_variants import UsageError
+from ffn_variants.errors import run_cli
+from pretrain.config import load_config
+from pretrain.embedded import stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+GLUE = GlueConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
+PAIRS = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
+BOTH = EvalConfig(suites=("embedded-pairs", "embedded-glue"), embedded_pairs_per_paradigm=5, glue=GLUE)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(stories(200, 0)), 400)
+
+
+@pytest.fixture
+def make_run(tmp_path, tokenizer):
+    """Make the folder of a run as training leaves it, with untrained weights."""
+
+    def make(family: str = "gpt_neo", ffn: str = "swish", seed: int = 3) -> Path:
+        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = load_config(
+            None,
+            overrides={
+                "family": family,
+                "seed": seed,
+                "model": {"ffn": ffn, **sizes},
+                "data": {"block_size": 64},
+                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
+            },
+        )
+        folder = run_dir(config)
+        write_config(folder, config)
+        torch.manual_seed(seed)
+        build(config, len(tokenizer)).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        return folder
+
+    return make
+
+
+def count_calls(monkeypatch) -> list[str]:
+    """Record the tasks that are measured from here on."""
+    import eval.evaluate
+    import eval.glue
+
+    calls: list[str] = []
+    score_pairs, evaluate_tasks = eval.evaluate.score_pairs, eval.glue.evaluate_tasks
+
+    def counted_pairs(task, *arguments):
+        calls.append(task.name)
+        return score_pairs(task, *arguments)
+
+    def counted_tasks(model_dir, tasks, *arguments):
+        calls.extend(task.name for task in tasks)
+        return evaluate_tasks(model_dir, tasks, *arguments)
+
+    monkeypatch.setattr("eval.evaluate.score_pairs", counted_pairs)
+    monkeypatch.setattr("eval.glue.evaluate_tasks", counted_tasks)
+    return calls
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_a_run_gets_rows_and_items(make_run, family):
+    run = make_run(family, "kan")
+    rows = evaluate_run(run, BOTH, progress=False)
+    assert tuple(rows.columns) == ROW_COLUMNS
+    pd.testing.assert_frame_equal(rows, read_rows(run / "eval" / "rows.parquet"))
+    assert set(rows["run_id"]) == {"/".join(run.parts[-3:])}
+    assert set(zip(rows["family"], rows["variant"], rows["seed"], strict=True)) == {(family, "kan", 3)}
+    assert rows.groupby("benchmark").size().to_dict() == {"embedded-glue": 2, "embedded-pairs": 17}
+    assert set(rows["metric"]) == {"accuracy"}
+    assert set(rows.loc[rows["benchmark"] == "embedded-glue", "group"]) == {"GLUE"}
+    pairs = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
+    recomputed = 100 * pairs.groupby("task")["correct"].mean()
+    stored = rows[rows["benchmark"] == "embedded-pairs"].set_index("task")["score"]
+    pd.testing.assert_series_equal(recomputed.sort_index(), stored.sort_index(), check_names=False)
+    assert ((pairs["score_good"] > pairs["score_bad"]) == (pairs["margin"] > 0)).all()
+    glue = pd.read_parquet(run / "eval" / "items" / "embedded-glue.parquet")
+    assert len(glue) == 2 * 32
+    assert (glue["logits"].map(lambda logits: logits.argmax()) == glue["prediction"]).all()
+    assert glue["protocol"].nunique() == 1
+    assert not list(run.rglob("*.tmp-*"))
+
+
+def test_work_that_is_done_is_not_repeated(make_run, monkeypatch):
+    run = make_run()
+    assert not is_evaluated(run, BOTH)
+    first = evaluate_run(run, BOTH, progress=False)
+    assert is_evaluated(run, BOTH)
+    calls = count_calls(monkeypatch)
+    pd.testing.assert_frame_equal(evaluate_run(run, BOTH, progress=False), first)
+    assert calls == []
+    # Another suite or speed asks for nothing new; another protocol asks for its own tasks only.
+    assert is_evaluated(run, PAIRS.model_copy(update={"batch_tokens": 64}))
+    more_epochs = BOTH.model_copy(update={"glue": GLUE.model_copy(update={"num_train_epochs": 2})})
+    assert not is_evaluated(run, more_epochs)
+    evaluate_run(run, more_epochs, progress=False)
+    assert calls == ["acceptability", "entailment"]
+
+
+def test_two_evaluations_of_a_run_agree_exactly(make_run):
+    run = make_run("roberta")
+    first = evaluate_run(run, BOTH, progress=False)
+    items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
+    shutil.rmtree(run / "eval")
+    pd.testing.assert_frame_equal(evaluate_run(run, BOTH, progress=False), first)
+    pd.testing.assert_frame_equal(pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"), items)
+
+
+@pytest.mark.parametrize("step", ["items", "rows.parquet", "done.json"])
+def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step):
+    run = make_run()
+    undisturbed = evaluate_run(run, PAIRS, progress=False)
+    shutil.rmtree(run / "eval")
+    replace, killed_at = os.replace, []
+
+    def kill_at_the_fourth(source, target):
+        if step in str(target) and len(killed_at) < 4:
+            killed_at.append(target)
+            if len(killed_at) == 4:
+                raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr("eval.files.os.replace", kill_at_the_fourth)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_run(run, PAIRS, progress=False)
+    calls = count_calls(monkeypatch)
+    resumed = evaluate_run(run, PAIRS, progress=False)
+    assert len(calls) == 17 - 3
+    pd.testing.assert_frame_equal(resumed, undisturbed)
+    items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
+    assert len(items) == 17 * 5
+    assert not items.duplicated(["task", "pair_id"]).any()
+
+
+def test_other_weights_are_measured_again_and_old_rows_go(make_run, capsys):
+    run, other = make_run(seed=3), make_run(seed=4)
+    evaluate_run(run, BOTH, progress=False)
+    shutil.copy(other / "model" / "model.safetensors", run / "model" / "model.safetensors")
+    assert not is_evaluated(run, PAIRS)
+    rows = evaluate_run(run, PAIRS)
+    assert "weights have changed" in capsys.readouterr().err
+    assert set(rows["benchmark"]) == {"embedded-pairs"}
+    expected = evaluate_run(other, PAIRS, progress=False)
+    assert rows["score"].tolist() == expected["score"].tolist()
+    assert not (run / "eval" / "items" / "embedded-glue.parquet").exists()
+
+
+def test_a_model_card_is_not_part_of_the_weights(make_run):
+    run = make_run()
+    evaluate_run(run, PAIRS, progress=False)
+    (run / "model" / "README.md").write_text("# A card\n")
+    assert is_evaluated(run, PAIRS)
+
+
+def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path):
+    run = make_run()
+    folder = tmp_path / "blimp" / "supplement"
+    folder.mkdir(parents=True)
+    good = json.dumps({"sentence_good": "the dog ran", "sentence_bad": "the dog run"}) + "\n"
+    (folder / "a.jsonl").write_text(good)
+    (folder / "b.jsonl").write_text(good + '{"sentence_bad": "x"}\n')
+    config = EvalConfig(suites=("blimp-supplement",), blimp_dir=tmp_path / "blimp")
+    with pytest.raises(UsageError, match=r"b\.jsonl, row 2: no column 'sentence_good'"):
+        evaluate_run(run, config, progress=False)
+    assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]
+    (folder / "b.jsonl").write_text(good)
+    assert evaluate_run(run, config, progress=False)["task"].tolist() == ["a", "b"]
+
+
+def test_what_is_no_run_or_has_no_model_is_refused(make_run, tmp_path):
+    with pytest.raises(UsageError, match="no run folder"):
+        evaluate_run(tmp_path, PAIRS)
+    run = make_run()
+    shutil.rmtree(run / "model")
+    with pytest.raises(UsageError, match=r"has no model/config\.json"):
+        evaluate_run(run, PAIRS)
+    assert not (run / "eval" / "rows.parquet").exists()
+    assert not is_evaluated(run, PAIRS)
+
+
+def test_one_process_at_a_time(make_run):
+    run = make_run()
+    with sole_evaluator(run), pytest.raises(UsageError, match="another process"):
+        evaluate_run(run, PAIRS, progress=False)
+
+
+def test_sources_are_checked_before_any_model_is_loaded(shared_data, tmp_path):
+    real = EvalConfig(blimp_dir=shared_data / "blimp", glue_dir=shared_data / "glue")
+    assert check_sources(real) == []
+    with pytest.raises(UsageError, match="did you mean 'wh_gap'"):
+        check_sources(PAIRS.model_copy(update={"pair_tasks": ("wh_gaps",)}))
+    with pytest.raises(UsageError, match="no folder"):
+        check_sources(EvalConfig(suites=("glue",), glue_dir=tmp_path / "absent"))
+    (tmp_path / "full").mkdir()
+    shutil.copy(shared_data / "blimp" / "full" / "passive_1.jsonl.gz", tmp_path / "full")
+    (note,) = check_sources(EvalConfig(suites=("blimp",), blimp_dir=tmp_path))
+    assert "leaves out 66 absent tasks" in note
+
+
+def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
+    run = make_run("roberta")
+    config = EvalConfig(
+        suites=("blimp-filtered", "blimp-supplement"), blimp_dir=shared_data / "blimp", max_pairs=4
+    )
+    with pytest.raises(UsageError, match="does not fit the model's 64 positions"):
+        evaluate_run(run, config, progress=False)
+    fitting = [task.name for task in find_pair_tasks("blimp-filtered", config)]
+    config = config.model_copy(update={"pair_tasks": (*fitting, "hypernym")})
+    rows = evaluate_run(run, config, progress=False)
+    rows = rows[rows["task"].isin(config.pair_tasks)]
+    assert rows.groupby("benchmark").size().to_dict() == {"blimp-filtered": 12, "blimp-supplement": 1}
+    assert set(rows["n_items"]) == {4}
+    assert set(rows["group"]) == set(rows["task"]) >= {"filler_gap", "argument_structure"}
+
+
+def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_run):
+    good, broken = make_run(), make_run(seed=9)
+    (broken / "model" / "model.safetensors").write_bytes(b"broken")
+    flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", "wh_gap")
+    command = [sys.executable, "-m", "eval", str(broken), str(good), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "[1/1] gpt_neo/swish/seed3" in done.stderr
+    assert f"failed: {broken}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "wh_gap" in done.stdout
+    assert identify_run(good).run_id in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("RUN", "--suites", "blmp"), "blimp"),
+        (("RUN", "--suites", "blimp-filtered"), "--blimp-dir FOLDER"),
+        (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
+        (("RUN", "--suite", "glue", "--glue.tasks", "rt"), "rte"),
+        (("RUN", "--suites", "embedded-pairs", "--pair-tasks", "whgap"), "did you mean 'wh_gap'"),
+        ((), "no run given"),
+        (("absent", "--suites", "embedded-pairs"), "absent"),
+        (("RUN", "--max-pairs", "0"), "max_pairs"),
+    ],
+)
+def test_mistakes_are_told_and_end_with_status_two(monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr("sys.argv", ["eval", *arguments])
+    with pytest.raises(SystemExit) as exit_info:
+        run_cli(main)
+    assert exit_info.value.code == 2
+    assert message in capsys.readouterr().err
