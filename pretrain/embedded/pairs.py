@@ -30,8 +30,9 @@ def draw_groups(paradigm: Paradigm, rng: random.Random) -> Iterator[Group]:
 def minimal_pairs(pairs_per_paradigm: int, seed: int) -> dict[str, list[dict]]:
     """Draw minimal pairs for every paradigm of the embedded corpus.
 
-    No sentence of them occurs in any ``stories(...)`` of any seed, and no pair occurs twice in a paradigm. With an
-    even ``pairs_per_paradigm`` every word form is as often in the good as in the bad sentences of a paradigm.
+    No sentence of them occurs in any ``stories(...)`` of any seed, and no pair occurs twice in a paradigm.
+    With an even ``pairs_per_paradigm`` every word form is as often in the good as in the bad sentences of
+    a paradigm.
 
     Args:
         pairs_per_paradigm: Pairs of each paradigm, at least 1.

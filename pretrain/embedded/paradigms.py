@@ -1,8 +1,8 @@
 """The paradigms: how a pair of a good and a bad sentence is drawn, and its mirror image.
 
 Every paradigm but the lexically identical ones returns two pairs at a time. In the second the critical words
-have changed sides, so over a group each word form is as often in a good sentence as in a bad one: a score that
-adds up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the two
+have changed sides, so over a group each word form is as often in a good sentence as in a bad one: a score
+that adds up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the two
 sentences have the same words in another order, which such a score cannot tell apart at all.
 """
 

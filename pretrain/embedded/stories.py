@@ -58,10 +58,11 @@ class Storyteller(Grammar):
         return f"{self.subject().text} {self.pick(lex.EATING).past} {food}{self.maybe_place(0.2)}."
 
     def irregular(self) -> str:
-        """The participle after `had`, the base after `did not`, the past alone."""
+        """The participle after `had` or `has`, the base after `did not`, the past alone."""
         subject, verb, place = self.subject(), self.pick(lex.IRREGULAR), self.maybe_place(0.3)
         if self.chance(0.5):
-            return f"{subject.text} had {verb.participle} {self.object(subject)}{place}."
+            had = "had" if self.chance(0.5) else "have" if subject.is_plural else "has"
+            return f"{subject.text} {had} {verb.participle} {self.object(subject)}{place}."
         if self.chance(0.5):
             return f"{subject.text} did not {verb.base} {self.object_definite()}{place}."
         return f"{subject.text} {verb.past} {self.object(subject)}{place}."
@@ -75,7 +76,8 @@ class Storyteller(Grammar):
         subject = self.common()
         start = subject.text + self.maybe_place(0.5)
         if self.chance(0.3):
-            return f"{start} {'were' if subject.is_plural else 'was'} {self.pick(lex.FEELINGS)}."
+            was = ("were" if subject.is_plural else "was") + (" not" if self.chance(0.25) else "")
+            return f"{start} {was} {self.pick(lex.FEELINGS)}."
         if self.chance(0.7):
             return f"{start} {self.finite(self.pick(lex.INTRANSITIVE), subject)} {self.pick(lex.HABITS)}."
         verb = self.finite(self.pick(lex.TRANSITIVE), subject)
@@ -135,17 +137,17 @@ class Storyteller(Grammar):
 
 
 _KINDS: dict[Callable[[Storyteller], str], int] = {
-    Storyteller.intransitive: 3,
-    Storyteller.transitive: 4,
+    Storyteller.intransitive: 2,
+    Storyteller.transitive: 3,
     Storyteller.irregular: 5,
-    Storyteller.reflexive: 5,
-    Storyteller.agreement: 9,
+    Storyteller.reflexive: 6,
+    Storyteller.agreement: 10,
     Storyteller.quantified: 3,
-    Storyteller.amount: 3,
+    Storyteller.amount: 2,
     Storyteller.polarity: 4,
-    Storyteller.question: 4,
-    Storyteller.speech: 2,
-    Storyteller.eating: 2,
+    Storyteller.question: 3,
+    Storyteller.speech: 1,
+    Storyteller.eating: 1,
 }
 _WEIGHTED = tuple(kind for kind, weight in _KINDS.items() for _ in range(weight))
 

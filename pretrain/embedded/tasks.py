@@ -27,8 +27,8 @@ def classification_tasks(seed: int) -> dict[str, dict[str, list[dict]]]:
         seed: Decides the examples, their order and the split.
 
     Returns:
-        For each task the splits ``train`` (600) and ``validation`` (200) as GLUE rows: acceptability like CoLA
-        (``sentence``, ``label`` with 1 for acceptable, ``idx``), entailment like RTE (``sentence1``,
+        For each task the splits ``train`` (600) and ``validation`` (200) as GLUE rows: acceptability like
+        CoLA (``sentence``, ``label`` with 1 for acceptable, ``idx``), entailment like RTE (``sentence1``,
         ``sentence2``, ``label`` with 0 for entailment, ``idx``). Half of each split has each label, and no
         example is in both.
     """
@@ -66,11 +66,11 @@ def _acceptability(rng: random.Random) -> Iterator[list[dict]]:
 
 
 def _entailment(rng: random.Random) -> Iterator[list[dict]]:
-    """Groups of an affirmative and a negative premise, each with both hypotheses.
+    """Draw groups of an affirmative and a negative premise, each with both hypotheses.
 
     A hypothesis follows when its polarity is that of the premise, so neither a premise nor a hypothesis alone
-    says anything about the label. The markers differ (``never`` and ``no`` against ``did not``): the affirmative
-    hypothesis repeats the words of both premises and the negative one of neither, so overlap does not either.
+    says anything about the label. The markers differ (``never`` and ``no`` against ``did not``): the
+    affirmative hypothesis repeats the words of both premises and the negative one of neither, so overlap does not either.
     """
     grammar, seen = Grammar(rng), set[str]()
     while True:
@@ -88,7 +88,8 @@ def _entailment(rng: random.Random) -> Iterator[list[dict]]:
 def _polarity_square(g: Grammar) -> tuple[tuple[str, str], tuple[str, str]]:
     """Draw the affirmative and the negative premise, and the same of hypotheses."""
     one, other = (name.text for name in g.two(g.names))
-    aside = f"{other} was {g.pick(lex.FEELINGS)}"
+    # An aside of either polarity: counting negations does not give the label.
+    aside = f"{other} {g.pick(('was', 'was not'))} {g.pick(lex.FEELINGS)}"
     if g.chance(0.5):
         verb, thing = g.pick(lex.TRANSITIVE), g.object_definite()
         claims = f"{one} always {verb.past} {thing}", f"{one} never {verb.past} {thing}"
