@@ -51,7 +51,7 @@ def save_checkpoint(
     save_file(_moments(model, optimizer), aside / FILES[1])
     saved = {
         "state": state,
-        "scheduler": {name: value for name, value in scheduler.state_dict().items() if name != "lr_lambdas"},
+        "scheduler": scheduler.state_dict(),
         "sha256": {name: _checksum(aside / name) for name in FILES},
     }
     (aside / "state.json").write_text(json.dumps(saved, indent=2))

@@ -1,0 +1,145 @@
+"""The training command as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pretrain.config import load_config
+from pretrain.plan import describe_plan
+from pretrain.train import train
+
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "60"),
+    *("--train.save-steps", "7", "--train.logging-steps", "2", "--train.eval-steps", "20"),
+]
+
+
+@pytest.fixture
+def command(repository):
+    """Start the command in a process of its own."""
+
+    def _command(*args: str, **options) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "pretrain/train.py", *args],
+            cwd=repository,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            **options,
+        )
+
+    return _command
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_a_killed_run_ends_as_one_never_killed(command, tmp_path, family):
+    flags = [*TINY, "--family", family]
+    expected = train(load_config(None, [*flags, "--runs-dir", str(tmp_path), "--run-name", "whole"]))
+
+    path = tmp_path / "default" / family / "gelu" / "killed"
+    killed = command(*flags, "--runs-dir", str(tmp_path), "--run-name", "killed")
+    checkpoint = path / "checkpoints" / "step_0000014"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists():
+        assert killed.poll() is None, killed.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    time.sleep(0.03)  # into the steps after the checkpoint
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait() == -signal.SIGKILL
+    assert not (path / "COMPLETED").exists()
+
+    again = command(*flags, "--runs-dir", str(tmp_path), "--run-name", "killed")
+    assert again.wait(timeout=300) == 0, again.stderr.read()
+    assert "continued at step" in again.stdout.read()
+    sessions = json.loads((path / "provenance.json").read_text())["sessions"]
+    assert [session["resumed_from_step"] > 0 for session in sessions] == [False, True]
+
+    weights = [(p / "model" / "model.safetensors").read_bytes() for p in (expected, path)]
+    assert weights[0] == weights[1]
+    assert read_metrics(expected) == read_metrics(path)
+
+
+def read_metrics(path: Path) -> list[dict]:
+    """Metric lines without what depends on the clock."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("time_s", "tokens_per_s")} for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--ffn", "kann"], "did you mean 'kan'"),
+        (
+            ["--data.source", "files", "--data.train-files", "{empty}"],
+            "has no train document with text in it",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_exit_2_and_write_nothing(command, tmp_path, args, message):
+    (tmp_path / "empty.jsonl").touch()
+    runs = tmp_path / "runs"
+    args = [arg.format(empty=tmp_path / "empty.jsonl") for arg in args]
+    done = command(*args, "--runs-dir", str(runs))
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in out + err
+    assert not runs.exists()
+
+
+def test_dry_run_writes_nothing(command, tmp_path):
+    done = command(
+        "configs/gpt-neo.yaml", "--ffn", "kan", "--seed", "3", "--dry-run", "--runs-dir", str(tmp_path / "r")
+    )
+    out, err = done.communicate(timeout=120)
+    assert done.returncode == 0, err
+    assert "parameters       12,728,320" in out
+    assert "seed3-" in out
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "parameters"),
+    [
+        *(("gpt-neo", ["--ffn", ffn], "9,585,664") for ffn in ("gelu", "relu", "silu", "none")),
+        *(("gpt-neo", ["--ffn", ffn], "9,587,712") for ffn in ("learnable-gelu", "prelu", "swish")),
+        *(("roberta", ["--ffn", ffn], "9,863,952") for ffn in ("gelu", "relu", "silu", "none")),
+        *(("roberta", ["--ffn", ffn], "9,866,000") for ffn in ("learnable-gelu", "prelu", "swish")),
+        ("gpt-neo", ["--ffn", "kan", "--model.ffn-options", "grid_size", "3"], "11,679,744"),
+        ("gpt-neo", ["--ffn", "kan"], "12,728,320"),
+    ],
+)
+def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
+    config = load_config(repository / "configs" / f"{name}.yaml", [*flags, "--runs-dir", str(tmp_path)])
+    assert f"parameters       {parameters} (" in describe_plan(config)
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_does(repository, tmp_path):
+    """Data-parallel over two CPU processes, against one process with twice the rows."""
+    flags = [*TINY, "--runs-dir", str(tmp_path), "--optim.max-steps", "10"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = str(repository / "pretrain" / "train.py")
+    one = [sys.executable, script, *flags, "--run-name", "one", "--train.per-device-train-batch-size", "8"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    two = [*launch, script, *flags, "--run-name", "two", "--train.per-device-train-batch-size", "4"]
+    for call in (one, two):
+        done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+    folder = tmp_path / "default" / "gpt_neo" / "gelu"
+    for left, right in zip(read_metrics(folder / "one"), read_metrics(folder / "two"), strict=True):
+        for key in ("loss", "eval_loss"):
+            if key in left:
+                assert left[key] == pytest.approx(right[key], abs=1e-4)

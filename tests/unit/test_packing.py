@@ -1,0 +1,135 @@
+"""Packing: nothing lost, nearly nothing empty, and packed documents that do not see each other."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ffn_variants import FFN_VARIANTS, build_model
+from pretrain.batches import next_tokens
+from pretrain.masking import IGNORE
+from pretrain.objective import PackedLoss
+from pretrain.packing import best_fit, cut_pieces, pack
+
+
+def unpack(input_ids: np.ndarray, position_ids: np.ndarray, pad: int) -> list[tuple[int, ...]]:
+    """Documents of packed rows, found by walking over them."""
+    found: list[list[int]] = []
+    for row, positions in zip(input_ids.tolist(), position_ids.tolist(), strict=True):
+        for token, position in zip(row, positions, strict=True):
+            if token == pad:
+                continue
+            if position == 0:
+                found.append([])
+            assert position == len(found[-1])
+            found[-1].append(token)
+    return sorted(tuple(document) for document in found)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 16))
+@settings(max_examples=60, deadline=None)
+def test_every_token_is_kept_in_order(lengths, block_size):
+    tokens = np.arange(1, sum(lengths) + 1, dtype=np.uint16)
+    input_ids, position_ids = pack(tokens, np.array(lengths), block_size, pad_token_id=0)
+    expected, start = [], 0
+    for length in lengths:
+        for first in range(start, start + length, block_size):
+            expected.append(tuple(range(first + 1, min(first + block_size, start + length) + 1)))
+        start += length
+    assert unpack(input_ids, position_ids, pad=0) == sorted(expected)
+
+
+@given(st.lists(st.integers(1, 32), min_size=1, max_size=80))
+@settings(max_examples=40, deadline=None)
+def test_best_fit_overfills_nothing_and_keeps_its_guarantee(lengths):
+    rows, offsets, num_rows = best_fit(lengths, 32)
+    for row in range(num_rows):
+        spans = sorted((o, o + n) for r, o, n in zip(rows, offsets, lengths, strict=True) if r == row)
+        assert spans[-1][1] <= 32
+        assert all(left[1] == right[0] for left, right in itertools.pairwise(spans))
+    # Best-fit decreasing needs at most 11/9 of the optimum plus 6/9 (Johnson 1973; Dosa 2007).
+    assert (
+        num_rows <= 11 / 9 * np.ceil(sum(lengths) / 32) + 6 / 9
+        or num_rows <= sum(n > 16 for n in lengths) + 6
+    )
+
+
+def test_best_fit_takes_the_fullest_row_with_room():
+    rows, _, num_rows = best_fit([6, 5, 4, 3, 2], 10)
+    assert rows.tolist() == [0, 1, 0, 1, 1]
+    assert num_rows == 2
+
+
+def test_pieces_of_long_documents():
+    assert cut_pieces(np.array([3, 10, 4]), 4).tolist() == [[0, 3], [3, 4], [7, 4], [11, 2], [13, 4]]
+
+
+def test_pieces_of_stories_fill_rows_almost_completely():
+    lengths = np.random.default_rng(0).lognormal(5.3, 0.4, 3000).astype(int)  # about TinyStories' lengths
+    pieces = cut_pieces(lengths, 128)[:, 1]
+    _, _, num_rows = best_fit(pieces, 128)
+    assert lengths.sum() / (num_rows * 128) > 0.99
+
+
+def test_targets_never_cross_a_document():
+    input_ids, position_ids = pack(np.arange(1, 13, dtype=np.uint16), np.array([5, 3, 4]), 10, 0)
+    targets = next_tokens(input_ids.astype(np.int64), position_ids)
+    assert targets[0].tolist() == [2, 3, 4, 5, IGNORE, 10, 11, 12, IGNORE, IGNORE]
+    assert targets[1].tolist() == [7, 8, *[IGNORE] * 8]
+
+
+SIZES = {"hidden_size": 32, "intermediate_size": 24, "num_attention_heads": 4, "vocab_size": 60}
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "kan"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_packed_logits_equal_those_of_each_document_alone(family, ffn):
+    assert ffn in FFN_VARIANTS
+    window = {"window_size": 5} if family == "gpt_neo" else {}  # shorter than the documents
+    torch.manual_seed(0)
+    model = build_model(
+        family, ffn, num_hidden_layers=2, max_position_embeddings=41, **SIZES, **window
+    ).eval()
+    rng = np.random.default_rng(1)
+    lengths = np.array([17, 1, 12, 9, 23, 3, 30])
+    tokens = rng.integers(4, 60, lengths.sum()).astype(np.uint16)
+    input_ids, position_ids = (torch.from_numpy(a.astype(np.int64)) for a in pack(tokens, lengths, 40, 0))
+    everywhere = torch.arange(input_ids.numel())
+    with torch.no_grad():
+        packed = (
+            PackedLoss(model, family).logits(input_ids, position_ids, everywhere).view(*input_ids.shape, -1)
+        )
+        seen = 0
+        for row, column in (position_ids == 0).nonzero().tolist():
+            if input_ids[row, column] == 0:
+                continue
+            length = 1
+            while column + length < 40 and position_ids[row, column + length] > 0:
+                length += 1
+            alone = model(input_ids=input_ids[row : row + 1, column : column + length]).logits[0]
+            torch.testing.assert_close(packed[row, column : column + length], alone, atol=1e-5, rtol=0)
+            seen += length
+    assert seen == lengths.sum()
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_loss_is_the_stock_models_loss(family):
+    """One document a row, no padding: transformers' own loss on the same targets is the reference."""
+    torch.manual_seed(0)
+    model = build_model(family, "gelu", num_hidden_layers=2, max_position_embeddings=17, **SIZES).eval()
+    ids = torch.randint(4, 59, (3, 16))
+    positions = torch.arange(16).expand(3, 16)
+    labels = ids.clone()
+    if family == "roberta":
+        labels[torch.rand(3, 16) > 0.3] = -100
+        targets = labels
+    else:
+        targets = torch.from_numpy(next_tokens(ids.numpy(), positions.numpy()))
+    index = (targets.flatten() != -100).nonzero()[:, 0]
+    ours = PackedLoss(model, family)(ids, positions, index, targets.flatten()[index])
+    torch.testing.assert_close(ours / len(index), model(input_ids=ids, labels=labels).loss, atol=1e-5, rtol=0)

@@ -1,0 +1,106 @@
+"""The run folder: its name, the configuration in it, and who may write there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from ffn_variants.errors import UsageError
+from pretrain.config import RunConfig, load_config
+from pretrain.run_dir import (
+    COMPLETION_MARKER,
+    RESULT_NEUTRAL,
+    check_same_config,
+    config_hash,
+    is_complete,
+    read_run,
+    run_dir,
+    sole_writer,
+    write_config,
+)
+
+
+def test_name():
+    config = load_config(None, ["--family", "roberta", "--ffn", "relu", "--seed", "7", "--study", "s"])
+    path = run_dir(config)
+    assert path.parts[:-1] == ("runs", "s", "roberta", "relu")
+    assert path.name == f"seed7-{config_hash(config)}"
+    assert run_dir(load_config(None, ["--run-name", "mine"])).name == "mine"
+
+
+def other_value(value: Any) -> Any:
+    """Another value of the same type."""
+    if value is None:
+        return 1
+    return value + 1 if isinstance(value, int | float) else f"{value}x" if isinstance(value, str) else ("x",)
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # any other value will do
+def test_hash_covers_every_field_that_can_change_the_result_and_nothing_else():
+    """Walks over all fields, so that a new one is either hashed or named as neutral."""
+    config = load_config(None)
+    plain = config_hash(config)
+    assert plain == config_hash(RunConfig())  # resolved or not
+    for section in RunConfig.model_fields:
+        part = getattr(config, section)
+        fields = type(part).model_fields if hasattr(part, "model_copy") else [None]
+        for field in fields:
+            if field is None:
+                changed = config.model_copy(update={section: other_value(part)})
+            else:
+                value = other_value(getattr(part, field))
+                changed = config.model_copy(update={section: part.model_copy(update={field: value})})
+            neutral = RESULT_NEUTRAL.get(section, set())
+            expected_same = neutral is True or field in neutral
+            assert (config_hash(changed) == plain) == expected_same, f"{section}.{field}"
+
+
+def test_read_run(tmp_path):
+    config = load_config(None, ["--ffn", "swish"])
+    write_config(tmp_path / "run", config)
+    assert read_run(tmp_path / "run") == config
+    with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
+        read_run(tmp_path)
+
+
+def test_completion_marker(tmp_path):
+    assert not is_complete(tmp_path)
+    (tmp_path / COMPLETION_MARKER).touch()
+    assert is_complete(tmp_path)
+
+
+def test_another_config_is_refused_naming_the_field(tmp_path):
+    write_config(tmp_path, load_config(None))
+    check_same_config(tmp_path, load_config(None, ["--train.logging-steps", "3", "--runs-dir", "x"]))
+    with pytest.raises(UsageError, match=r"another config \(optim.learning_rate 0.0005, now 0.001\); pass"):
+        check_same_config(tmp_path, load_config(None, ["--optim.learning-rate", "1e-3"]))
+    write_config(tmp_path / "kan", load_config(None, ["--ffn", "kan"]))
+    flags = ["--ffn", "kan", "--model.ffn-options", "grid_size", "3"]
+    with pytest.raises(UsageError, match=r"model.ffn_options None, now \{'grid_size': 3\}"):
+        check_same_config(tmp_path / "kan", load_config(None, flags))
+
+
+def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
+    code = (
+        "import sys, time, pathlib; from pretrain.run_dir import sole_writer\n"
+        "with sole_writer(pathlib.Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"in\n"
+        with pytest.raises(UsageError, match=f"another process \\({holder.pid} on "), sole_writer(tmp_path):
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+    finally:
+        holder.kill()
+        holder.wait()
+    time.sleep(0.05)
+    with sole_writer(tmp_path):
+        pass
