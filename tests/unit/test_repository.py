@@ -1,0 +1,72 @@
+"""What holds for the repository as a whole: links, shipped configs, the direction of imports, file sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pretrain.config import load_config
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [path for path in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")) if path.is_file()]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+MAY_IMPORT = {
+    "ffn_variants": {"ffn_variants"},
+    "pretrain": {"pretrain", "ffn_variants"},
+    "eval": {"eval", "pretrain", "ffn_variants"},
+    "slurm": {"slurm", "eval", "pretrain", "ffn_variants"},
+}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_images_resolve(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        if target.startswith(("http://", "https://", "#")):
+            continue
+        assert (document.parent / target.partition("#")[0]).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configs_load(path: Path) -> None:
+    assert load_config(path).family in path.stem.replace("-", "_") or path.stem.startswith("tiny")
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_imports_point_one_way(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            used = {name.partition(".")[0] for name in names} & MAY_IMPORT.keys()
+            assert used <= MAY_IMPORT[package], f"{path.relative_to(ROOT)} imports {used}"
+
+
+def test_the_report_never_touches_a_model() -> None:
+    """`eval.report` works from rows alone, so nothing that it is made of imports torch itself."""
+    seen, waiting = set(), ["report"]
+    while waiting:
+        name = waiting.pop()
+        path = ROOT / "eval" / f"{name}.py"
+        if name in seen or not path.is_file():
+            continue
+        seen.add(name)
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"^\s*(import|from) (torch|transformers)\b", text, re.MULTILINE), path
+        waiting += re.findall(r"^\s*from eval\.(\w+) import", text, re.MULTILINE)
+    assert len(seen) > 3
+
+
+def test_no_large_or_generated_file_is_tracked() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    assert files
+    for path in files:
+        assert not path.is_file() or path.stat().st_size <= 2**20, f"{path} is over 1 MB"
+        assert path.suffix not in {".safetensors", ".parquet", ".bin", ".pt"}, path
