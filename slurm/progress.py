@@ -22,18 +22,18 @@ class Progress:
     in a terminal, as a line every ``LINE_EVERY_S`` seconds in a log.
     """
 
-    def __init__(self, study_dir: Path, cells: Sequence[Cell], num_done: int) -> None:
+    def __init__(self, study_dir: Path, cells: Sequence[Cell], num_before: int) -> None:
         self._study_dir = study_dir
         self._cells = {cell.run_id: cell for cell in cells}
-        self._num_cells = len(cells) + num_done
-        self._num_ended = num_done
+        self._num_cells = len(cells) + num_before
+        self._num_ended = num_before
         self._ended: set[str] = set()
         self._started_s = time.time()
         self._last_line_s = time.time()
         self._in_terminal = sys.stderr.isatty()
         self._bar = tqdm(
             total=self._num_cells,
-            initial=num_done,
+            initial=num_before,
             desc="study",
             unit="cell",
             disable=not self._in_terminal,

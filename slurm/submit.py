@@ -70,10 +70,13 @@ def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
     """
     started_s = time.time()
     study.write()
-    todo = [cell for cell in study.cells if cell.run_id not in done]
+    left = [cell for cell in study.cells if cell.run_id not in done]
+    todo = [cell for cell in left if read_state(study.folder, cell.run_id).name != "running"]
+    if len(todo) < len(left):
+        print(f"{len(left) - len(todo)} cells are running in another process and are left to it")
     if todo:
-        _run_here(study, todo, options, num_done=len(done))
-    unfinished = [cell for cell in todo if read_state(study.folder, cell.run_id).name != "done"]
+        _run_here(study, todo, options, num_before=len(study.cells) - len(todo))
+    unfinished = [cell for cell in left if read_state(study.folder, cell.run_id).name != "done"]
     for cell in unfinished:
         state = read_state(study.folder, cell.run_id)
         reason = state.error or "no message"
@@ -87,7 +90,7 @@ def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
     return 1 if unfinished else 0
 
 
-def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_done: int) -> None:
+def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_before: int) -> None:
     from pretrain.train import prepare_data
     from slurm.local import LocalRunner, batches
     from slurm.progress import Progress
@@ -95,7 +98,7 @@ def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_done:
     # Tokenised once, before the workers start, so that they do not all do it at the same time.
     for cell in {cell.config.data.model_dump_json() + cell.config.family: cell for cell in todo}.values():
         prepare_data(cell.config)
-    progress = Progress(study.folder, todo, num_done)
+    progress = Progress(study.folder, todo, num_before)
     try:
         LocalRunner(study.folder, options.workers, progress).run(batches(todo, options.cells_per_job))
     finally:
