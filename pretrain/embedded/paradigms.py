@@ -2,8 +2,8 @@
 
 Every paradigm but the lexically identical ones returns two pairs at a time. In the second the critical words
 have changed sides, so over a group each word form is as often in a good sentence as in a bad one: a score
-that adds up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the two
-sentences have the same words in another order, which such a score cannot tell apart at all.
+that adds up words, or counts letters, gets exactly half of the pairs right. In lexically identical pairs the
+two sentences have the same words in another order, which such a score cannot tell apart at all.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class Paradigm(NamedTuple):
 
 def _anaphor_gender(g: Grammar) -> Group:
     verb, place = g.pick(lex.REFLEXIVE).past, g.maybe_place()
-    woman, man = g.pick(lex.FEMALE_NAMES).text, g.pick(lex.MALE_NAMES).text
-    if g.chance(0.5):
-        woman, man = f"the {g.pick(lex.WOMEN).singular}", f"the {g.pick(lex.MEN).singular}"
+    woman, man = (
+        g.pick(names).text if g.chance(0.5) else f"the {g.pick(nouns).singular}"
+        for names, nouns in ((lex.FEMALE_NAMES, lex.WOMEN), (lex.MALE_NAMES, lex.MEN))
+    )
     her, him = f"{verb} herself{place}.", f"{verb} himself{place}."
     return (f"{woman} {her}", f"{woman} {him}"), (f"{man} {him}", f"{man} {her}")
 

@@ -52,12 +52,17 @@ def _split(groups: Iterator[list[dict]], seed: int) -> dict[str, list[dict]]:
 
 def _acceptability(rng: random.Random) -> Iterator[list[dict]]:
     """Groups of four sentences: two pairs whose critical words have changed sides."""
+    seen = set[str]()
     sources = [
         draw_groups(paradigm, rng) for paradigm in PARADIGMS if paradigm.uid in _ACCEPTABILITY_PARADIGMS
     ]
     while True:
         for source in sources:
             group = next(source)
+            sentences = {sentence for pair in group for sentence in pair}
+            if seen & sentences:  # two paradigms may share a good sentence
+                continue
+            seen |= sentences
             yield [
                 {"sentence": sentence, "label": label}
                 for good, bad in group
@@ -70,7 +75,8 @@ def _entailment(rng: random.Random) -> Iterator[list[dict]]:
 
     A hypothesis follows when its polarity is that of the premise, so neither a premise nor a hypothesis alone
     says anything about the label. The markers differ (``never`` and ``no`` against ``did not``): the
-    affirmative hypothesis repeats the words of both premises and the negative one of neither, so overlap does not either.
+    affirmative hypothesis repeats the words of both premises and the negative one of neither, so overlap does
+    not either.
     """
     grammar, seen = Grammar(rng), set[str]()
     while True:
