@@ -29,8 +29,10 @@ from pretrain.run_dir import run_dir, write_config
 from pretrain.tokenizer import train_tokenizer
 
 GLUE = GlueConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
-PAIRS = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
-BOTH = EvalConfig(suites=("embedded-pairs", "embedded-glue"), embedded_pairs_per_paradigm=5, glue=GLUE)
+EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
+SIX = tuple(task.name for task in find_pair_tasks("embedded-pairs", EVERY)[:6])
+PAIRS = EVERY.model_copy(update={"pair_tasks": SIX})
+BOTH = PAIRS.model_copy(update={"suites": ("embedded-pairs", "embedded-glue"), "glue": GLUE})
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def test_a_run_gets_rows_and_items(make_run, family):
     pd.testing.assert_frame_equal(rows, read_rows(run / "eval" / "rows.parquet"))
     assert set(rows["run_id"]) == {"/".join(run.parts[-3:])}
     assert set(zip(rows["family"], rows["variant"], rows["seed"], strict=True)) == {(family, "kan", 3)}
-    assert rows.groupby("benchmark").size().to_dict() == {"embedded-glue": 2, "embedded-pairs": 17}
+    assert rows.groupby("benchmark").size().to_dict() == {"embedded-glue": 2, "embedded-pairs": 6}
     assert set(rows["metric"]) == {"accuracy"}
     assert set(rows.loc[rows["benchmark"] == "embedded-glue", "group"]) == {"GLUE"}
     pairs = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
@@ -152,10 +154,10 @@ def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step
         evaluate_run(run, PAIRS, progress=False)
     calls = count_calls(monkeypatch)
     resumed = evaluate_run(run, PAIRS, progress=False)
-    assert len(calls) == 17 - 3
+    assert len(calls) == 6 - 3
     pd.testing.assert_frame_equal(resumed, undisturbed)
     items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
-    assert len(items) == 17 * 5
+    assert len(items) == 6 * 5
     assert not items.duplicated(["task", "pair_id"]).any()
 
 
@@ -214,8 +216,8 @@ def test_one_process_at_a_time(make_run):
 def test_sources_are_checked_before_any_model_is_loaded(shared_data, tmp_path):
     real = EvalConfig(blimp_dir=shared_data / "blimp", glue_dir=shared_data / "glue")
     assert check_sources(real) == []
-    with pytest.raises(UsageError, match="did you mean 'wh_gap'"):
-        check_sources(PAIRS.model_copy(update={"pair_tasks": ("wh_gaps",)}))
+    with pytest.raises(UsageError, match=f"did you mean '{SIX[0]}'"):
+        check_sources(PAIRS.model_copy(update={"pair_tasks": (f"{SIX[0]}s",)}))
     with pytest.raises(UsageError, match="no folder"):
         check_sources(EvalConfig(suites=("glue",), glue_dir=tmp_path / "absent"))
     (tmp_path / "full").mkdir()
@@ -243,14 +245,14 @@ def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
 def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_run):
     good, broken = make_run(), make_run(seed=9)
     (broken / "model" / "model.safetensors").write_bytes(b"broken")
-    flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", "wh_gap")
+    flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", SIX[0])
     command = [sys.executable, "-m", "eval", str(broken), str(good), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "[1/1] gpt_neo/swish/seed3" in done.stderr
     assert f"failed: {broken}" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "wh_gap" in done.stdout
+    assert SIX[0] in done.stdout
     assert identify_run(good).run_id in done.stdout
 
 
@@ -261,7 +263,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "blimp-filtered"), "--blimp-dir FOLDER"),
         (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
         (("RUN", "--suite", "glue", "--glue.tasks", "rt"), "rte"),
-        (("RUN", "--suites", "embedded-pairs", "--pair-tasks", "whgap"), "did you mean 'wh_gap'"),
+        (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
         ((), "no run given"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
         (("RUN", "--max-pairs", "0"), "max_pairs"),
