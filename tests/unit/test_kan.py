@@ -12,7 +12,7 @@ from scipy.special import expit
 from torch import nn
 
 from ffn_variants import build_ffn
-from ffn_variants.kan import KANFFN, KANLinear, b_spline_bases
+from ffn_variants.kan import KANFFN, KANLinear, b_spline_bases, is_uniform, uniform_b_spline_bases
 
 SHAPES = [(5, 3), (3, 3), (4, 2), (6, 1)]
 
@@ -56,6 +56,45 @@ def test_bases_are_b_splines(grid, order):
     bases = b_spline_bases(torch.from_numpy(x), torch.from_numpy(knots), order).numpy()
     assert bases.shape == (50, 3, grid + order)
     np.testing.assert_allclose(bases, scipy_bases(x, knots, order), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("grid", [1, 3, 5, 8])
+def test_uniform_bases_are_b_splines_with_their_slopes(grid, order):
+    rng = np.random.default_rng(0)
+    knots = (np.arange(-order, grid + order + 1) * 2 / grid - 1)[None].repeat(3, 0)
+    assert is_uniform(torch.from_numpy(knots))
+    # On both sides of every knot, between knots, and far outside.
+    x = np.concatenate(
+        [rng.uniform(-4, 4, size=(60, 3)), knots.T - 1e-6, knots.T + 1e-6, [[1e30, -1e30, 50.0]]]
+    )
+    inputs = torch.from_numpy(x).requires_grad_()
+    bases = uniform_b_spline_bases(inputs, torch.from_numpy(knots), order)
+    np.testing.assert_allclose(bases.detach().numpy(), scipy_bases(x, knots, order), rtol=1e-9, atol=1e-12)
+    weights = rng.normal(size=bases.shape[-1])
+    (bases @ torch.from_numpy(weights)).sum().backward()
+    slopes = sum(
+        w
+        * np.nan_to_num(BSpline.basis_element(knots[0, c : c + order + 2], extrapolate=False).derivative()(x))
+        for c, w in enumerate(weights)
+    )
+    np.testing.assert_allclose(inputs.grad.numpy(), slopes, rtol=1e-7, atol=1e-9)
+
+
+def test_infinite_inputs_give_no_nan_and_uneven_knots_are_noticed():
+    layer = KANLinear(2, 2)
+    far = torch.tensor([[math.inf, -math.inf]])
+    assert torch.equal(uniform_b_spline_bases(far, layer.grid, 3), torch.zeros(1, 2, 8))
+    x = torch.linspace(-1.5, 1.5, 40).reshape(20, 2)
+    even = layer(x)
+    with torch.no_grad():
+        layer.grid[:, 5] += 0.1
+    assert not is_uniform(layer.grid)
+    bases = torch.from_numpy(scipy_bases(x.double().numpy(), layer.grid.double().numpy(), 3)).float()
+    spline = (layer.spline_weight * layer.spline_scaler[..., None]).flatten(1)
+    expected = nn.functional.silu(x) @ layer.base_weight.T + bases.flatten(1) @ spline.T
+    torch.testing.assert_close(layer(x), expected)
+    assert not torch.allclose(even, expected)
 
 
 @pytest.mark.parametrize(("grid", "order"), SHAPES)

@@ -87,5 +87,5 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
         load_study(tmp_path / "absent.yaml")
     broken = tmp_path / "broken.yaml"
     broken.write_text("a: [", encoding="utf-8")
-    with pytest.raises(UsageError, match="not a YAML file"):
+    with pytest.raises(UsageError, match="is not valid YAML"):
         load_study(broken)
