@@ -132,15 +132,14 @@ class Loop:
     @torch.no_grad()
     def evaluate(self, split: PackedSplit) -> float:
         """Loss on held-out text, in nats per target token. Draws nothing: masks are fixed, dropout is off."""
-        self.loss.eval()
-        sums = torch.zeros(2, device=self.accelerator.device)
+        # Unwrapped: a data-parallel forward pass waits for the other processes, which may have fewer batches.
+        loss = self.accelerator.unwrap_model(self.loss).eval()
+        total, count = torch.zeros((), device=self.accelerator.device), 0
         for batch in self.source.held_out(split):
-            moved = self._on_device(batch)
-            sums += torch.stack(
-                [self.loss(**moved).float(), moved["target_ids"].new_tensor(len(moved["target_ids"]))]
-            )
-        sums = self.accelerator.reduce(sums, "sum")
-        return (sums[0] / sums[1].clamp(min=1)).item()
+            total += loss(**self._on_device(batch))
+            count += len(batch["target_ids"])
+        total, targets = self.accelerator.reduce(torch.stack([total, total.new_tensor(count)]), "sum")
+        return (total / targets.clamp(min=1)).item()
 
     def _synchronised(self, last: bool) -> AbstractContextManager[Any]:
         """Processes exchange gradients only in the last forward pass of a step."""

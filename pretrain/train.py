@@ -146,7 +146,6 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
 
     results = loop.run()
 
-    accelerator.end_training()
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
         results["mean_tokens_per_s"] = round(results["tokens"] / results["time_s"], 1)
@@ -155,6 +154,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
         print(f"finished: held-out loss {results['eval_loss']:.4f}, model in {path / 'model'}", flush=True)
     accelerator.wait_for_everyone()
+    accelerator.end_training()
 
 
 def _check_same_data(path: Path, data: PreparedData) -> None:

@@ -130,14 +130,21 @@ def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
 def test_two_processes_train_as_one_does(repository, tmp_path):
     """Data-parallel over two CPU processes, against one process with twice the rows."""
     flags = [*TINY, "--runs-dir", str(tmp_path), "--optim.max-steps", "10"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     script = str(repository / "pretrain" / "train.py")
     one = [sys.executable, script, *flags, "--run-name", "one", "--train.per-device-train-batch-size", "8"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     two = [*launch, script, *flags, "--run-name", "two", "--train.per-device-train-batch-size", "4"]
     for call in (one, two):
-        done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
+        done = subprocess.Popen(
+            call, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        try:
+            _, err = done.communicate(timeout=120)
+        finally:
+            if done.poll() is None:
+                os.killpg(done.pid, signal.SIGKILL)
+        assert done.returncode == 0, err
     folder = tmp_path / "default" / "gpt_neo" / "gelu"
     for left, right in zip(read_metrics(folder / "one"), read_metrics(folder / "two"), strict=True):
         for key in ("loss", "eval_loss"):
