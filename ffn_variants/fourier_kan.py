@@ -21,15 +21,16 @@ class FourierKANLinear(nn.Module):
         in_features: I.
         out_features: O.
         grid_size: G, the number of frequencies.
+        init_scale: Standard deviation of an output at the start.
 
-    Coefficients are drawn from torch's global generator, normal with standard deviation 1 / sqrt(I G): as
-    cos^2 + sin^2 = 1, every output then has variance 1 whatever the input.
+    Coefficients are drawn from torch's global generator, normal with standard deviation init_scale / sqrt(I G):
+    as cos^2 + sin^2 = 1, every output then has variance init_scale^2 whatever the input.
     """
 
-    def __init__(self, in_features: int, out_features: int, grid_size: int = 5):
+    def __init__(self, in_features: int, out_features: int, grid_size: int = 5, init_scale: float = 1.0):
         super().__init__()
         self.in_features, self.out_features, self.grid_size = in_features, out_features, grid_size
-        std = 1 / math.sqrt(in_features * grid_size)
+        std = init_scale / math.sqrt(in_features * grid_size)
         # [0] multiplies the cosines, [1] the sines.
         self.fouriercoeffs = nn.Parameter(torch.randn(2, out_features, in_features, grid_size) * std)
         self.bias = nn.Parameter(torch.zeros(out_features))
@@ -55,13 +56,16 @@ class FourierKANFFN(nn.Module):
         hidden_size: D.
         intermediate_size: F.
         grid_size: Number of frequencies of every edge.
+        init_scale: Standard deviation of each layer's output at the start. FourierKAN has 1, which drowns the
+            0.02 of a model's embeddings: ``configs/tiny.yaml`` then ended at a held-out loss of 4.19 nats, at
+            0.1 at 2.07, at 0.02 at 2.09 (one seed each).
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 5):
+    def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 5, init_scale: float = 0.1):
         super().__init__()
         self.layers = nn.Sequential(
-            FourierKANLinear(hidden_size, intermediate_size, grid_size),
-            FourierKANLinear(intermediate_size, hidden_size, grid_size),
+            FourierKANLinear(hidden_size, intermediate_size, grid_size, init_scale),
+            FourierKANLinear(intermediate_size, hidden_size, grid_size, init_scale),
         )
 
     def forward(self, x: Tensor) -> Tensor:

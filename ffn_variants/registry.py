@@ -171,9 +171,16 @@ _SPECS = (
         build=fourier_kan.FourierKANFFN,
         formula="per layer: sum_i sum_k a_oik cos(k x_i) + b_oik sin(k x_i), + bias_o",
         reference="GistNoesis/FourierKAN 2024",
-        options={"grid_size": Option(default=5, minimum=1, help="number of frequencies k")},
-        parameters=lambda d, f, grid_size: 4 * d * f * grid_size + f + d,
-        multiply_adds=lambda d, f, grid_size: 4 * d * f * grid_size,
+        options={
+            "grid_size": Option(default=5, minimum=1, help="number of frequencies k"),
+            "init_scale": Option(
+                default=0.1,
+                help="standard deviation of each layer's output at the start; FourierKAN has 1, which drowns "
+                "a model's embeddings",
+            ),
+        },
+        parameters=lambda d, f, grid_size, **_: 4 * d * f * grid_size + f + d,
+        multiply_adds=lambda d, f, grid_size, **_: 4 * d * f * grid_size,
     ),
     FFNSpec(
         name="spline-kan",
