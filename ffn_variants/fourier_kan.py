@@ -23,7 +23,7 @@ class FourierKANLinear(nn.Module):
         grid_size: G, the number of frequencies.
         init_scale: Standard deviation of an output at the start.
 
-    Coefficients are drawn from torch's global generator, normal with standard deviation init_scale / sqrt(I G):
+    Coefficients are drawn from torch's global generator, normal with deviation init_scale / sqrt(I G):
     as cos^2 + sin^2 = 1, every output then has variance init_scale^2 whatever the input.
     """
 
