@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from pydantic import ValidationError
 
 from eval.config import EvalConfig
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 
 if TYPE_CHECKING:
@@ -27,14 +28,21 @@ What is scored already under the same settings and with the same weights is not 
 its scores in eval/rows.parquet (and .csv), and every item in eval/items/."""
 
 
-def evaluate(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")],
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateArgs:
+    """What ``python -m eval`` is asked to do."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders: runs/<study>/<family>/<variant>/<run>."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")]
+    """What is evaluated, and how."""
+
+
+def evaluate(runs: tuple[Path, ...], config: EvalConfig) -> int:
     """Evaluate runs one after the other; a broken one does not stop the rest.
 
     Args:
-        runs: Run folders: runs/<study>/<family>/<variant>/<run>.
+        runs: Run folders.
         config: What is evaluated, and how.
 
     Returns:
@@ -85,13 +93,8 @@ def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
 
 def main() -> int:
     """Read the flags and evaluate."""
-    try:
-        return tyro.cli(evaluate, description=EXAMPLES, prog="python -m eval")
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UsageError(
-            f"{'.'.join(map(str, first['loc']))}: {first['msg'].removeprefix('Value error, ')}"
-        ) from None
+    args = parse_flags(EvaluateArgs, prog="python -m eval", description=EXAMPLES)
+    return evaluate(args.runs, args.config)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from eval.files import write_atomically
 from eval.report_text import Context, answer, render
 from eval.significance import Comparison
 from eval.sources import read_source
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib")
@@ -169,7 +170,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def main() -> int:
     """Write one report and say where it is."""
-    args = tyro.cli(ReportArgs, prog="python -m eval.report")
+    args = parse_flags(ReportArgs, prog="python -m eval.report")
     out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
     path = write_report(args.source, out, args.baseline, contrasts=args.contrast, margin=args.margin)
     first, second = json.loads((out / "report.json").read_text(encoding="utf-8"))["answer"]

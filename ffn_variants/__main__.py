@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.registry import FFN_VARIANTS, FFNSpec
 
@@ -85,7 +86,7 @@ def describe_options(spec: FFNSpec) -> str:
 
 def main() -> None:
     """Print the table."""
-    args = tyro.cli(TableArgs, prog="python -m ffn_variants")
+    args = parse_flags(TableArgs, prog="python -m ffn_variants")
     print(format_table(table_rows(args)))
     if args.options:
         print("\n" + "\n".join(describe_options(spec) for spec in FFN_VARIANTS.values()))

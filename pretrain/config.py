@@ -13,8 +13,9 @@ import tyro
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from ffn_variants import FAMILIES, get_variant
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, unknown_name
-from pretrain.config_input import deep_merge, explain, flag_value, parse_flags, read_yaml
+from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -266,7 +267,7 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise explain(error, RunConfig, source) from None
-    return resolve(parse_flags(config, args, prog, description) if args else config)
+    return resolve(parse_flags(RunConfig, args, config, prog, description) if args else config)
 
 
 def _overrides_of(variants: Any, ffn: str, source: str) -> dict[str, Any]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
-import io
-import os
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import tyro
 import yaml
 from pydantic import BaseModel, ValidationError
 
@@ -83,68 +77,12 @@ def flag_value(args: list[str], *names: str) -> str | None:
     return value
 
 
-def parse_flags(
-    default: Config, args: list[str], prog: str | None = None, description: str | None = None
-) -> Config:
-    """Apply flags to a configuration; ``--help`` shows its values as the defaults.
-
-    Raises:
-        UsageError: For an unknown flag or a value that is not allowed, with the closest match.
-    """
-    if {"-h", "--help"} & set(args):
-        return tyro.cli(type(default), default=default, args=args, prog=prog, description=description)
-    printed = io.StringIO()
-    try:
-        # tyro draws a box as wide as the terminal; in a wide one long names stay whole.
-        with _columns(2000), contextlib.redirect_stderr(printed):
-            return tyro.cli(type(default), default=default, args=args, prog=prog)
-    except SystemExit:
-        raise UsageError(_tell(printed.getvalue())) from None
-
-
-def _tell(box: str) -> str:
-    """The content of tyro's error box as one line."""
-    text = _one_line(re.sub(r"╭.*╮|─{20,}", "", box))
-    text = re.split(r" Argument helptext:| For full helptext", text)[0]
-    if unknown := re.match(r"Unrecognized options: ([^ ,]+)", text):
-        close = re.search(r"Perhaps you meant: (--[^ ,]+)", text)
-        hint = f"did you mean {close[1]}?" if close else "--help lists all flags"
-        return f"unknown flag {unknown[1]}, {hint}"
-    pattern = (
-        r"Error parsing (?P<section>\S*): \d+ validation errors? for \w+ (?P<message>.*?)"
-        r"( \[type=(?P<rest>.*)|$)"
-    )
-    if not (invalid := re.match(pattern, text)):
-        return f"{text.removeprefix('Error parsing ')}; --help says what is allowed"
-    if invalid["message"].startswith("Value error, "):  # a rule over several fields, which names them itself
-        return invalid["message"].removeprefix("Value error, ")
-    field, _, message = invalid["message"].partition(" ")
-    given = re.search(r"input_value=(.*), input_type", invalid["rest"] or "")
-    shown = f" (is {given[1]})" if given and "Value error" not in message else ""
-    section = "" if invalid["section"] == "RunConfig" else f"{invalid['section']}."
-    return f"--{section}{field}".replace("_", "-") + f": {message.removeprefix('Value error, ')}{shown}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(re.sub(r"[│╭╮╰╯]", " ", text).split())
-
-
-@contextlib.contextmanager
-def _columns(width: int) -> Iterator[None]:
-    """Pretend that the terminal has this many columns."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = str(width)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["COLUMNS"]
-        else:
-            os.environ["COLUMNS"] = before
-
-
 def split_config_path(args: list[str]) -> tuple[Path | None, list[str]]:
     """Take the YAML file off the front of a command line, where there is one."""
     if args and not args[0].startswith("-"):
         return Path(args[0]), args[1:]
     return None, args
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
 import yaml
 from tyro.conf import Positional
 
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from slurm.state import CellState, describe, minutes, read_state
 
@@ -31,7 +31,7 @@ class StatusArgs:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files only and never waits."""
-    options = tyro.cli(StatusArgs, args=args, description=__doc__)
+    options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
     folder, run_ids = planned_cells(options.study, options.runs_dir)
     states = {run_id: read_state(folder, run_id) for run_id in run_ids}
     width = max(len(run_id) for run_id in run_ids)

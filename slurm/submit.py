@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from tyro.conf import Positional, arg
 
+from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from slurm.state import minutes, read_state
 from slurm.study import Cell, Study, load_study
@@ -45,7 +45,7 @@ class SubmitArgs:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command; returns 1 if a cell of the study is not done at the end."""
-    options = tyro.cli(SubmitArgs, args=args, description=__doc__)
+    options = parse_flags(SubmitArgs, args, prog="python -m slurm.submit", description=__doc__)
     for name in ("workers", "cells_per_job"):
         if getattr(options, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}; it must be 1 or more")
