@@ -53,6 +53,9 @@ def main(args: Sequence[str] | None = None) -> int:
     study = load_study(options.study, overrides)
     done = _show_plan(study)
     if options.dry_run:
+        for cell in study.cells:
+            word = "done" if cell.run_id in done else read_state(study.folder, cell.run_id).name
+            print(f"  {word:<8}  {cell.run_id}")
         return 0
     return submit(study, options, done)
 
@@ -69,11 +72,13 @@ def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
         0 if every cell is done, else 1.
     """
     started_s = time.time()
-    study.write()
     left = [cell for cell in study.cells if cell.run_id not in done]
     todo = [cell for cell in left if read_state(study.folder, cell.run_id).name != "running"]
     if len(todo) < len(left):
         print(f"{len(left) - len(todo)} cells are running in another process and are left to it")
+    if todo:
+        _prepare(study, todo)
+    study.write()
     if todo:
         _run_here(study, todo, options, num_before=len(study.cells) - len(todo))
     unfinished = [cell for cell in left if read_state(study.folder, cell.run_id).name != "done"]
@@ -90,14 +95,22 @@ def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
     return 1 if unfinished else 0
 
 
-def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_before: int) -> None:
+def _prepare(study: Study, todo: Sequence[Cell]) -> None:
+    """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
+    from eval.evaluate import check_sources
     from pretrain.train import prepare_data
+
+    for note in check_sources(study.config.evaluation):
+        print(f"note: {note}")
+    # Done once, before the workers start, so that they do not all do it at the same time.
+    for config in {cell.config.data.model_dump_json(): cell.config for cell in todo}.values():
+        prepare_data(config)
+
+
+def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_before: int) -> None:
     from slurm.local import LocalRunner, batches
     from slurm.progress import Progress
 
-    # Tokenised once, before the workers start, so that they do not all do it at the same time.
-    for cell in {cell.config.data.model_dump_json() + cell.config.family: cell for cell in todo}.values():
-        prepare_data(cell.config)
     progress = Progress(study.folder, todo, num_before)
     try:
         LocalRunner(study.folder, options.workers, progress).run(batches(todo, options.cells_per_job))
@@ -108,13 +121,13 @@ def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_befor
 def _write_report(study: Study) -> None:
     from eval.report import write_report
 
-    report = write_report(
-        study.folder,
-        study.folder / "report",
-        baseline=study.config.report.baseline,
-        margin=study.config.report.margin,
-    )
-    print(report)
+    section = study.config.report
+    try:
+        out = study.folder / "report"
+        print(write_report(study.folder, out, baseline=section.baseline, margin=section.margin))
+    except UsageError as error:
+        # With few cells done there may be nothing to compare yet, which is no mistake of the user.
+        print(f"no report yet: {error}")
 
 
 def _show_plan(study: Study) -> set[str]:
@@ -128,9 +141,6 @@ def _show_plan(study: Study) -> set[str]:
     print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
     print(f"  seeds     {', '.join(map(str, config.seeds))}")
     print(f"  suites    {', '.join(config.evaluation.suites)}")
-    for cell in study.cells:
-        word = "done" if cell.run_id in done else read_state(study.folder, cell.run_id).name
-        print(f"  {word:<8}  {cell.run_id}")
     return done
 
 
