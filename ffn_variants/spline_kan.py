@@ -33,7 +33,9 @@ class FeatureSplines(nn.Module):
 
     def __init__(self, num_features: int, num_knots: int = 10):
         super().__init__()
-        knots = torch.linspace(*KNOT_RANGE, num_knots)
+        low, high = KNOT_RANGE
+        # Not torch.linspace: while transformers loads a model, it puts that on the CPU and not on the meta device.
+        knots = low + (high - low) / (num_knots - 1) * torch.arange(num_knots)
         self.knots = nn.Parameter(knots.repeat(num_features, 1))
         self.coefficients = nn.Parameter(torch.randn(num_features, num_knots) * _coefficient_std(knots))
 
@@ -46,7 +48,7 @@ class FeatureSplines(nn.Module):
 
 def _coefficient_std(knots: Tensor) -> Tensor:
     """Compute the coefficients' standard deviation that gives E[S(x)^2] = INITIAL_RMS^2 for x ~ N(0, 1)."""
-    x = torch.linspace(-8, 8, 1601, device=knots.device)
+    x = torch.arange(-800, 801, device=knots.device) / 100
     density = torch.exp(-(x**2) / 2)
     power = (torch.relu(knots - x[:, None]) ** 6).sum(1)
     return INITIAL_RMS / torch.sqrt((power * density).sum() / density.sum())

@@ -266,7 +266,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
         ((), "no run given"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
-        (("RUN", "--max-pairs", "0"), "max_pairs"),
+        (("RUN", "--max-pairs", "0"), "--max-pairs: Input should be greater than or equal to 1 (is 0)"),
     ],
 )
 def test_mistakes_are_told_and_end_with_status_two(monkeypatch, capsys, arguments, message):
