@@ -34,7 +34,7 @@ class FeatureSplines(nn.Module):
     def __init__(self, num_features: int, num_knots: int = 10):
         super().__init__()
         low, high = KNOT_RANGE
-        # Not torch.linspace: while transformers loads a model, it puts that on the CPU and not on the meta device.
+        # Not torch.linspace, which transformers puts on the CPU while it loads a model on the meta device.
         knots = low + (high - low) / (num_knots - 1) * torch.arange(num_knots)
         self.knots = nn.Parameter(knots.repeat(num_features, 1))
         self.coefficients = nn.Parameter(torch.randn(num_features, num_knots) * _coefficient_std(knots))
