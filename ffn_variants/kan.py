@@ -9,10 +9,13 @@ Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 
 def b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
@@ -35,12 +38,52 @@ def b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
     return bases
 
 
+class _UniformBases(torch.autograd.Function):
+    """Values and slopes of the K + 1 bases that are not zero at each x, found together.
+
+    The slope of a basis of degree K is the difference of two bases of degree K - 1, which the recursion has.
+    Keeping slopes in place of the recursion's intermediates makes the backward pass one gather and one sum, and
+    saves most of its memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
+        num_intervals = len(knots) - 1
+        scale = num_intervals / (knots[-1] - knots[0])
+        scaled = (x - knots[0]) * scale
+        interval = scaled.floor()
+        inside = (interval >= 0) & (interval < num_intervals)
+        interval = torch.where(inside, interval, 0)
+        # Zero outside, where a far-out x would overflow the powers below.
+        u = torch.where(inside, scaled - interval, 0)
+        lower, values = [], [inside.to(x.dtype)]
+        for k in range(1, spline_order + 1):
+            lower, shares = values, [value / k for value in values]
+            rising = [(u + (k - r)) * shares[r - 1] for r in range(1, k + 1)]
+            falling = [((1 + r) - u) * shares[r] for r in range(k)]
+            middle = [up + down for up, down in zip(rising[:-1], falling[1:], strict=True)]
+            values = [falling[0], *middle, rising[-1]]
+        slopes = [-lower[0], *(a - b for a, b in pairwise(lower)), lower[-1]]
+        # Bases j - K ... j are not zero in interval j. This wider buffer has those beyond either end too.
+        width = num_intervals + spline_order
+        places = interval.long().unsqueeze(-1) + torch.arange(spline_order + 1, device=x.device)
+        wide = x.new_zeros(*x.shape, width).scatter_(-1, places, torch.stack(values, -1))
+        ctx.save_for_backward(places, torch.stack(slopes, -1), scale)
+        ctx.spline_order = spline_order
+        return wide[..., spline_order : width - spline_order].contiguous()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        places, slopes, scale = ctx.saved_tensors
+        wide = F.pad(grad, (ctx.spline_order, ctx.spline_order))
+        return (wide.gather(-1, places) * slopes).sum(-1) * scale, None, None
+
+
 def uniform_b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
     """Evaluate the bases on equally spaced knots, where only K + 1 of them are not zero at any x.
 
     The recursion runs on the position of x inside its interval alone, so its cost is that of any grid size.
-    Forward and backward of an FFN took 0.42 times as long as with ``b_spline_bases`` (D 128, F 64, G 5, K 3,
-    2,048 rows, one core).
 
     Args:
         x: (N, I) inputs.
@@ -50,25 +93,7 @@ def uniform_b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor
     Returns:
         (N, I, G + K) values, as ``b_spline_bases``.
     """
-    knots = grid[0]
-    num_intervals = len(knots) - 1
-    scaled = (x - knots[0]) * (num_intervals / (knots[-1] - knots[0]))
-    interval = scaled.detach().floor()
-    inside = (interval >= 0) & (interval < num_intervals)
-    interval = torch.where(inside, interval, 0)
-    # Zero outside, where a far-out x would overflow the powers below.
-    u = torch.where(inside, scaled - interval, 0)
-    values = [inside.to(x.dtype)]
-    for k in range(1, spline_order + 1):
-        rising = [(u + (k - r)) / k * values[r - 1] for r in range(1, k + 1)]
-        falling = [((1 + r) - u) / k * values[r] for r in range(k)]
-        middle = [up + down for up, down in zip(rising[:-1], falling[1:], strict=True)]
-        values = [falling[0], *middle, rising[-1]]
-    # Bases j - K ... j are not zero in interval j. Those beyond either end exist only in this wider buffer.
-    width = num_intervals + spline_order
-    places = interval.long().unsqueeze(-1) + torch.arange(spline_order + 1, device=x.device)
-    wide = x.new_zeros(*x.shape, width).scatter(-1, places, torch.stack(values, -1))
-    return wide[..., spline_order : width - spline_order]
+    return _UniformBases.apply(x, grid[0], spline_order)  # type: ignore[return-value]
 
 
 def is_uniform(grid: Tensor) -> bool:
