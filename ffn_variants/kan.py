@@ -42,8 +42,8 @@ class _UniformBases(torch.autograd.Function):
     """Values and slopes of the K + 1 bases that are not zero at each x, found together.
 
     The slope of a basis of degree K is the difference of two bases of degree K - 1, which the recursion has.
-    Keeping slopes in place of the recursion's intermediates makes the backward pass one gather and one sum, and
-    saves most of its memory.
+    Keeping slopes in place of the recursion's intermediates makes the backward pass one gather and one sum,
+    and saves most of its memory.
     """
 
     @staticmethod
@@ -74,9 +74,9 @@ class _UniformBases(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         places, slopes, scale = ctx.saved_tensors
-        wide = F.pad(grad, (ctx.spline_order, ctx.spline_order))
+        wide = F.pad(grad_outputs[0], (ctx.spline_order, ctx.spline_order))
         return (wide.gather(-1, places) * slopes).sum(-1) * scale, None, None
 
 
