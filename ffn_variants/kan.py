@@ -74,7 +74,7 @@ class _UniformBases(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:  # type: ignore[bad-override]
         places, slopes, scale = ctx.saved_tensors
         wide = F.pad(grad_outputs[0], (ctx.spline_order, ctx.spline_order))
         return (wide.gather(-1, places) * slopes).sum(-1) * scale, None, None

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 StateName = Literal["waiting", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
 
@@ -50,7 +52,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
         return CellState()
     except (json.JSONDecodeError, TypeError):
         return CellState(name="missing", error="its state file cannot be read")
-    if state.name == "running" and state.host == socket.gethostname() and not _is_alive(state.pid):
+    if state.name == "running" and state.host == socket.gethostname() and not _is_alive(state):
         return replace(state, name="missing", error=state.error or "its process ended without a result")
     return state
 
@@ -131,11 +133,11 @@ def minutes(seconds: float) -> str:
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
-def _is_alive(pid: int) -> bool:
+def _is_alive(state: CellState) -> bool:
+    """Whether the worker of a running cell still runs, and its process id was not given to another since."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        process = psutil.Process(state.pid)
+        # A killed process whose parent does not collect it still has an entry.
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= state.started_s
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
-        return True
-    return True

@@ -36,6 +36,23 @@ def test_a_running_cell_of_a_dead_process_is_missing(tmp_path: Path) -> None:
     assert "ended without a result" in read.error
 
 
+def test_a_dead_process_that_nobody_collected_is_missing(tmp_path: Path) -> None:
+    state = start_state(tmp_path, RUN_ID, log="")
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    write_state(tmp_path, RUN_ID, replace(state, pid=child.pid, started_s=time.time() + 60))
+    deadline = time.monotonic() + 30
+    while read_state(tmp_path, RUN_ID).name == "running":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert child.wait() == 0
+
+
+def test_a_process_id_that_was_given_to_another_is_not_believed(tmp_path: Path) -> None:
+    state = start_state(tmp_path, RUN_ID, log="")
+    write_state(tmp_path, RUN_ID, replace(state, started_s=1000.0))
+    assert read_state(tmp_path, RUN_ID).name == "missing"
+
+
 def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
     state = start_state(tmp_path, RUN_ID, log="")
     write_state(tmp_path, RUN_ID, replace(state, host="elsewhere", pid=2**22 - 1))
