@@ -43,10 +43,8 @@ def best_fit(lengths: Iterable[int], block_size: int) -> tuple[np.ndarray, np.nd
     lengths = np.asarray(lengths)
     rows, offsets = np.zeros(len(lengths), np.int64), np.zeros(len(lengths), np.int64)
     open_rows: list[list[int]] = [[] for _ in range(block_size + 1)]  # by free tokens
-    free_sizes = (
-        0  # bit s is set where open_rows[s] is not empty: the lowest bit at or above a length is the best fit
-    )
-    num_rows = 0
+    # Bit s is set where open_rows[s] is not empty: the lowest bit at or above a length is the best fit.
+    free_sizes = num_rows = 0
     for piece in np.argsort(-lengths, kind="stable").tolist():
         length = int(lengths[piece])
         fitting = free_sizes >> length
