@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from eval.config import EvalConfig
-from eval.files import fingerprint, list_data_files, read_json_rows
+from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
 from eval.paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS, phenomenon_name
 from ffn_variants.errors import UsageError, unknown_name
 
@@ -188,16 +188,8 @@ def _suite_folder(suite: str, blimp_dir: Path) -> Path:
 
 
 def _read_hub(uid: str) -> list[dict]:
-    from datasets import load_dataset
-
-    try:
-        return load_dataset(HUB_BLIMP, uid, split="train").to_list()
-    except (OSError, ValueError) as error:
-        reason = str(error).split("\n")[0]
-        raise UsageError(
-            f"cannot load {HUB_BLIMP} ({uid}) from the hub: {reason}; without network pass --blimp-dir "
-            "FOLDER with full/*.jsonl, or use --suites embedded-pairs"
-        ) from error
+    instead = "without network pass --blimp-dir FOLDER with full/*.jsonl, or use --suites embedded-pairs"
+    return read_hub_rows(HUB_BLIMP, uid, "train", instead)
 
 
 def _embedded_tasks(config: EvalConfig) -> list[PairTask]:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import tyro
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
+from ffn_variants.cli import Section
 from ffn_variants.errors import unknown_name
 
 Suite = Literal["blimp", "blimp-filtered", "blimp-supplement", "embedded-pairs", "glue", "embedded-glue"]
@@ -29,12 +30,6 @@ def _check_glue_task(name: object) -> object:
     if name not in GLUE_TASK_NAMES:
         raise unknown_name("GLUE task", name, GLUE_TASK_NAMES)
     return name
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, and closed to keys that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class GlueConfig(Section):

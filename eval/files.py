@@ -1,12 +1,11 @@
-"""Reading evaluation data from a folder, and writing results whole or not at all."""
+"""Reading evaluation data from a folder or the hub."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -81,18 +80,25 @@ def _parse_rows(path: Path, text: str) -> list:
     return rows
 
 
-def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let ``write`` fill a temporary file beside ``path``, then give it its name.
+def read_hub_rows(path: str, name: str, split: str, instead: str) -> list[dict]:
+    """Read a data set of the Hugging Face hub.
 
-    A reader sees the old file or the new one, never a half-written one.
+    Args:
+        path: Repository of the data set.
+        name: Its configuration.
+        split: Which part.
+        instead: What to do without network, for the error message.
+
+    Raises:
+        UsageError: If it cannot be loaded.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    from datasets import load_dataset
+
     try:
-        write(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        return load_dataset(path, name, split=split).to_list()
+    except (OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UsageError(f"cannot load {path} ({name}) from the hub: {reason}; {instead}") from error
 
 
 def fingerprint(paths: Iterable[Path]) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from eval.config import EvalConfig
-from eval.files import list_data_files, read_json_rows
+from eval.files import list_data_files, read_hub_rows, read_json_rows
 from ffn_variants.errors import UsageError
 
 HUB_GLUE, HUB_SUPER_GLUE = "nyu-mll/glue", "aps/super_glue"
@@ -206,18 +206,10 @@ def _check_examples(task: ClassificationTask, rows: list[dict], source: str) -> 
 
 
 def _read_hub(task: ClassificationTask, split: str) -> list[dict]:
-    from datasets import load_dataset
-
     assert task.hub is not None
     path, name, validation = task.hub
-    try:
-        return load_dataset(path, name, split="train" if split == "train" else validation).to_list()
-    except (OSError, ValueError) as error:
-        reason = str(error).split("\n")[0]
-        raise UsageError(
-            f"cannot load {path} ({name}) from the hub: {reason}; without network pass --glue-dir FOLDER, "
-            "or use --suites embedded-glue"
-        ) from error
+    instead = "without network pass --glue-dir FOLDER, or use --suites embedded-glue"
+    return read_hub_rows(path, name, "train" if split == "train" else validation, instead)
 
 
 @lru_cache(maxsize=2)

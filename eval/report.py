@@ -18,12 +18,12 @@ import tyro
 
 from eval.analysis import Analysis, analyse
 from eval.figures import draw_all, to_svg
-from eval.files import write_atomically
 from eval.report_text import Context, answer, render
 from eval.significance import Comparison
 from eval.sources import read_source
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.files import write_text
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib")
 
@@ -92,7 +92,7 @@ def write_report(
     files["report.json"] = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files["report.md"] = render(analysis, context)  # last: whoever sees it finds the rest
     for name, text in files.items():
-        write_atomically(out / name, lambda path, text=text: path.write_text(text, encoding="utf-8"))
+        write_text(out / name, text)
     return out / "report.md"
 
 

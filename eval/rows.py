@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from eval.files import write_atomically
 from ffn_variants.errors import UsageError
+from ffn_variants.files import write_atomically
 
 ROW_COLUMNS = (
     "run_id",

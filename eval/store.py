@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from eval.files import write_atomically
 from eval.rows import empty_rows, read_rows, replace_task, write_rows
 from ffn_variants.errors import UsageError
+from ffn_variants.files import write_atomically
 
 
 class ResultStore:

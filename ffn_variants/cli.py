@@ -11,11 +11,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 import tyro
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ffn_variants.errors import UsageError, unknown_name
 
 Arguments = TypeVar("Arguments")
+
+
+class Section(BaseModel):
+    """A part of a configuration: immutable, and closed to keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 def parse_flags(

@@ -10,20 +10,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ffn_variants import FAMILIES, get_variant
-from ffn_variants.cli import parse_flags
+from ffn_variants.cli import Section, parse_flags
 from ffn_variants.errors import UsageError, unknown_name
 from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
-
-
-class Section(BaseModel):
-    """One part of the configuration: immutable, and strict about unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ModelConfig(Section):

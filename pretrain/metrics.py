@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from pretrain.run_dir import write_text
+from ffn_variants.files import write_text
 
 SECONDS_BETWEEN_LINES = 5.0
 """In a log file, more lines than this tell nobody anything."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pretrain.run_dir import write_text
+from ffn_variants.files import write_text
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
 

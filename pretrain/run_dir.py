@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel
 
 from ffn_variants.errors import UsageError
+from ffn_variants.files import write_text
 from pretrain.config import RunConfig, load_config, resolve
 
 COMPLETION_MARKER = "COMPLETED"
@@ -90,14 +91,6 @@ def write_config(path: Path, config: RunConfig) -> None:
 def to_yaml(config: BaseModel) -> str:
     """A configuration as YAML, in the order of its fields."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Replace a file in one step, so that no reader ever sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from ffn_variants import count_parameters
 from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.files import write_text
 from pretrain import corpus, model, provenance
 from pretrain.batches import BatchSource
 from pretrain.config import RunConfig, load_config, resolve
@@ -41,7 +42,6 @@ from pretrain.run_dir import (
     run_dir,
     sole_writer,
     write_config,
-    write_text,
 )
 
 __all__ = ["main", "prepare_data", "train"]

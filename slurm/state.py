@@ -17,6 +17,8 @@ from typing import Literal
 
 import psutil
 
+from ffn_variants.files import write_text
+
 StateName = Literal["waiting", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
 
@@ -59,11 +61,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
     """Replace a cell's state in one step, so that a reader never sees half of it."""
-    path = state_file(study_dir, run_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    aside.write_text(json.dumps(asdict(state), indent=1), encoding="utf-8")
-    os.replace(aside, path)
+    write_text(state_file(study_dir, run_id), json.dumps(asdict(state), indent=1))
 
 
 def start_state(study_dir: Path, run_id: str, log: str) -> CellState:

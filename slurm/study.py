@@ -6,18 +6,19 @@ its run folder, whose name carries the hash of everything that can change the re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from eval.config import EvalConfig
 from ffn_variants import FAMILIES, get_variant
+from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
+from ffn_variants.files import write_text
 from pretrain.config import RunConfig, load_config
 from pretrain.config_input import deep_merge, explain, read_yaml
 from pretrain.run_dir import run_dir
@@ -25,10 +26,8 @@ from pretrain.run_dir import run_dir
 STUDY_FILE = "study.yaml"
 
 
-class ReportConfig(BaseModel):
+class ReportConfig(Section):
     """What the report compares."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     baseline: str = "gelu"
     """The variant that every other one is compared with."""
@@ -36,10 +35,8 @@ class ReportConfig(BaseModel):
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
 
 
-class StudyConfig(BaseModel):
+class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     """Names the folder below ``runs/``."""
@@ -47,7 +44,7 @@ class StudyConfig(BaseModel):
     """Family name to its base config; a relative path starts at the study file's folder."""
     variants: Annotated[tuple[str, ...], Field(min_length=1)]
     seeds: Annotated[tuple[int, ...], Field(min_length=1)]
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = Field(default_factory=dict)
     """Values that replace those of every base config, in the same nested form."""
     evaluation: EvalConfig = EvalConfig()
     report: ReportConfig = ReportConfig()
@@ -109,10 +106,7 @@ class Study:
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        aside = self.folder / f"{STUDY_FILE}.tmp-{os.getpid()}"
-        aside.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
-        os.replace(aside, self.folder / STUDY_FILE)
+        write_text(self.folder / STUDY_FILE, yaml.safe_dump(content, sort_keys=False))
 
 
 def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:

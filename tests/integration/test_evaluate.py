@@ -149,7 +149,7 @@ def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step
                 raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr("eval.files.os.replace", kill_at_the_fourth)
+    monkeypatch.setattr("ffn_variants.files.os.replace", kill_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         evaluate_run(run, PAIRS, progress=False)
     calls = count_calls(monkeypatch)
