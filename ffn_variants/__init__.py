@@ -13,7 +13,8 @@ from ffn_variants.modeling import (
     FFNRobertaForSequenceClassification,
     FFNRobertaModel,
 )
-from ffn_variants.registry import FFN_VARIANTS, FFNName, FFNSpec, build_ffn, get_variant
+from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
+from ffn_variants.spec import FFNSpec
 
 __all__ = [
     "FAMILIES",
@@ -22,7 +23,6 @@ __all__ = [
     "FFNGPTNeoForCausalLM",
     "FFNGPTNeoForSequenceClassification",
     "FFNGPTNeoModel",
-    "FFNName",
     "FFNRobertaConfig",
     "FFNRobertaForMaskedLM",
     "FFNRobertaForSequenceClassification",

@@ -9,7 +9,8 @@ import tyro
 
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
-from ffn_variants.registry import FFN_VARIANTS, FFNSpec
+from ffn_variants.registry import FFN_VARIANTS
+from ffn_variants.spec import FFNSpec
 
 _SIZES = ("grid_size", "spline_order", "num_knots")
 

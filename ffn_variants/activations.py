@@ -6,9 +6,14 @@ cast it to the input's dtype, so that autocast keeps activations in bf16 instead
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ffn_variants.options import Option
+from ffn_variants.spec import FFNSpec
 
 
 class GELU(nn.Module):
@@ -117,3 +122,74 @@ class ActivationFFN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.c_proj(self.act(self.c_fc(x)))
+
+
+def _activation(
+    name: str,
+    build: Callable[..., nn.Module],
+    formula: str,
+    reference: str,
+    options: Mapping[str, Option] | None = None,
+) -> FFNSpec:
+    """Make the spec of an elementwise variant."""
+    return FFNSpec(
+        name=name,
+        kind="activation",
+        build=build,
+        formula=formula,
+        reference=reference,
+        options=options or {},
+        multiply_adds=lambda d, f, **_: 2 * d * f,
+    )
+
+
+def _initial(default: float, parameter: str) -> dict[str, Option]:
+    return {"init": Option(default=default, help=f"initial {parameter} of every channel")}
+
+
+SPECS = (
+    _activation(
+        "gelu",
+        lambda _, approximate: GELU(approximate),
+        "x Phi(x)",
+        "Hendrycks and Gimpel 2016, arXiv:1606.08415",
+        {
+            "approximate": Option(
+                default="auto",
+                choices=("auto", "tanh", "none"),
+                help="form of GELU; auto keeps the model family's own (tanh in GPT-Neo, erf in RoBERTa)",
+            )
+        },
+    ),
+    _activation(
+        "learnable-gelu",
+        LearnableGELU,
+        "beta_f GELU_tanh(x)",
+        "AISE-TUDelft/tiny-transformers",
+        _initial(1.0, "beta"),
+    ),
+    _activation("relu", lambda _: nn.ReLU(), "max(0, x)", "Nair and Hinton 2010, ICML"),
+    _activation(
+        "prelu",
+        PReLU,
+        "max(0, x) + a_f min(0, x)",
+        "He et al. 2015, arXiv:1502.01852",
+        _initial(0.25, "slope a"),
+    ),
+    _activation("silu", lambda _: nn.SiLU(), "x sigmoid(x)", "Elfwing et al. 2017, arXiv:1702.03118"),
+    _activation(
+        "swish",
+        Swish,
+        "x sigmoid(beta_f x)",
+        "Ramachandran et al. 2017, arXiv:1710.05941",
+        _initial(1.0, "beta"),
+    ),
+    _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
+    _activation(
+        "thesis-swish",
+        ThesisSwish,
+        "x SiLU(beta_f x) = beta_f x^2 sigmoid(beta_f x)",
+        'the source study\'s "swish", AISE-TUDelft/tiny-transformers',
+        _initial(1.0, "beta"),
+    ),
+)

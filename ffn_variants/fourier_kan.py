@@ -13,6 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffn_variants.options import Option
+from ffn_variants.spec import FFNSpec
+
 
 class FourierKANLinear(nn.Module):
     """One Fourier layer from (..., I) to (..., O).
@@ -70,3 +73,21 @@ class FourierKANFFN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)
+
+
+SPEC = FFNSpec(
+    name="fourier-kan",
+    kind="block",
+    build=FourierKANFFN,
+    formula="per layer: sum_i sum_k a_oik cos(k x_i) + b_oik sin(k x_i), + bias_o",
+    reference="GistNoesis/FourierKAN 2024",
+    options={
+        "grid_size": Option(default=5, minimum=1, help="number of frequencies k"),
+        "init_scale": Option(
+            default=0.1,
+            help="standard deviation of each layer's output at the start; FourierKAN has 1, which drowns "
+            "a model's embeddings",
+        ),
+    },
+    multiply_adds=lambda d, f, grid_size, **_: 4 * d * f * grid_size,
+)

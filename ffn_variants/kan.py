@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ffn_variants.options import Option
+from ffn_variants.spec import FFNSpec
+
 
 def b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
     """Evaluate every B-spline basis function by the Cox-de Boor recursion.
@@ -229,19 +232,27 @@ class KANFFN(nn.Module):
         return self.layers[1](F.gelu(x) if self.activation == "gelu" else x)
 
 
-def count_edge_numbers(
-    hidden_size: int, intermediate_size: int, grid_size: int, spline_order: int, layers: str, beside: int
-) -> int:
-    """Add up the numbers that a KANFFN holds, or multiplies by, over all its edges.
-
-    Args:
-        hidden_size: D.
-        intermediate_size: F.
-        grid_size: G.
-        spline_order: K.
-        layers: ``"both"`` or ``"first"``.
-        beside: What a KAN edge has beside its G + K spline coefficients; an edge of a linear layer has one.
-    """
-    edges = hidden_size * intermediate_size
-    kan_edge = grid_size + spline_order + beside
-    return edges * (2 * kan_edge if layers == "both" else kan_edge + 1)
+SPEC = FFNSpec(
+    name="kan",
+    kind="block",
+    build=KANFFN,
+    formula="per layer: sum_i w_oi SiLU(x_i) + s_oi sum_c v_oic B_c(x_i)",
+    reference="Liu et al. 2024, arXiv:2404.19756; Blealtan/efficient-kan",
+    options={
+        "grid_size": Option(default=5, minimum=1, help="intervals of each spline's grid over [-1, 1]"),
+        "spline_order": Option(default=3, minimum=1, help="degree of the spline's pieces"),
+        "layers": Option(
+            default="both",
+            choices=("both", "first"),
+            help="which linear layers become KAN layers",
+        ),
+        "activation": Option(
+            default="none", choices=("none", "gelu"), help="what stands between the two layers"
+        ),
+    },
+    # The scaler of an edge is folded into its coefficients, so it costs no multiply-add a token.
+    multiply_adds=lambda d, f, grid_size, spline_order, layers, **_: (
+        d * f * (grid_size + spline_order + 1) * (2 if layers == "both" else 1)
+        + (d * f if layers == "first" else 0)
+    ),
+)

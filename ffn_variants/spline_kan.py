@@ -12,6 +12,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ffn_variants.options import Option
+from ffn_variants.spec import FFNSpec
+
 KNOT_RANGE = (-2.0, 2.0)
 INITIAL_RMS = 0.2
 
@@ -70,3 +73,14 @@ class SplineKANFFN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output_splines(self.input_splines(x))
+
+
+SPEC = FFNSpec(
+    name="spline-kan",
+    kind="block",
+    build=SplineKANFFN,
+    formula="twice: sum_k c_ik relu(t_ik - x_i)^3 per feature; mixes no features, ignores F",
+    reference="KAT5 post 2024, havric.com/2024/06/07",
+    options={"num_knots": Option(default=10, minimum=2, help="knots of each spline")},
+    multiply_adds=lambda d, _, num_knots: 2 * d * num_knots,
+)
