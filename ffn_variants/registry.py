@@ -9,14 +9,22 @@ from typing import Any
 
 from torch import nn
 
-from ffn_variants import activations, fourier_kan, kan, spline_kan
+from ffn_variants import activations, cheby_kan, fourier_kan, kan, rbf_kan, spline_kan
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.spec import FFNSpec
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
-    spec.name: spec for spec in (*activations.SPECS, kan.SPEC, fourier_kan.SPEC, spline_kan.SPEC)
+    spec.name: spec
+    for spec in (
+        *activations.SPECS,
+        kan.SPEC,
+        fourier_kan.SPEC,
+        cheby_kan.SPEC,
+        rbf_kan.SPEC,
+        spline_kan.SPEC,
+    )
 }
-"""Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this line."""
+"""Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this list."""
 
 
 def get_variant(name: str) -> FFNSpec:
