@@ -144,6 +144,8 @@ class TrainConfig(Section):
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"
     """auto = bf16 on a GPU that supports it, else full precision."""
+    torch_compile: bool = True
+    """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same."""
     mlm_probability: float = Field(0.15, gt=0, lt=1)
     """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay."""
     logging_steps: int = Field(10, gt=0)

@@ -30,6 +30,7 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "eval_steps",
         "save_steps",
         "save_total_limit",
+        "torch_compile",
         "tracker",
     },
 }

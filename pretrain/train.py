@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
 from ffn_variants import count_parameters
+from ffn_variants.compilation import use_compiled_kernels
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 from pretrain import corpus, model, provenance
@@ -121,6 +122,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
 
+    use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
     parameters = count_parameters(network)
@@ -148,11 +150,18 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
-        results["mean_tokens_per_s"] = round(results["tokens"] / results["time_s"], 1)
+        results["mean_tokens_per_s"] = round(
+            results["tokens"] / (results["time_s"] - results["compile_s"]), 1
+        )
         _save_model(path / "model", network, data, config, parameters, results)
         provenance.finish(path, {"results": results})
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
-        print(f"finished: held-out loss {results['eval_loss']:.4f}, model in {path / 'model'}", flush=True)
+        compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
+        print(
+            f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
+            f"model in {path / 'model'}",
+            flush=True,
+        )
     accelerator.wait_for_everyone()
     accelerator.end_training()
 
