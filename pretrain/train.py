@@ -23,13 +23,13 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from ffn_variants import count_parameters
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 from pretrain import corpus, model, provenance
 from pretrain.batches import BatchSource
 from pretrain.config import RunConfig, load_config, resolve
 from pretrain.config_input import split_config_path
+from pretrain.costs import cost_facts
 from pretrain.data import PreparedData, prepare_data
 from pretrain.loop import Loop
 from pretrain.model_card import write_model_card
@@ -123,7 +123,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
 
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
-    parameters = count_parameters(network)
+    costs = cost_facts(config, network)
     source = BatchSource(
         config,
         model.build_masker(config, data.tokenizer),
@@ -138,7 +138,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         "mixed_precision": accelerator.mixed_precision,
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
-        "parameters": parameters,
+        **costs,
     }
     if main:
         provenance.start(path, facts, loop.state.step)
@@ -149,7 +149,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
         results["mean_tokens_per_s"] = round(results["tokens"] / results["time_s"], 1)
-        _save_model(path / "model", network, data, config, parameters, results)
+        _save_model(path / "model", network, data, config, costs["parameters"], results)
         provenance.finish(path, {"results": results})
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
         print(f"finished: held-out loss {results['eval_loss']:.4f}, model in {path / 'model'}", flush=True)
