@@ -1,4 +1,4 @@
-"""Equal budgets: the width and its way through config, plan and provenance; counts of FLOPs."""
+"""Equal budgets: the width and its way through config, plan, provenance and report; counts of FLOPs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from eval.report import write_report
+from eval.rows import ROW_COLUMNS, write_rows
+from eval.sources import read_source
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
@@ -28,7 +32,8 @@ from ffn_variants import (
 from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.budget import TOLERANCE
 from ffn_variants.layers import ffn_modules
-from pretrain.config import load_config, resolve
+from pretrain.config import RunConfig, load_config, resolve
+from pretrain.costs import cost_facts
 from pretrain.model import build
 from pretrain.plan import describe_plan
 from pretrain.run_dir import read_run, run_dir, write_config
@@ -367,3 +372,61 @@ def test_a_run_records_what_it_costs(tmp_path):
     }
     assert record["parameters"]["ffn"] == record["ffn"]["parameters_per_layer"]
     assert read_run(path) == config
+
+
+# The report
+
+
+def write_run(study: Path, config: RunConfig, score: float, facts: bool) -> None:
+    """A scored run folder with the provenance of its real model, or with that of before budgets."""
+    ffn, seed = config.model.ffn, config.seed
+    run_id = f"{config.family}/{ffn}/seed{seed}-0a1b2c3d"
+    row = (run_id, config.family, ffn, seed, "embedded-pairs", "order", "syntax", "accuracy", score, 100)
+    write_rows(pd.DataFrame([row], columns=list(ROW_COLUMNS)), study / run_id / "eval" / "rows.parquet")
+    network = build(config, vocab_size=300)
+    costs = cost_facts(config, network) if facts else {"parameters": count_parameters(network)}
+    (study / run_id / "provenance.json").write_text(json.dumps(costs))
+
+
+@pytest.fixture
+def study(base: Path, tmp_path: Path) -> Callable[[bool], Path]:
+    def _study(facts: bool) -> Path:
+        folder = tmp_path / f"study-{facts}"
+        for ffn in ("gelu", "kan"):
+            for seed in (1, 2):
+                config = load_config(base, ["--ffn", ffn, "--ffn-budget", "flops", "--seed", str(seed)])
+                write_run(folder, config, 60.0 + seed + (ffn == "kan"), facts)
+        return folder
+
+    return _study
+
+
+def test_report_shows_budgets(study, tmp_path):
+    out = write_report(study(True), tmp_path / "out").parent
+    text = (out / "report.md").read_text()
+    params, flops = FFN_VARIANTS["kan"].num_params(64, 14), FFN_VARIANTS["kan"].flops_per_token(64, 14)
+    assert matching_width("kan", None, 64, 128, "flops") == 14
+    assert (
+        f"| GPT-Neo | `kan` | 14 | FLOPs | {2 * params:,} | +8.1% | {2 * flops / 1e6:.3f} | -1.6% | " in text
+    )
+    assert "| GPT-Neo | `gelu` | 128 | FLOPs | 33,152 | +0.0% | 0.066 | +0.0% | " in text
+    report = json.loads((out / "report.json").read_text())
+    kan = next(run for run in report["training"] if run["variant"] == "kan")
+    assert (kan["intermediate_size"], kan["ffn_budget"], kan["ffn_flops_per_token"]) == (
+        14,
+        "flops",
+        2 * flops,
+    )
+
+
+def test_runs_of_before_budgets_and_tables_report_without(study, tmp_path):
+    old = study(False)
+    text = write_report(old, tmp_path / "old").read_text()
+    assert "## Size and held-out loss" in text
+    assert "FFN budget" not in text
+    facts = read_source(old).facts[0]
+    assert facts.num_ffn_parameters
+    assert facts.intermediate_size is facts.ffn_budget is facts.flops_per_token is None
+    csv = tmp_path / "scores.csv"
+    read_source(study(True)).rows.to_csv(csv, index=False)
+    assert "FFN budget" not in write_report(csv, tmp_path / "csv").read_text()
