@@ -23,7 +23,6 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from ffn_variants import count_parameters
 from ffn_variants.compilation import use_compiled_kernels
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -31,6 +30,7 @@ from pretrain import corpus, model, provenance
 from pretrain.batches import BatchSource
 from pretrain.config import RunConfig, load_config, resolve
 from pretrain.config_input import split_config_path
+from pretrain.costs import cost_facts
 from pretrain.data import PreparedData, prepare_data
 from pretrain.loop import Loop
 from pretrain.model_card import write_model_card
@@ -125,7 +125,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
-    parameters = count_parameters(network)
+    costs = cost_facts(config, network)
     source = BatchSource(
         config,
         model.build_masker(config, data.tokenizer),
@@ -140,7 +140,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         "mixed_precision": accelerator.mixed_precision,
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
-        "parameters": parameters,
+        **costs,
     }
     if main:
         provenance.start(path, facts, loop.state.step)
@@ -153,7 +153,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         results["mean_tokens_per_s"] = round(
             results["tokens"] / (results["time_s"] - results["compile_s"]), 1
         )
-        _save_model(path / "model", network, data, config, parameters, results)
+        _save_model(path / "model", network, data, config, costs["parameters"], results)
         provenance.finish(path, {"results": results})
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
         compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
