@@ -57,6 +57,7 @@ def test_parameter_count_follows_options(name, options):
         ("kan", 2 * 512 * 256 * (1 + 5 + 3)),
         ("fourier-kan", 2 * 512 * 256 * 2 * 5),
         ("spline-kan", 2 * 512 * 10),
+        ("swiglu", 3 * 512 * 256),
     ],
 )
 def test_flops_are_two_per_multiply_add(name, multiply_adds):
