@@ -9,13 +9,13 @@ from typing import Any
 
 from torch import nn
 
-from ffn_variants import activations, fourier_kan, gated, kan, spline_kan
+from ffn_variants import activations, fourier_kan, gated, gr_kan, kan, spline_kan
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.spec import FFNSpec
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
-    for spec in (*activations.SPECS, *gated.SPECS, kan.SPEC, fourier_kan.SPEC, spline_kan.SPEC)
+    for spec in (*activations.SPECS, *gated.SPECS, kan.SPEC, fourier_kan.SPEC, spline_kan.SPEC, gr_kan.SPEC)
 }
 """Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this line."""
 
