@@ -15,9 +15,16 @@ from ffn_variants.spec import FFNSpec
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
-    for spec in (*activations.SPECS, *gated.SPECS, kan.SPEC, fourier_kan.SPEC, spline_kan.SPEC, gr_kan.SPEC)
+    for spec in (
+        *activations.SPECS,
+        *gated.SPECS,
+        kan.SPEC,
+        fourier_kan.SPEC,
+        spline_kan.SPEC,
+        gr_kan.SPEC,
+    )
 }
-"""Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this line."""
+"""Every variant; a new one is a file with its modules and its ``SPEC``, and its place here."""
 
 
 def get_variant(name: str) -> FFNSpec:
