@@ -59,7 +59,8 @@ class SquaredReLU(nn.Module):
 class PReLU(nn.Module):
     """Parametric ReLU per channel of the last dimension: max(0, x) + a * min(0, x) (He et al. 2015).
 
-    ``torch.nn.PReLU`` takes dimension 1 as the channels, which in a (batch, tokens, F) tensor are the tokens.
+    ``torch.nn.PReLU`` takes dimension 1 as the channels, which in a (batch, tokens, F) tensor are the tokens;
+    so all rows are put into one dimension before it.
 
     Args:
         intermediate_size: Number of channels F.
@@ -71,7 +72,8 @@ class PReLU(nn.Module):
         self.weight = nn.Parameter(torch.full((intermediate_size,), init))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.where(x > 0, x, self.weight.to(x.dtype) * x)
+        rows = x.reshape(-1, x.shape[-1])
+        return F.prelu(rows, self.weight.to(x.dtype)).view_as(x)
 
 
 class Swish(nn.Module):

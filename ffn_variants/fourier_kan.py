@@ -8,13 +8,34 @@ linear layer. The code is this project's own.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffn_variants.basis_linear import basis_linear
 from ffn_variants.options import Option
 from ffn_variants.spec import FFNSpec
+
+
+@dataclass(frozen=True)
+class FourierBasis:
+    """cos(x) ... cos(Gx), sin(x) ... sin(Gx) from one cosine and one sine, by the angle sum identities.
+
+    Attributes:
+        grid_size: G, the number of frequencies.
+    """
+
+    grid_size: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate (N, I) inputs to (N, 2G, I) features."""
+        cosines, sines = [x.cos()], [x.sin()]
+        for _ in range(self.grid_size - 1):
+            last_cosine, last_sine = cosines[-1], sines[-1]
+            cosines.append(last_cosine * cosines[0] - last_sine * sines[0])
+            sines.append(last_sine * cosines[0] + last_cosine * sines[0])
+        return torch.stack(cosines + sines, 1)
 
 
 class FourierKANLinear(nn.Module):
@@ -39,17 +60,10 @@ class FourierKANLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.reshape(-1, self.in_features)
-        # k x in bf16 would be wrong by up to 1/8 of a radian at x = 5, k = 5: angles are in float32 at least.
-        exact = torch.promote_types(x.dtype, torch.float32)
-        frequencies = torch.arange(1, self.grid_size + 1, device=x.device, dtype=exact)
-        angles = (rows.to(exact).unsqueeze(-1) * frequencies).flatten(1)
-        # A matrix product per basis keeps memory at rows x I x G; no rows x O x I x G tensor is ever formed.
-        cosines, sines = self.fouriercoeffs.flatten(2)
-        out = F.linear(angles.cos().to(x.dtype), cosines) + F.linear(
-            angles.sin().to(x.dtype), sines, self.bias
-        )
-        return out.view(*x.shape[:-1], self.out_features)
+        # (2, O, I, G) to all inputs' first cosine, second cosine, ..., first sine, ...
+        weight = self.fouriercoeffs.permute(1, 0, 3, 2).reshape(self.out_features, -1)
+        out = basis_linear(x, weight, FourierBasis(self.grid_size))
+        return out + self.bias.to(out.dtype)
 
 
 class FourierKANFFN(nn.Module):

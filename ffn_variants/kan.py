@@ -9,103 +9,17 @@ Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from ffn_variants.b_splines import b_splines, splines_on
+from ffn_variants.basis_linear import basis_linear
+from ffn_variants.kan_grid import adapted_grid, refitted
 from ffn_variants.options import Option
 from ffn_variants.spec import FFNSpec
-
-
-def b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
-    """Evaluate every B-spline basis function by the Cox-de Boor recursion.
-
-    Args:
-        x: (N, I) inputs.
-        grid: (I, G + 2K + 1) strictly increasing knots of each input feature.
-        spline_order: K, the degree of the pieces.
-
-    Returns:
-        (N, I, G + K) values. All are zero outside the knots, where the spline is silent.
-    """
-    x = x.unsqueeze(-1)
-    bases = ((x >= grid[:, :-1]) & (x < grid[:, 1:])).to(x.dtype)
-    for k in range(1, spline_order + 1):
-        rising = (x - grid[:, : -(k + 1)]) / (grid[:, k:-1] - grid[:, : -(k + 1)])
-        falling = (grid[:, k + 1 :] - x) / (grid[:, k + 1 :] - grid[:, 1:-k])
-        bases = rising * bases[..., :-1] + falling * bases[..., 1:]
-    return bases
-
-
-class _UniformBases(torch.autograd.Function):
-    """Values and slopes of the K + 1 bases that are not zero at each x, found together.
-
-    The slope of a basis of degree K is the difference of two bases of degree K - 1, which the recursion has.
-    Keeping slopes in place of the recursion's intermediates makes the backward pass one gather and one sum,
-    and saves most of its memory.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
-        num_intervals = len(knots) - 1
-        scale = num_intervals / (knots[-1] - knots[0])
-        scaled = (x - knots[0]) * scale
-        interval = scaled.floor()
-        inside = (interval >= 0) & (interval < num_intervals)
-        interval = torch.where(inside, interval, 0)
-        # Zero outside, where a far-out x would overflow the powers below.
-        u = torch.where(inside, scaled - interval, 0)
-        lower, values = [], [inside.to(x.dtype)]
-        for k in range(1, spline_order + 1):
-            lower, shares = values, [value / k for value in values]
-            rising = [(u + (k - r)) * shares[r - 1] for r in range(1, k + 1)]
-            falling = [((1 + r) - u) * shares[r] for r in range(k)]
-            middle = [up + down for up, down in zip(rising[:-1], falling[1:], strict=True)]
-            values = [falling[0], *middle, rising[-1]]
-        slopes = [-lower[0], *(a - b for a, b in pairwise(lower)), lower[-1]]
-        # Bases j - K ... j are not zero in interval j. This wider buffer has those beyond either end too.
-        width = num_intervals + spline_order
-        places = interval.long().unsqueeze(-1) + torch.arange(spline_order + 1, device=x.device)
-        wide = x.new_zeros(*x.shape, width).scatter_(-1, places, torch.stack(values, -1))
-        ctx.save_for_backward(places, torch.stack(slopes, -1), scale)
-        ctx.spline_order = spline_order
-        return wide[..., spline_order : width - spline_order].contiguous()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, None, None]:  # type: ignore[bad-override]
-        places, slopes, scale = ctx.saved_tensors
-        wide = F.pad(grad_outputs[0], (ctx.spline_order, ctx.spline_order))
-        return (wide.gather(-1, places) * slopes).sum(-1) * scale, None, None
-
-
-def uniform_b_spline_bases(x: Tensor, grid: Tensor, spline_order: int) -> Tensor:
-    """Evaluate the bases on equally spaced knots, where only K + 1 of them are not zero at any x.
-
-    The recursion runs on the position of x inside its interval alone, so its cost is that of any grid size.
-
-    Args:
-        x: (N, I) inputs.
-        grid: (I, G + 2K + 1) knots that are equally spaced and the same for every feature.
-        spline_order: K, the degree of the pieces.
-
-    Returns:
-        (N, I, G + K) values, as ``b_spline_bases``.
-    """
-    return _UniformBases.apply(x, grid[0], spline_order)  # type: ignore[return-value]
-
-
-def is_uniform(grid: Tensor) -> bool:
-    """Whether all features share one grid of equally spaced knots, up to rounding."""
-    steps = grid.diff(dim=-1)
-    tolerance = 1e-5 * steps.mean()
-    return bool(
-        ((steps - steps.mean()).abs() < tolerance).all() and ((grid - grid[:1]).abs() < tolerance).all()
-    )
 
 
 class KANLinear(nn.Module):
@@ -148,7 +62,7 @@ class KANLinear(nn.Module):
         self.base_weight = nn.Parameter(torch.empty(out_features, in_features))
         self.spline_weight = nn.Parameter(torch.empty(out_features, in_features, grid_size + spline_order))
         self.spline_scaler = nn.Parameter(torch.empty(out_features, in_features))
-        self._checked_grid: tuple[Tensor, int, bool] | None = None
+        self._known: tuple[Tensor, int, Any] | None = None
         self.reset_parameters()
 
     @torch.no_grad()
@@ -170,29 +84,46 @@ class KANLinear(nn.Module):
         Returns:
             (O, I, G + K) coefficients.
         """
-        # All features still share one uniform grid here, so one pseudo-inverse serves them all.
-        knots = self.grid[:1].double()
-        points = knots[0, self.spline_order : self.spline_order + self.grid_size + 1, None]
-        bases = b_spline_bases(points, knots, self.spline_order)[:, 0]
-        inverse = torch.linalg.pinv(bases).to(values)
+        # All features still share one even grid here, so one pseudo-inverse serves them all.
+        knots = self.grid[:1].double().t()
+        points = knots[self.spline_order : self.spline_order + self.grid_size + 1]
+        inverse = torch.linalg.pinv(b_splines(points, knots, self.spline_order)[:, :, 0]).to(values)
         return torch.einsum("cg,gio->oic", inverse, values)
 
-    def _has_uniform_grid(self) -> bool:
+    def _splines(self) -> tuple[Any, tuple[Tensor, ...]]:
         """Look at the grid once, and again only after it was changed or replaced, as when loading."""
-        checked = self._checked_grid
-        if checked is None or checked[0] is not self.grid or checked[1] != self.grid._version:
-            checked = self._checked_grid = (self.grid, self.grid._version, is_uniform(self.grid))
-        return checked[2]
+        known = self._known
+        if known is None or known[0] is not self.grid or known[1] != self.grid._version:
+            known = self._known = (self.grid, self.grid._version, splines_on(self.grid, self.spline_order))
+        return known[2]
 
     def forward(self, x: Tensor) -> Tensor:
+        # Every input's base weight first, then its coefficients of the first basis, and so on.
+        splines = (self.spline_weight * self.spline_scaler.unsqueeze(-1)).transpose(1, 2)
+        weight = torch.cat([self.base_weight.unsqueeze(1), splines], 1).flatten(1)
+        basis, constants = self._splines()
+        return basis_linear(x, weight, basis, *constants)
+
+    @torch.no_grad()
+    def update_grid(self, x: Tensor, even_share: float = 0.02) -> None:
+        """Move the knots to where the inputs are, and refit the curves (Liu et al. 2024, section 2.5).
+
+        Each input's grid becomes a mixture of an even one and of the quantiles of its distinct values, so
+        that repeated ones pull no knots together; no interval is shorter than a tenth of the mean. An input
+        with one value keeps its knots. The new curves are the least-squares fit to the old ones at the inputs
+        and, with a small weight, at even spaces between, where there are no inputs to decide.
+
+        Only the curves before their scaler are refitted. (efficient-kan refits them after it and keeps the
+        scaler, so that it counts twice.) Optimizer moments of ``spline_weight`` belong to the old knots.
+
+        Args:
+            x: (..., I) typical inputs; values that are not finite are left out.
+            even_share: Share of the even grid in the mixture, in (0, 1].
+        """
         rows = x.reshape(-1, self.in_features)
-        # Knots lie so close that bf16 would merge them: bases are computed in float32 at least.
-        exact = torch.promote_types(x.dtype, torch.float32)
-        evaluate = uniform_b_spline_bases if self._has_uniform_grid() else b_spline_bases
-        bases = evaluate(rows.to(exact), self.grid.to(exact), self.spline_order).to(x.dtype)
-        spline_weight = self.spline_weight * self.spline_scaler.unsqueeze(-1)
-        out = F.linear(F.silu(rows), self.base_weight) + F.linear(bases.flatten(1), spline_weight.flatten(1))
-        return out.view(*x.shape[:-1], self.out_features)
+        grid = adapted_grid(rows, self.grid, self.spline_order, even_share)
+        self.spline_weight.copy_(refitted(rows, self.spline_weight, self.grid, grid, self.spline_order))
+        self.grid.copy_(grid)
 
 
 class KANFFN(nn.Module):
@@ -228,8 +159,17 @@ class KANFFN(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
+        return self.layers[1](self._first(x))
+
+    def _first(self, x: Tensor) -> Tensor:
         x = self.layers[0](x)
-        return self.layers[1](F.gelu(x) if self.activation == "gelu" else x)
+        return F.gelu(x) if self.activation == "gelu" else x
+
+    def update_grid(self, x: Tensor, even_share: float = 0.02) -> None:
+        """Move the knots of both layers to where their inputs are; arguments as for ``KANLinear``."""
+        for layer, inputs in zip(self.layers, (lambda: x, lambda: self._first(x)), strict=True):
+            if isinstance(layer, KANLinear):
+                layer.update_grid(inputs(), even_share)
 
 
 SPEC = FFNSpec(
@@ -240,7 +180,7 @@ SPEC = FFNSpec(
     reference="Liu et al. 2024, arXiv:2404.19756; Blealtan/efficient-kan",
     options={
         "grid_size": Option(default=5, minimum=1, help="intervals of each spline's grid over [-1, 1]"),
-        "spline_order": Option(default=3, minimum=1, help="degree of the spline's pieces"),
+        "spline_order": Option(default=3, minimum=1, maximum=5, help="degree of the spline's pieces"),
         "layers": Option(
             default="both",
             choices=("both", "first"),

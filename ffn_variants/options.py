@@ -20,6 +20,8 @@ class Option:
     """What it does, in a few words."""
     minimum: int | None = None
     """Smallest allowed number."""
+    maximum: int | None = None
+    """Largest allowed number."""
     choices: tuple[str, ...] | None = None
     """Allowed words."""
 
@@ -45,6 +47,8 @@ class Option:
             value = int(value)
         if self.minimum is not None and value < self.minimum:
             raise UsageError(f"{label} must be at least {self.minimum}, got {value!r}")
+        if self.maximum is not None and value > self.maximum:
+            raise UsageError(f"{label} must be at most {self.maximum}, got {value!r}")
         return value if isinstance(self.default, int) else float(value)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from ffn_variants.elementwise import elementwise
 from ffn_variants.options import Option
 from ffn_variants.spec import FFNSpec
 
@@ -43,10 +44,15 @@ class FeatureSplines(nn.Module):
         self.coefficients = nn.Parameter(torch.randn(num_features, num_knots) * _coefficient_std(knots))
 
     def forward(self, x: Tensor) -> Tensor:
-        # The terms are large and cancel, so the sum is taken in float32 at least, whatever the input's dtype.
-        exact = torch.promote_types(x.dtype, torch.float32)
-        terms = torch.relu(self.knots.to(exact) - x.to(exact).unsqueeze(-1)) ** 3
-        return (terms * self.coefficients.to(exact)).sum(-1).to(x.dtype)
+        # The terms are large and cancel, which the float32 sums of elementwise survive.
+        return elementwise(
+            truncated_power_splines, x, self.knots.t().contiguous(), self.coefficients.t().contiguous()
+        )
+
+
+def truncated_power_splines(x: Tensor, knots: Tensor, coefficients: Tensor) -> Tensor:
+    """sum_k c_ki relu(t_ki - x_i)^3 of (N, D) inputs, (num_knots, D) knots and coefficients, to (N, D)."""
+    return (torch.relu(knots - x.unsqueeze(1)) ** 3 * coefficients).sum(1)
 
 
 def _coefficient_std(knots: Tensor) -> Tensor:

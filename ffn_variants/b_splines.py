@@ -1,0 +1,165 @@
+"""B-spline bases as features of a ``basis_linear`` layer, with the SiLU of KAN's base term as the first.
+
+Shapes: N rows, I in_features, G grid_size, K spline_order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class EvenSplines:
+    """SiLU and every B-spline basis on equally spaced knots that all inputs share, in closed form.
+
+    With t the distance of x from the middle of a basis in steps and a = relu((K + 1)/2 - |t|), the basis is
+    sum_k (-1)^k binom(K + 1, k) relu(a - k)^K / K! (Schoenberg 1946, folded at the middle): for
+    K = 3, (a^3 - 4 relu(a - 1)^3) / 6. At most half of its terms are not zero, so that little cancels.
+
+    Attributes:
+        grid_size: G, intervals between low and high.
+        spline_order: K, from 1 to 5; beyond, float32 is no longer exact enough.
+        low: Lower end of the grid; knots go on for K steps beyond either end.
+        high: Upper end.
+    """
+
+    grid_size: int
+    spline_order: int
+    low: float
+    high: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Evaluate (N, I) inputs to (N, 1 + G + K, I) features; splines are zero outside their knots."""
+        order, step = self.spline_order, (self.high - self.low) / self.grid_size
+        half = (order + 1) / 2
+        features = [F.silu(x)]
+        for number in range(self.grid_size + order):
+            middle = self.low + (number - order + half) * step
+            # relu comes before any power, so that a far-out x gives a zero and not inf - inf.
+            reach = torch.relu(half - (x - middle).abs() * (1 / step))
+            terms = [c * _power(torch.relu(reach - k), order) for k, c in enumerate(_coefficients(order))]
+            features.append(sum(terms[1:], terms[0]))
+        return torch.stack(features, 1)
+
+
+def _coefficients(order: int) -> list[float]:
+    """Make (-1)^k binom(K + 1, k) / K!, k <= K/2, in plain arithmetic, which torch.compile can trace."""
+    coefficients = [1.0]
+    for k in range(1, order + 1):
+        coefficients[0] /= k
+    for k in range(1, order // 2 + 1):
+        coefficients.append(-coefficients[-1] * (order + 2 - k) / k)
+    return coefficients
+
+
+def _power(x: Tensor, exponent: int) -> Tensor:
+    """Multiply out, which is faster and differentiates better than a general power."""
+    result = x
+    for _ in range(exponent - 1):
+        result = result * x
+    return result
+
+
+@dataclass(frozen=True)
+class UnevenSplines:
+    """SiLU and every B-spline basis on any knots, by the Cox-de Boor recursion.
+
+    Attributes:
+        spline_order: K.
+    """
+
+    spline_order: int
+
+    def __call__(self, x: Tensor, knots: Tensor, reciprocals: Tensor) -> Tensor:
+        """Evaluate (N, I) inputs to (N, 1 + G + K, I) features; arguments as for ``b_splines``."""
+        return torch.stack([F.silu(x), *_cox_de_boor(x, knots, reciprocals)], 1)
+
+
+def b_splines(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
+    """Evaluate the bases alone.
+
+    Args:
+        x: (N, I) inputs.
+        knots: (G + 2K + 1, I), increasing.
+        spline_order: K.
+
+    Returns:
+        (N, G + K, I) values; all are zero outside the knots.
+    """
+    return torch.stack(_cox_de_boor(x, knots, knot_reciprocals(knots, spline_order)), 1)
+
+
+def _cox_de_boor(x: Tensor, knots: Tensor, reciprocals: Tensor) -> list[Tensor]:
+    intervals = len(knots) - 1
+    # Beyond the knots nothing counts, and there a far-out x would give inf times zero.
+    x = x.clamp(knots[0], knots[-1])
+    bases = [((x >= knots[i]) & (x < knots[i + 1])).to(x.dtype) for i in range(intervals)]
+    for k in range(1, len(reciprocals) + 1):
+        # A basis rises over the first k of its k + 1 intervals and falls over the last k.
+        bases = [
+            (x - knots[i]) * reciprocals[k - 1, i] * bases[i]
+            + (knots[i + k + 1] - x) * reciprocals[k - 1, i + 1] * bases[i + 1]
+            for i in range(intervals - k)
+        ]
+    return bases
+
+
+def knot_reciprocals(knots: Tensor, spline_order: int) -> Tensor:
+    """Invert the distances between knots once for all rows.
+
+    Args:
+        knots: (T, I), increasing.
+        spline_order: K.
+
+    Returns:
+        (K, T - 1, I); entry (k - 1, i) is 1 / (t_{i+k} - t_i), and zero where knots coincide, as the
+        recursion's 0/0 is taken for zero, or where there is no knot i + k.
+    """
+    reciprocals = knots.new_zeros(spline_order, len(knots) - 1, knots.shape[1])
+    for k in range(1, spline_order + 1):
+        distances = knots[k:] - knots[:-k]
+        reciprocals[k - 1, : len(distances)] = torch.where(distances > 0, 1 / distances, 0)
+    return reciprocals
+
+
+def even_ends(grid: Tensor, spline_order: int) -> tuple[float, float] | None:
+    """Find the ends of the grid that all features share, if its knots are equally spaced up to rounding.
+
+    Args:
+        grid: (I, G + 2K + 1) knots.
+        spline_order: K.
+
+    Returns:
+        Lower and upper end, or None.
+    """
+    exact = grid.double()
+    steps = torch.arange(grid.shape[1], device=grid.device, dtype=torch.float64)
+    first, last = exact[:, :1], exact[:, -1:]
+    even = first + (last - first) * steps / steps[-1]
+    tolerance = 4 * torch.finfo(grid.dtype).eps * exact.abs().max()
+    if ((exact - even[:1]).abs() > tolerance).any() or not (first < last).all():
+        return None
+    # Six digits: every layer that was given the same ends then shares one kernel.
+    low, high = even[0, spline_order].item(), even[0, -1 - spline_order].item()
+    return float(f"{low:.6g}"), float(f"{high:.6g}")
+
+
+def splines_on(grid: Tensor, spline_order: int) -> tuple[EvenSplines | UnevenSplines, tuple[Tensor, ...]]:
+    """Choose the basis for a grid: the closed form wherever it holds.
+
+    Args:
+        grid: (I, G + 2K + 1) knots.
+        spline_order: K.
+
+    Returns:
+        The basis and its constants, as ``basis_linear`` takes them.
+    """
+    ends = even_ends(grid, spline_order)
+    if ends is not None:
+        return EvenSplines(grid.shape[1] - 2 * spline_order - 1, spline_order, *ends), ()
+    knots = grid.to(torch.promote_types(grid.dtype, torch.float32)).t().contiguous()
+    return UnevenSplines(spline_order), (knots, knot_reciprocals(knots, spline_order))

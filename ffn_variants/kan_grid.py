@@ -1,0 +1,85 @@
+"""Knots that follow the data, and the curves refitted on them; what ``KANLinear.update_grid`` does.
+
+Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ffn_variants.b_splines import b_splines
+
+SHORTEST_INTERVAL = 0.1
+"""Of the mean interval. A shorter one would let a curve bend within less than float32 can follow."""
+ANCHOR_WEIGHT = 1e-3
+"""Of all anchors together, against all inputs."""
+
+
+def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) -> Tensor:
+    """Place each feature's knots by its inputs.
+
+    Args:
+        x: (N, I) inputs; those that are not finite are left out.
+        grid: (I, G + 2K + 1) present knots, kept by a feature whose inputs are all one value.
+        spline_order: K.
+        even_share: Share of the even grid in the mixture with the quantiles.
+
+    Returns:
+        (I, G + 2K + 1) strictly increasing knots.
+    """
+    grid_size = grid.shape[1] - 2 * spline_order - 1
+    shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
+    new = grid.double().cpu()
+    for feature, column in enumerate(x.double().cpu().t()):
+        values = column[column.isfinite()].unique()
+        if len(values) < 2 or (span := values[-1] - values[0]) < 1e-6 * values.abs().max():
+            continue
+        mixed = even_share * (values[0] + span * shares) + (1 - even_share) * values.quantile(shares)
+        widths = mixed.diff().clamp(min=SHORTEST_INTERVAL * span / grid_size)
+        inner = values[0] + span * torch.cat([shares[:1], widths.cumsum(0) / widths.sum()])
+        # A hundredth beyond either end, as the inputs of the next batches will be.
+        inner[0] -= 0.01 * span
+        inner[-1] += 0.01 * span
+        beyond = span / grid_size * torch.arange(1, spline_order + 1)
+        new[feature] = torch.cat([inner[0] - beyond.flip(0), inner, inner[-1] + beyond])
+    return new.to(grid)
+
+
+def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor, spline_order: int) -> Tensor:
+    """Fit the curves on the new knots to those on the old, at the inputs, by least squares.
+
+    Args:
+        x: (N, I) inputs; those that are not finite are left out.
+        coefficients: (O, I, G + K) on the old knots.
+        old: (I, G + 2K + 1) knots.
+        new: (I, G + 2K + 1) knots.
+        spline_order: K.
+
+    Returns:
+        (O, I, G + K) coefficients on the new knots.
+    """
+    maps = [
+        _fit(column, before, after, spline_order)
+        for column, before, after in zip(
+            x.double().cpu().t(), old.double().cpu(), new.double().cpu(), strict=True
+        )
+    ]
+    # One map a feature serves all outputs, as the fit is linear in the curve.
+    maps = torch.stack(maps).to(coefficients.device)
+    return torch.einsum("ind,oid->oin", maps, coefficients.double()).to(coefficients)
+
+
+def _fit(x: Tensor, old: Tensor, new: Tensor, spline_order: int) -> Tensor:
+    """Solve for the (G + K, G + K) map from old to new coefficients of one feature, in float64."""
+    x = x[x.isfinite()]
+    low, high = new[spline_order], new[-1 - spline_order]
+    # Without them, coefficients where there are no inputs would be anything.
+    count = 4 * len(new)
+    anchors = low + (high - low) * (torch.arange(count, dtype=x.dtype) + 0.5) / count
+    points = torch.cat([x, anchors]).unsqueeze(1)
+    weights = torch.ones_like(points)
+    weights[len(x) :] = (ANCHOR_WEIGHT * max(len(x), 1) / count) ** 0.5
+    before, after = (b_splines(points, knots.unsqueeze(1), spline_order)[..., 0] for knots in (old, new))
+    # gelsd gives the solution of least norm also where columns are zero; the other drivers give NaN.
+    return torch.linalg.lstsq(after * weights, before * weights, driver="gelsd").solution
