@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ffn_variants.compilation import compiled
 from ffn_variants.errors import UsageError
 from ffn_variants.options import Option
 from ffn_variants.spec import FFNSpec
@@ -75,6 +76,7 @@ def _columns(coefficients: Tensor, dtype: torch.dtype) -> list[Tensor]:
     return list(coefficients.to(dtype).unsqueeze(-1).unbind(1))
 
 
+@compiled
 def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     """Evaluate P / Q at x (R, G, C) in one pass; the result has the shape and the dtype of x."""
     # x^5 spans more than bf16 resolves, so all is computed in float32 at least, whatever the input's dtype.
@@ -84,6 +86,7 @@ def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     return (_horner(a, u) / (1 + (_horner(b, u) * u).abs())).to(x.dtype)
 
 
+@compiled
 def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
     """Differentiate P / Q in one pass over x.
 
