@@ -1,10 +1,10 @@
 """Training throughput of FFN variants against the first one, in one interleaved run of whole update steps.
 
-python benchmarks/training.py configs/gpt-neo.yaml --variants gelu kan:grid_size=3 -- --data.source embedded
+python benchmarks/training.py configs/gpt-neo.yaml --variants gelu kan:grid_size=3 --data.source embedded
 
 Every case is a run of the configuration: its model, its packed batches, loss, clipping and optimizer. Each
 round does one update of every case; a ratio is the median over the rounds of a case's seconds over the first
-one's in the same round, all on the same tokens. What follows ``--`` are flags of train.py. Prints markdown.
+one's in the same round, all on the same tokens. All other flags are those of train.py. Prints markdown.
 """
 
 from __future__ import annotations
@@ -76,14 +76,13 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--variants", nargs="+", default=["gelu", "kan:grid_size=3"])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("flags", nargs="*", help="flags of train.py, after --")
-    args = parser.parse_args()
+    args, flags = parser.parse_known_args()
     loops: dict[str, Loop] = {}
     with tempfile.TemporaryDirectory() as folder:
         for text in args.variants:
             name, options = parse_variant(text)
             overrides = {"model": {"ffn": name, "ffn_options": options or None}}
-            config = load_config(args.config, args.flags, overrides)
+            config = load_config(args.config, flags, overrides)
             loops[text] = build_loop(config, Path(folder))
         seconds: dict[str, list[float]] = {text: [] for text in loops}
         tokens: dict[str, list[int]] = {text: [] for text in loops}

@@ -97,7 +97,8 @@ def test_gelu_is_the_stock_model(family):
     reference = stock(family)
     assert list(model.state_dict()) == list(reference.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reference.parameters(), strict=True))
-    assert torch.equal(model(tokens()).logits, reference(tokens()).logits)
+    # GPT-Neo's gelu_new is several operations there and one here, so the last bit may differ.
+    torch.testing.assert_close(model(tokens()).logits, reference(tokens()).logits, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("ffn", "hidden_act"), [("relu", "relu"), ("silu", "silu")])
