@@ -11,11 +11,9 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffn_variants.compilation import compiled
 from ffn_variants.spec import FFNSpec
 
 
-@compiled
 def geglu(projected: Tensor) -> Tensor:
     """Multiply GELU of the first half of the channels by the second half: (..., 2F) to (..., F).
 
@@ -25,7 +23,6 @@ def geglu(projected: Tensor) -> Tensor:
     return F.gelu(gate, approximate="tanh") * value
 
 
-@compiled
 def swiglu(projected: Tensor) -> Tensor:
     """Multiply SiLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
     gate, value = projected.chunk(2, dim=-1)
