@@ -7,6 +7,8 @@ count their window in positions of the row, which inside a document is the same 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,6 +16,7 @@ from transformers import PreTrainedModel
 
 from ffn_variants import objective
 from pretrain.config import first_position
+from pretrain.linear_cross_entropy import linear_cross_entropy
 
 
 class PackedLoss(nn.Module):
@@ -44,18 +47,22 @@ class PackedLoss(nn.Module):
         Returns:
             Sum over the N targets, in nats.
         """
-        logits = self.logits(input_ids, position_ids, target_index)
-        return F.cross_entropy(logits.float(), target_ids, reduction="sum")
+        output: Any = self.model.get_output_embeddings()
+        features = self.features(input_ids, position_ids, target_index)
+        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
 
-    def logits(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
-        """Logits (N, V) at the flattened places ``index``; nothing else is projected to the vocabulary."""
+    def features(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
+        """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
         hidden = self.model.base_model(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
             attention_mask=self._document_mask(position_ids),
             **({"use_cache": False} if self.is_causal else {}),
-        ).last_hidden_state
-        return self.model.lm_head(hidden.flatten(0, 1)[index])
+        ).last_hidden_state.flatten(0, 1)[index]
+        if self.is_causal:
+            return hidden
+        head = self.model.lm_head
+        return head.layer_norm(F.gelu(head.dense(hidden)))
 
     def _document_mask(self, position_ids: Tensor) -> Tensor:
         """(B, 1, T, T) mask of the pairs in one document, as the model's attention wants it.
