@@ -1,7 +1,7 @@
 """Cross-entropy of a linear layer's outputs, without ever holding them all.
 
-The logits of a chunk of rows are made, turned into their gradient in place and multiplied into the gradients
-of inputs and weights before the next chunk's are made. So memory does not grow with rows x vocabulary, and the
+The logits of a chunk of rows are made, turned into their gradient in place and multiplied into those of
+inputs and weights before the next chunk's are made. So memory does not grow with rows x vocabulary, and the
 backward pass only scales (the idea of Liger Kernel, Hsu et al. 2024, arXiv:2410.10989).
 
 Shapes: N rows, D hidden_size, V vocab_size.
