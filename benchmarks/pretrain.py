@@ -1,0 +1,223 @@
+"""Training throughput: this project's loop against transformers.Trainer, and variants against each other.
+
+python benchmarks/pretrain.py configs/gpt-neo.yaml --cases trainer gelu
+python benchmarks/pretrain.py configs/gpt-neo.yaml --cases gelu kan:grid_size=3 --data.source embedded
+
+Every case but ``trainer`` is a run of the configuration: its model, its packed batches, loss, clipping and
+optimizer. ``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document
+padded to block_size, the model's default attention, Trainer's defaults for the rest. Each round does a few
+updates of every case, one case after the other, so that whatever else the machine does falls on all of them.
+A ratio is the median over the rounds of a case's real tokens per second (padding is not counted) over the
+first one's in the same round. All other flags are those of train.py. Prints markdown.
+"""
+
+# ruff: noqa: E402 - the imports must wait for sys.path
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+# Python puts this file's folder first, and there this file would be taken for the package of its name.
+sys.path[0] = str(Path(__file__).parents[1])
+
+import torch
+import transformers
+from accelerate.utils import set_seed
+from datasets import Dataset
+from transformers import (
+    DataCollatorForLanguageModeling,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from ffn_variants.compilation import compile_seconds, use_compiled_kernels
+from pretrain import corpus, model
+from pretrain.batches import BatchSource
+from pretrain.config import RunConfig, load_config
+from pretrain.data import PreparedData, prepare_data
+from pretrain.loop import Loop
+from pretrain.objective import PackedLoss
+from pretrain.provenance import device_name
+from pretrain.train import build_accelerator
+
+
+class OurCase:
+    """Updates of this project's loop."""
+
+    def __init__(self, config: RunConfig, data: PreparedData, path: Path):
+        accelerator = build_accelerator(config, path)
+        set_seed(config.seed)
+        network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
+        masker = model.build_masker(config, data.tokenizer)
+        source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
+        self.loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path)
+        self.parameters = sum(parameter.numel() for parameter in network.parameters())
+
+    def update(self, count: int) -> int:
+        """Do the next updates; returns their tokens, once the device is done."""
+        use_compiled_kernels(self.loop.config.train.torch_compile)
+        tokens = 0
+        for _ in range(count):
+            step = self.loop.source.step(self.loop.data.train, self.loop.state.step)
+            self.loop._update(step)
+            self.loop.state.step += 1
+            tokens += step.num_tokens
+        return tokens
+
+
+class Turnstile(TrainerCallback):
+    """Lets a Trainer in another thread do as many updates as it is told to."""
+
+    def __init__(self) -> None:
+        self.allowed, self.done = threading.Semaphore(0), threading.Semaphore(0)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.allowed.acquire()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.done.release()
+
+
+class CountingCollator(DataCollatorForLanguageModeling):
+    """The usual collator, which also counts the tokens that are no padding, in the order of the batches."""
+
+    tokens: list[int]
+
+    def __call__(self, features: Any, return_tensors: Any = None) -> Any:
+        batch = super().__call__(features, return_tensors)
+        self.tokens.append(int(batch["attention_mask"].sum()))
+        return batch
+
+
+class TrainerCase:
+    """Updates of transformers.Trainer on the stock model, with every document padded to block_size."""
+
+    def __init__(self, config: RunConfig, data: PreparedData, path: Path):
+        set_seed(config.seed)
+        network = stock_model(config, data)
+        self.parameters = sum(parameter.numel() for parameter in network.parameters())
+        self.collator = CountingCollator(data.tokenizer, mlm=config.family == "roberta")
+        self.collator.tokens = []
+        self.turnstile = Turnstile()
+        self.batches_per_update = config.train.gradient_accumulation_steps
+        self.used = 0
+        bf16 = config.train.mixed_precision == "bf16"
+        arguments = TrainingArguments(
+            output_dir=str(path),
+            per_device_train_batch_size=config.train.per_device_train_batch_size,
+            gradient_accumulation_steps=self.batches_per_update,
+            learning_rate=config.optim.learning_rate,
+            num_train_epochs=100,
+            bf16=bf16,
+            use_cpu=not torch.cuda.is_available(),
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            logging_strategy="no",
+        )
+        trainer = Trainer(
+            model=network,
+            args=arguments,
+            train_dataset=padded_documents(config, data),
+            data_collator=self.collator,
+            callbacks=[self.turnstile],
+        )
+        threading.Thread(target=trainer.train, daemon=True).start()
+
+    def update(self, count: int) -> int:
+        """Do the next updates; returns their tokens, once the device is done."""
+        for _ in range(count):
+            self.turnstile.allowed.release()
+        for _ in range(count):
+            self.turnstile.done.acquire()
+        used = self.used + count * self.batches_per_update
+        tokens = sum(self.collator.tokens[self.used : used])
+        self.used = used
+        return tokens
+
+
+def stock_model(config: RunConfig, data: PreparedData) -> transformers.PreTrainedModel:
+    """The model of the configuration as transformers ships it."""
+    sizes = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer)).config.to_dict()
+    for ours in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):
+        sizes.pop(ours, None)
+    if config.family == "gpt_neo":
+        return GPTNeoForCausalLM(GPTNeoConfig(**sizes))
+    return RobertaForMaskedLM(RobertaConfig(**sizes))
+
+
+def padded_documents(config: RunConfig, data: PreparedData, limit: int = 4000) -> Dataset:
+    """The first documents of the corpus, each cut or padded to block_size."""
+    texts: Iterator[str] = iter(corpus.documents(config.data, "train"))
+    chosen = [text for _, text in zip(range(limit), texts, strict=False)]
+    encoded = data.tokenizer(chosen, truncation=True, padding="max_length", max_length=config.data.block_size)
+    return Dataset.from_dict({"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]})
+
+
+def parse_case(text: str) -> dict[str, Any]:
+    """Read ``name:option=value,option=value`` as the model section of a configuration."""
+    name, _, rest = text.partition(":")
+    options: dict[str, float | str] = {}
+    for part in filter(None, rest.split(",")):
+        key, _, value = part.partition("=")
+        options[key] = float(value) if value.replace(".", "", 1).isdigit() else value
+    return {"model": {"ffn": name, "ffn_options": options or None}}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("config", type=Path)
+    parser.add_argument("--cases", nargs="+", default=["trainer", "gelu"])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--updates", type=int, default=1, help="of every case in a round")
+    args, flags = parser.parse_known_args()
+    cases: dict[str, OurCase | TrainerCase] = {}
+    rates: dict[str, list[float]] = {text: [] for text in args.cases}
+    with tempfile.TemporaryDirectory() as folder:
+        for text in args.cases:
+            config = load_config(args.config, flags, {} if text == "trainer" else parse_case(text))
+            data = prepare_data(config)
+            cases[text] = (TrainerCase if text == "trainer" else OurCase)(config, data, Path(folder) / text)
+        for number in range(args.rounds + 1):
+            print(f"\rround {number}/{args.rounds}", end="", file=sys.stderr, flush=True)
+            for text, case in cases.items():
+                start = time.perf_counter()
+                tokens = case.update(args.updates)
+                if number:  # the first one compiles
+                    rates[text].append(tokens / (time.perf_counter() - start))
+        print(file=sys.stderr)
+    first, device = args.cases[0], torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(
+        f"{datetime.date.today():%d %B %Y}, {device_name(device)}, "
+        f"{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"{args.rounds} rounds of {args.updates} updates, "
+        f"{compile_seconds():.0f} s of compiling before\n"
+    )
+    print(f"| case | parameters | real tokens/s | x {first} |\n| --- | --: | --: | --: |")
+    for text, case in cases.items():
+        ratio = statistics.median(a / b for a, b in zip(rates[text], rates[first], strict=True))
+        print(f"| {text} | {case.parameters:,} | {statistics.median(rates[text]):,.0f} | {ratio:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
