@@ -42,6 +42,11 @@ def count(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def millions(value: int | None) -> str:
+    """Write a whole number in millions."""
+    return "-" if value is None else f"{value / 1e6:,.3f}"
+
+
 def share(value: int | None, base: int | None) -> str:
     """Write how much larger a number is than its base, in percent."""
     return "-" if not value or not base else f"{100 * (value / base - 1):+.1f}%"

@@ -18,6 +18,7 @@ from eval.report_format import (
     details,
     escape,
     interval,
+    millions,
     p_value,
     share,
     signed,
@@ -27,6 +28,7 @@ from eval.report_format import (
 from eval.significance import DIFFERENT, POWER, Comparison
 from eval.sources import RunFacts
 
+BUDGETS = {"params": "parameters", "flops": "FLOPs"}
 COMPARISON_HEADER = ("scope", "difference", "interval", "p", "p (Holm)", "g", "detectable", "runs", "verdict")
 
 
@@ -161,6 +163,40 @@ def training_section(analysis: Analysis, figure: str) -> str:
     )
     parts = ["## Size and held-out loss", table(header, rows), text, figure]
     return "\n\n".join(part for part in parts if part)
+
+
+def budget_section(analysis: Analysis) -> str:
+    """The FFN's width, what chose it and what it costs; empty where no run tells."""
+    known = {(x.family, x.variant): x for x in reversed(analysis.facts) if x.intermediate_size is not None}
+    if not known:
+        return ""
+    rows = [
+        [family_label(family), f"`{variant}`", *_budget_cells(facts, known.get((family, analysis.baseline)))]
+        for family in analysis.families
+        for variant in analysis.variants
+        if (facts := known.get((family, variant)))
+    ]
+    against = f"against `{analysis.baseline}`"
+    header = ["family", "variant", "FFN width", "matched in"]
+    header += ["FFN parameters", against, "FFN MFLOP", against, "MFLOP", against]
+    text = (
+        "MFLOP are those of one token's forward pass, two operations for each multiply-add of the matrix "
+        "products: of all FFNs and of the whole model, its output head at every token and attention over a "
+        "full row included. *Matched in* says what decided the width of the FFN; - is a width as given."
+    )
+    return f"### FFN budget\n\n{table(header, rows)}\n\n{text}"
+
+
+def _budget_cells(facts: RunFacts, base: RunFacts | None) -> list[str]:
+    cells = [count(facts.intermediate_size), BUDGETS.get(facts.ffn_budget or "", "-")]
+    for name, shown in (
+        ("num_ffn_parameters", count),
+        ("ffn_flops_per_token", millions),
+        ("flops_per_token", millions),
+    ):
+        value = getattr(facts, name)
+        cells += [shown(value), share(value, getattr(base, name, None))]
+    return cells
 
 
 def _training_rows(analysis: Analysis, family: str, known: Sequence[RunFacts]) -> list[list[str]]:

@@ -9,6 +9,7 @@ from eval.analysis import PAIR_BENCHMARKS, Analysis
 from eval.figures import family_label, file_name
 from eval.report_format import escape, interval, listed, share, signed, table
 from eval.report_sections import (
+    budget_section,
     design_section,
     differences_section,
     scores_section,
@@ -51,6 +52,7 @@ def render(analysis: Analysis, context: Context) -> str:
         differences_section(analysis),
         tasks_section(analysis),
         training_section(analysis, context.figure("held-out-loss")),
+        budget_section(analysis),
         design_section(analysis),
         _methods(analysis, context),
         _limits(analysis),

@@ -44,6 +44,14 @@ class RunFacts:
     seed: int
     num_parameters: int | None = None
     num_ffn_parameters: int | None = None
+    intermediate_size: int | None = None
+    """Inner width of the FFN."""
+    ffn_budget: str | None = None
+    """What of the FFN was held equal to the baseline's: params or flops; width if nothing was."""
+    flops_per_token: int | None = None
+    """Of the model's forward pass, for rows of the run's block size."""
+    ffn_flops_per_token: int | None = None
+    """Of them those of all FFNs."""
     eval_loss: float | None = None
     """Held-out loss at the end of training, nats per token."""
     curve: tuple[tuple[int, float], ...] = ()
@@ -200,6 +208,8 @@ def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> 
     provenance = _read_json(run / "provenance.json")
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
+    # Runs of before budgets say neither of these.
+    ffn, flops = _mapping(provenance.get("ffn")), _mapping(provenance.get("flops_per_token"))
     curve = _read_curve(run / "metrics.jsonl")
     return RunFacts(
         run_id=run_id,
@@ -208,6 +218,10 @@ def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> 
         seed=seed,
         num_parameters=_whole(counts.get("total")),
         num_ffn_parameters=_whole(counts.get("ffn")),
+        intermediate_size=_whole(ffn.get("intermediate_size")),
+        ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
+        flops_per_token=_whole(flops.get("total")),
+        ffn_flops_per_token=_whole(flops.get("ffn")),
         eval_loss=curve[-1][1] if curve else None,
         curve=tuple(curve),
         trained_with=_origin(provenance),

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from ffn_variants.budget import Budget, matching_width
 from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
 from ffn_variants.errors import UsageError
-from ffn_variants.families import FAMILIES, build_config, build_model, count_parameters, objective
+from ffn_variants.families import (
+    FAMILIES,
+    build_config,
+    build_model,
+    count_flops,
+    count_parameters,
+    objective,
+)
 from ffn_variants.modeling import (
     FFNGPTNeoForCausalLM,
     FFNGPTNeoForSequenceClassification,
@@ -19,6 +27,7 @@ from ffn_variants.spec import FFNSpec
 __all__ = [
     "FAMILIES",
     "FFN_VARIANTS",
+    "Budget",
     "FFNGPTNeoConfig",
     "FFNGPTNeoForCausalLM",
     "FFNGPTNeoForSequenceClassification",
@@ -32,7 +41,9 @@ __all__ = [
     "build_config",
     "build_ffn",
     "build_model",
+    "count_flops",
     "count_parameters",
     "get_variant",
+    "matching_width",
     "objective",
 ]

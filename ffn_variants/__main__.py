@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from ffn_variants.budget import Budget, matching_width
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.registry import FFN_VARIANTS
@@ -21,13 +22,16 @@ class TableArgs:
 
     Counts are for one feed-forward network at the given sizes, linear layers and biases included. FLOPs are
     those of one token's forward pass, two for each multiply-add of the weights. "activation" stands between
-    the stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts.
+    the stock linear layers, "block" replaces the whole network. Equal sizes are not equal parameter counts;
+    --ffn-budget finds the sizes that are, where there are any.
     """
 
     hidden_size: int = 512
     """Width D of the model."""
     intermediate_size: int = 1024
-    """Inner width F of the feed-forward network."""
+    """Inner width F of the feed-forward network; with another budget than width that of gelu's."""
+    ffn_budget: Budget = "width"
+    """params or flops: give each variant the width at which it has as many as gelu, in column F."""
     grid_size: int | None = None
     """Grid of kan and fourier-kan instead of their default."""
     spline_order: int | None = None
@@ -48,23 +52,34 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
         if getattr(args, label) < 1:
             flag = label.replace("_", "-")
             raise UsageError(f"--{flag} must be at least 1, got {getattr(args, label)}")
-    rows: list[tuple[str, ...]] = [("name", "kind", "formula", "parameters", "FLOPs/token", "reference")]
-    for spec in FFN_VARIANTS.values():
-        given: dict[str, Any] = {
-            name: getattr(args, name)
-            for name in _SIZES
-            if name in spec.options and getattr(args, name) is not None
-        }
-        sizes = (args.hidden_size, args.intermediate_size)
-        params, flops = spec.num_params(*sizes, **given), spec.flops_per_token(*sizes, **given)
-        rows.append((spec.name, spec.kind, spec.formula, f"{params:,}", f"{flops:,}", spec.reference))
-    return rows
+    chosen = ("F",) if args.ffn_budget != "width" else ()
+    header = ("name", "kind", "formula", *chosen, "parameters", "FLOPs/token", "reference")
+    return [header, *(_row(args, spec) for spec in FFN_VARIANTS.values())]
+
+
+def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
+    """Make one variant's row; "-" for the numbers of one that cannot be matched."""
+    given: dict[str, Any] = {
+        name: getattr(args, name)
+        for name in _SIZES
+        if name in spec.options and getattr(args, name) is not None
+    }
+    spec.resolve(given)  # an option out of its range is a mistake, not a variant without a match
+    described = (spec.name, spec.kind, spec.formula)
+    try:
+        width = matching_width(spec.name, given, args.hidden_size, args.intermediate_size, args.ffn_budget)
+    except UsageError:
+        return (*described, "-", "-", "-", spec.reference)
+    chosen = (f"{width:,}",) if args.ffn_budget != "width" else ()
+    sizes = (args.hidden_size, width)
+    params, flops = spec.num_params(*sizes, **given), spec.flops_per_token(*sizes, **given)
+    return (*described, *chosen, f"{params:,}", f"{flops:,}", spec.reference)
 
 
 def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align rows into columns; the two columns of numbers to the right."""
+    """Align rows into columns; those of numbers to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    numbers = {rows[0].index("parameters"), rows[0].index("FLOPs/token")}
+    numbers = {i for i, name in enumerate(rows[0]) if name in ("F", "parameters", "FLOPs/token")}
     lines = [
         "  ".join(
             cell.rjust(widths[i]) if i in numbers else cell.ljust(widths[i]) for i, cell in enumerate(row)

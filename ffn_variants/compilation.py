@@ -110,7 +110,7 @@ def _give_up(error: Exception) -> None:
     warnings.warn(
         f"torch.compile failed ({type(error).__name__}: {lines[0] if lines else 'no message'}): the FFN runs "
         "eagerly, with the same results but slower. It needs a C++ compiler on a CPU and Triton on a GPU; "
-        "--no-train.compile-ffn leaves it out without this warning",
+        "train.py --train.no-torch-compile leaves it out without this warning",
         stacklevel=3,
     )
 

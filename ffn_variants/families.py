@@ -137,6 +137,36 @@ def build_model(
     return _get_family(family).model_class(build_config(family, ffn, ffn_options, **config))
 
 
+def count_flops(model: PreTrainedModel, num_tokens: int) -> dict[str, int]:
+    """Count the floating-point operations of a model's forward pass for one token of a row of ``num_tokens``.
+
+    Two for each multiply-add of a matrix product, as ``torch.utils.flop_counter`` counts: every linear layer
+    and the output head at every token, and the two products of attention (scores and values) with all
+    ``num_tokens`` tokens of the row, as eager attention computes them before it masks. Embeddings, norms,
+    biases, softmax and activations are left out; of an FFN counts what its spec counts. Pretraining projects
+    only the predicted tokens to the vocabulary, so a RoBERTa costs less there. A backward pass costs about
+    twice as much again.
+
+    Args:
+        model: A model that ``build_model`` or ``from_pretrained`` gave.
+        num_tokens: T, tokens of a row; for a pretraining run its block_size.
+
+    Returns:
+        ``total`` and its three parts: ``ffn`` (all layers), ``attention`` (its two products, without its
+        linear layers) and ``other`` (all linear layers outside the FFN).
+    """
+    config: Any = model.config
+    ffns = [ffn_modules(module) for module in model.modules() if ffn_modules(module)]
+    inside = {part for parts in ffns for ffn in parts for part in ffn.modules()}
+    linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
+    width = config.intermediate_size or 4 * config.hidden_size
+    spec, options = get_variant(config.ffn), config.ffn_options or {}
+    ffn = len(ffns) * spec.flops_per_token(config.hidden_size, width, **options)
+    attention = len(ffns) * 2 * 2 * num_tokens * config.hidden_size
+    other = 2 * sum(layer.weight.numel() for layer in linear)
+    return {"total": ffn + attention + other, "ffn": ffn, "attention": attention, "other": other}
+
+
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:
     """Count a model's parameters, tied ones once.
 

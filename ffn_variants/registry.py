@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from ffn_variants import activations, cheby_kan, fourier_kan, kan, rbf_kan, spline_kan
+from ffn_variants import activations, cheby_kan, efficient_kan, fourier_kan, kan, rbf_kan, spline_kan
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.spec import FFNSpec
 
@@ -18,6 +18,7 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
     for spec in (
         *activations.SPECS,
         kan.SPEC,
+        *([efficient_kan.SPEC] if efficient_kan.INSTALLED else []),
         fourier_kan.SPEC,
         cheby_kan.SPEC,
         rbf_kan.SPEC,
@@ -31,8 +32,11 @@ def get_variant(name: str) -> FFNSpec:
     """Look a variant up.
 
     Raises:
-        UsageError: If there is none of that name; lists all and the closest match.
+        UsageError: If there is none of that name; lists all and the closest match. For ``efficient-kan``,
+            if its package is missing.
     """
+    if name == efficient_kan.SPEC.name and name not in FFN_VARIANTS:
+        raise UsageError(efficient_kan.HOW_TO_INSTALL)
     if name not in FFN_VARIANTS:
         raise unknown_name("FFN variant", name, FFN_VARIANTS)
     return FFN_VARIANTS[name]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ffn_variants import FAMILIES, get_variant
+from ffn_variants import FAMILIES, Budget, get_variant, matching_width
 from ffn_variants.cli import Section, parse_flags
 from ffn_variants.errors import UsageError, unknown_name
 from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
@@ -30,10 +30,13 @@ class ModelConfig(Section):
     hidden_size: int = Field(512, gt=0)
     """Width of the residual stream (D)."""
     intermediate_size: int = Field(1024, gt=0)
-    """Width inside the FFN (F)."""
+    """Width inside the FFN (F); with another ffn_budget than width that of the gelu baseline."""
+    ffn_budget: Annotated[Budget, tyro.conf.arg(aliases=["--ffn-budget"])] = "width"
+    """width = intermediate_size as given; params or flops = the width at which the FFN has as many parameters
+    or FLOPs per token as gelu's at paired_intermediate_size, where that is set, else intermediate_size."""
     paired_intermediate_size: int | None = Field(None, gt=0)
     """intermediate_size of the runs this one is paired with by seed: decides the weights outside the FFN;
-    none = its own, or the YAML's base value where `variants:` gives this variant another width."""
+    none = its own, or the base value where `variants:` or ffn_budget gives this variant another width."""
     num_hidden_layers: int = Field(2, gt=0)
     """Number of transformer layers."""
     num_attention_heads: int = Field(4, gt=0)
@@ -144,6 +147,8 @@ class TrainConfig(Section):
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"
     """auto = bf16 on a GPU that supports it, else full precision."""
+    torch_compile: bool = True
+    """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same."""
     mlm_probability: float = Field(0.15, gt=0, lt=1)
     """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay."""
     logging_steps: int = Field(10, gt=0)
@@ -222,7 +227,21 @@ def resolve(config: RunConfig) -> RunConfig:
         "attention_dropout": dropout,
     }
     missing = {name: value for name, value in defaults.items() if getattr(config.model, name) is None}
-    return config.model_copy(update={"model": config.model.model_copy(update=missing)})
+    return config.model_copy(update={"model": _within_budget(config.model.model_copy(update=missing))})
+
+
+def _within_budget(model: ModelConfig) -> ModelConfig:
+    """Put in the width that the budget asks for; the other weights stay paired with the baseline's.
+
+    The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.
+    """
+    if model.ffn_budget == "width":
+        return model
+    base = model.paired_intermediate_size or model.intermediate_size
+    width = matching_width(model.ffn, model.ffn_options, model.hidden_size, base, model.ffn_budget)
+    # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
+    paired = base if width != base else None
+    return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
 
 
 def load_config(
@@ -261,7 +280,20 @@ def load_config(
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         raise explain(error, RunConfig, source) from None
-    return resolve(parse_flags(RunConfig, args, config, prog, description) if args else config)
+    config = parse_flags(RunConfig, args, config, prog, description) if args else config
+    _check_base_width(config.model, args)
+    return resolve(config)
+
+
+def _check_base_width(model: ModelConfig, args: list[str]) -> None:
+    """Refuse a flag for the width where a budget overrides it."""
+    flagged = flag_value(args, "--model.intermediate-size", "--model.intermediate_size")
+    if flagged and model.ffn_budget != "width" and model.paired_intermediate_size:
+        raise UsageError(
+            f"--model.intermediate-size {flagged} has no effect: ffn_budget {model.ffn_budget} starts from "
+            f"paired_intermediate_size {model.paired_intermediate_size}; give "
+            f"--model.paired-intermediate-size {flagged}, or --ffn-budget width"
+        )
 
 
 def _overrides_of(variants: Any, ffn: str, source: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from ffn_variants.compilation import compile_seconds
 from ffn_variants.errors import UsageError
 from pretrain.batches import BatchSource, Step, dropout_seed
 from pretrain.checkpoints import load_newest, save_checkpoint
@@ -33,6 +35,7 @@ class LoopState:
         step: Optimizer updates done.
         tokens: Tokens trained on, without padding.
         time_s: Seconds spent, over all sessions.
+        compile_s: How many of them went into compiling kernels.
         rows_per_step: Packed rows of a step; a resumed run must keep it.
         losses: Losses of the steps since the last logged line, in nats per target token.
     """
@@ -40,6 +43,7 @@ class LoopState:
     step: int = 0
     tokens: int = 0
     time_s: float = 0.0
+    compile_s: float = 0.0
     rows_per_step: int = 0
     losses: list[float] = field(default_factory=list)
 
@@ -94,7 +98,8 @@ class Loop:
         timer = Timer()
         while self.state.step < self.max_steps:
             step = self.source.step(self.data.train, self.state.step)
-            loss, grad_norm = self._update(step)
+            with self._compiling_apart(timer):
+                loss, grad_norm = self._update(step)
             self.state.step += 1
             self.state.tokens += step.num_tokens
             timer.tokens += step.num_tokens
@@ -141,6 +146,16 @@ class Loop:
         total, targets = self.accelerator.reduce(torch.stack([total, total.new_tensor(count)]), "sum")
         return (total / targets.clamp(min=1)).item()
 
+    @contextlib.contextmanager
+    def _compiling_apart(self, timer: Timer | None = None) -> Iterator[None]:
+        """Count what was compiled meanwhile, and leave it out of a timer's rate."""
+        before = compile_seconds()
+        yield
+        spent = compile_seconds() - before
+        self.state.compile_s += spent
+        if timer:
+            timer.leave_out(spent)
+
     def _synchronised(self, last: bool) -> AbstractContextManager[Any]:
         """Processes exchange gradients only in the last forward pass of a step."""
         return contextlib.nullcontext() if last else self.accelerator.no_sync(self.loss)
@@ -168,7 +183,7 @@ class Loop:
         }
 
     def _evaluation_line(self, timer: Timer) -> dict[str, Any]:
-        with timer.paused():
+        with timer.paused(), self._compiling_apart():
             loss = self.evaluate(self.data.validation)
         line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
         return {**line, "eval_perplexity": perplexity(loss), **self._place(timer)}
@@ -176,7 +191,12 @@ class Loop:
     def _place(self, timer: Timer) -> dict[str, Any]:
         epoch = self.state.step * self.state.rows_per_step / len(self.data.train.input_ids)
         seconds = self.state.time_s + timer.elapsed()
-        return {"epoch": round(epoch, 4), "tokens": self.state.tokens, "time_s": round(seconds, 3)}
+        return {
+            "epoch": round(epoch, 4),
+            "tokens": self.state.tokens,
+            "time_s": round(seconds, 3),
+            "compile_s": round(self.state.compile_s, 3),
+        }
 
     def _record(self, line: dict[str, Any], metrics: MetricsFile | None, progress: Progress) -> None:
         self.results |= line

@@ -114,7 +114,11 @@ class Timer:
         """Leave an evaluation or a checkpoint out of the rate."""
         began = time.perf_counter()
         yield
-        self.looked += time.perf_counter() - began
+        self.leave_out(time.perf_counter() - began)
+
+    def leave_out(self, seconds: float) -> None:
+        """Take seconds since the last look out of the rate."""
+        self.looked += seconds
 
 
 def perplexity(loss: float) -> float:

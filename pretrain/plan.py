@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ffn_variants import count_parameters
 from ffn_variants.errors import UsageError
 from pretrain import corpus, model
 from pretrain.config import RunConfig
+from pretrain.costs import cost_facts, describe_costs
 from pretrain.data import cached_summary
 from pretrain.optim import total_steps
 from pretrain.run_dir import is_complete, run_dir, to_yaml
@@ -18,20 +18,22 @@ HUB_TOKENS = 466_000_000
 
 
 def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
-    """The resolved configuration, exact parameter counts, token budget and run folder, as text.
+    """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
 
     Raises:
         UsageError: If the corpus or tokenizer is named but cannot be used.
     """
     summary = cached_summary(config)
     vocab_size, vocab_note = _vocab_size(config, summary)
-    counts = count_parameters(model.build(config, vocab_size))
+    costs = cost_facts(config, model.build(config, vocab_size))
+    counts = costs["parameters"]
     path = run_dir(config)
     state = "finished" if is_complete(path) else "started" if path.exists() else "new"
     lines = [
         to_yaml(config),
         f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
         f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
+        *describe_costs(config, costs),
         f"vocabulary       {vocab_size:,} tokens{vocab_note}",
         f"corpus           {corpus.describe(config.data)}",
         *_budget(config, summary, num_processes),

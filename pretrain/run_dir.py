@@ -24,12 +24,15 @@ COMPLETION_MARKER = "COMPLETED"
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
+    # What it decides is in intermediate_size: the same width is the same run however it was chosen.
+    "model": {"ffn_budget"},
     "train": {
         "per_device_eval_batch_size",
         "logging_steps",
         "eval_steps",
         "save_steps",
         "save_total_limit",
+        "torch_compile",
         "tracker",
     },
 }

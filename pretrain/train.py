@@ -23,13 +23,14 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from ffn_variants import count_parameters
+from ffn_variants.compilation import use_compiled_kernels
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 from pretrain import corpus, model, provenance
 from pretrain.batches import BatchSource
 from pretrain.config import RunConfig, load_config, resolve
 from pretrain.config_input import split_config_path
+from pretrain.costs import cost_facts
 from pretrain.data import PreparedData, prepare_data
 from pretrain.loop import Loop
 from pretrain.model_card import write_model_card
@@ -121,9 +122,10 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
 
+    use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
-    parameters = count_parameters(network)
+    costs = cost_facts(config, network)
     source = BatchSource(
         config,
         model.build_masker(config, data.tokenizer),
@@ -138,7 +140,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         "mixed_precision": accelerator.mixed_precision,
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
-        "parameters": parameters,
+        **costs,
     }
     if main:
         provenance.start(path, facts, loop.state.step)
@@ -148,11 +150,18 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
-        results["mean_tokens_per_s"] = round(results["tokens"] / results["time_s"], 1)
-        _save_model(path / "model", network, data, config, parameters, results)
+        results["mean_tokens_per_s"] = round(
+            results["tokens"] / (results["time_s"] - results["compile_s"]), 1
+        )
+        _save_model(path / "model", network, data, config, costs["parameters"], results)
         provenance.finish(path, {"results": results})
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
-        print(f"finished: held-out loss {results['eval_loss']:.4f}, model in {path / 'model'}", flush=True)
+        compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
+        print(
+            f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
+            f"model in {path / 'model'}",
+            flush=True,
+        )
     accelerator.wait_for_everyone()
     accelerator.end_training()
 

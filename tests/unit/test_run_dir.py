@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -34,8 +34,10 @@ def test_name():
     assert run_dir(load_config(None, ["--run-name", "mine"])).name == "mine"
 
 
-def other_value(value: Any) -> Any:
-    """Another value of the same type."""
+def other_value(value: Any, annotation: Any = None) -> Any:
+    """Another value of the same type; of a field that allows certain words, another of them."""
+    if get_origin(annotation) is Literal:
+        return next(word for word in get_args(annotation) if word != value)
     if value is None:
         return 1
     return value + 1 if isinstance(value, int | float) else f"{value}x" if isinstance(value, str) else ("x",)
@@ -54,7 +56,7 @@ def test_hash_covers_every_field_that_can_change_the_result_and_nothing_else():
             if field is None:
                 changed = config.model_copy(update={section: other_value(part)})
             else:
-                value = other_value(getattr(part, field))
+                value = other_value(getattr(part, field), type(part).model_fields[field].annotation)
                 changed = config.model_copy(update={section: part.model_copy(update={field: value})})
             neutral = RESULT_NEUTRAL.get(section, set())
             expected_same = neutral is True or field in neutral
