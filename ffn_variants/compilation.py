@@ -91,9 +91,11 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # Else the kernels of all bases, whose code is the same, count together against torch's limit of 8 compilations
-# of one function. Before torch 2.13 they do, and past the limit they run eagerly with a warning.
+# of a function. Before torch 2.13 they do; past the limit all run eagerly, with a warning.
 _ISOLATED: dict[str, Any] = (
-    {"isolate_recompiles": True} if "isolate_recompiles" in inspect.signature(torch.compile).parameters else {}
+    {"isolate_recompiles": True}
+    if "isolate_recompiles" in inspect.signature(torch.compile).parameters
+    else {}
 )
 
 
