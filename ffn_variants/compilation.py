@@ -90,8 +90,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# Else the kernels of all bases, whose code is the same, count together against torch's limit of 8 compilations
-# of a function. Before torch 2.13 they do; past the limit all run eagerly, with a warning.
+# Else the kernels of all bases, whose code is the same, share torch's limit of 8 compilations
+# of one function. Before torch 2.13 they do; past the limit all run eagerly, with a warning.
 _ISOLATED: dict[str, Any] = (
     {"isolate_recompiles": True}
     if "isolate_recompiles" in inspect.signature(torch.compile).parameters
