@@ -34,7 +34,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
     grid_size = grid.shape[1] - 2 * spline_order - 1
     shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
     new = grid.double().cpu()
-    for feature, column in enumerate(x.double().cpu().t()):
+    for own, column in zip(new, x.double().cpu().t(), strict=True):
         values = column[column.isfinite()].unique()
         if len(values) < 2:
             continue
@@ -48,7 +48,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
         # Values that differ by less than the grid's dtype can divide count as one.
         rounded = knots.to(grid.dtype)
         if rounded.isfinite().all() and (rounded.diff() > 0).all():
-            new[feature] = knots
+            own.copy_(knots)
     return new.to(grid)
 
 
