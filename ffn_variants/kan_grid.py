@@ -33,7 +33,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
     """
     grid_size = grid.shape[1] - 2 * spline_order - 1
     shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
-    new = grid.double().cpu()
+    new = grid.to("cpu", torch.float64, copy=True)
     for own, column in zip(new, x.double().cpu().t(), strict=True):
         values = column[column.isfinite()].unique()
         if len(values) < 2:
@@ -47,7 +47,7 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
         knots = torch.cat([inner[0] - beyond.flip(0), inner, inner[-1] + beyond])
         # Values that differ by less than the grid's dtype can divide count as one.
         rounded = knots.to(grid.dtype)
-        if rounded.isfinite().all() and (rounded.diff() > 0).all():
+        if (rounded[-1] - rounded[0]).isfinite() and (rounded.diff() > 0).all():
             own.copy_(knots)
     return new.to(grid)
 
