@@ -77,11 +77,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         start = time.perf_counter()
         try:
             result = fused()(*args)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # whatever Dynamo, Inductor, Triton or a C++ compiler may raise
+            result = function(*args)  # if this raises as well, compiling is not to blame
             _give_up(error)
-            return function(*args)
+            return result
         if kind not in seen:
             seen.add(kind)
             _State.seconds += time.perf_counter() - start
@@ -119,9 +118,14 @@ def _give_up(error: Exception) -> None:
 
 def _keep_cache_at_home() -> None:
     """Put Inductor's cache where the next job on another node finds it too; its default is below /tmp."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    # As soon as it is imported, Dynamo writes that default into the environment, as if a user had chosen it.
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") not in (None, default_cache_dir()):
+        return
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffn-ablations" / "inductor"
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)
