@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from ffn_variants import compilation
 from ffn_variants.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 REPOSITORY = Path(__file__).parents[1]
@@ -85,11 +86,4 @@ def compiled_kernels(inductor_cache: Path) -> Iterator[None]:
         assert compiled_kernels_in_use()
     finally:
         use_compiled_kernels(before)
-
-
-@pytest.fixture(params=["eager", "compiled"])
-def kernels(request: pytest.FixtureRequest) -> str:
-    """Run a test with kernels as they stand, and again with compiled ones."""
-    if request.param == "compiled":
-        request.getfixturevalue("compiled_kernels")
-    return request.param
+        compilation._State.broken = False
