@@ -33,7 +33,7 @@ class TableArgs:
     ffn_budget: Budget = "width"
     """params or flops: give each variant the width at which it has as many as gelu, in column F."""
     grid_size: int | None = None
-    """Grid of kan and fourier-kan instead of their default."""
+    """Grid of kan, fourier-kan and rbf-kan instead of their defaults."""
     spline_order: int | None = None
     """Spline order of kan instead of its default."""
     num_knots: int | None = None

@@ -49,6 +49,13 @@ class LearnableGELU(nn.Module):
         return self.beta.to(x.dtype) * F.gelu(x, approximate="tanh")
 
 
+class SquaredReLU(nn.Module):
+    """max(0, x)^2 (So et al. 2021, who found it by search in Primer)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
 class PReLU(nn.Module):
     """Parametric ReLU per channel of the last dimension: max(0, x) + a * min(0, x) (He et al. 2015).
 
@@ -171,6 +178,7 @@ SPECS = (
         _initial(1.0, "beta"),
     ),
     _activation("relu", lambda _: nn.ReLU(), "max(0, x)", "Nair and Hinton 2010, ICML"),
+    _activation("relu2", lambda _: SquaredReLU(), "max(0, x)^2", "So et al. 2021, arXiv:2109.08668"),
     _activation(
         "prelu",
         PReLU,

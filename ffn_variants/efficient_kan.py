@@ -19,7 +19,7 @@ INSTALLED = importlib.util.find_spec("efficient_kan") is not None
 
 HOW_TO_INSTALL = (
     "FFN variant 'efficient-kan' needs the package of that name, which is not on PyPI: "
-    "pip install 'git+https://github.com/Blealtan/efficient-kan'; 'kan' is the same function of the same weights"
+    "pip install 'git+https://github.com/Blealtan/efficient-kan'; 'kan' is the same function"
 )
 
 

@@ -25,7 +25,9 @@ from transformers import (
     RobertaForSequenceClassification,
     RobertaModel,
 )
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
 
+from ffn_variants.attention import GPTNeoBackendAttention
 from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
 from ffn_variants.errors import UsageError
 from ffn_variants.layers import ffn_modules, replace_ffn
@@ -89,19 +91,37 @@ def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
     return [key for key in keys if key.removeprefix(head).startswith(prefixes)]
 
 
-class FFNGPTNeoModel(FFNVariantMixin, GPTNeoModel):
+class FFNGPTNeoMixin(FFNVariantMixin):
+    """Gives GPT-Neo's layers, too, an attention that runs on every backend of transformers."""
+
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: FFNGPTNeoConfig, *args: Any, **kwargs: Any):
+        wanted = config._attn_implementation
+        # The stock constructor knows no other, and a model inside this one would refuse it.
+        config._attn_implementation = "eager"
+        super().__init__(config, *args, **kwargs)
+        for module in self.modules():
+            if isinstance(module, GPTNeoAttention) and isinstance(module.attention, GPTNeoSelfAttention):
+                module.register_module("attention", GPTNeoBackendAttention(module.attention))
+        config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
+
+
+class FFNGPTNeoModel(FFNGPTNeoMixin, GPTNeoModel):
     """GPT-Neo without a head."""
 
     config_class = FFNGPTNeoConfig
 
 
-class FFNGPTNeoForCausalLM(FFNVariantMixin, GPTNeoForCausalLM):
+class FFNGPTNeoForCausalLM(FFNGPTNeoMixin, GPTNeoForCausalLM):
     """GPT-Neo as a language model."""
 
     config_class = FFNGPTNeoConfig
 
 
-class FFNGPTNeoForSequenceClassification(FFNVariantMixin, GPTNeoForSequenceClassification):
+class FFNGPTNeoForSequenceClassification(FFNGPTNeoMixin, GPTNeoForSequenceClassification):
     """GPT-Neo with transformers' classification head on the last token."""
 
     config_class = FFNGPTNeoConfig

@@ -6,6 +6,7 @@ over [-2, 2] at distance h, as in https://github.com/ZiyaoLi/fast-kan. The code 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -45,20 +46,20 @@ class RBFKANLinear(nn.Module):
         in_features: I.
         out_features: O.
         grid_size: Number of Gaussians of each edge.
-        init_scale: Standard deviation of their coefficients at the start, truncated at two of them.
+        init_scale: Standard deviation of their sum at the start.
 
-    The initial values come from torch's global generator. LayerNorm and base layer start as PyTorch's do; a
-    model of this project gives them its family's initialisation.
+    Coefficients are drawn from torch's global generator, normal, with the deviation that gives ``init_scale``
+    for standard normal inputs. LayerNorm and base layer start as PyTorch's do; a model of this project gives
+    them its family's initialisation.
     """
 
     def __init__(self, in_features: int, out_features: int, grid_size: int = 8, init_scale: float = 0.1):
         super().__init__()
         self.in_features, self.grid_size = in_features, grid_size
         self.layernorm = nn.LayerNorm(in_features)
-        self.spline_weight = nn.Parameter(torch.empty(out_features, in_features * grid_size))
+        std = init_scale / math.sqrt(in_features * _mean_square(grid_size))
+        self.spline_weight = nn.Parameter(torch.randn(out_features, in_features * grid_size) * std)
         self.base_linear = nn.Linear(in_features, out_features)
-        if not self.spline_weight.is_meta:
-            nn.init.trunc_normal_(self.spline_weight, std=init_scale, a=-2 * init_scale, b=2 * init_scale)
 
     def forward(self, x: Tensor) -> Tensor:
         # FastKAN has an input's coefficients side by side; here all inputs' first ones come first.
@@ -75,6 +76,14 @@ class RBFKANLinear(nn.Module):
         return F.layer_norm(x.to(exact), norm.normalized_shape, gain, bias, norm.eps)
 
 
+def _mean_square(grid_size: int) -> float:
+    """Sum E[exp(-((x - t_g) / h)^2)^2] over the centres, for x ~ N(0, 1)."""
+    low, high = GRID_RANGE
+    h = (high - low) / (grid_size - 1)
+    centres = [low + g * h for g in range(grid_size)]
+    return sum(math.exp(-2 * t**2 / (h**2 + 4)) for t in centres) / math.sqrt(1 + 4 / h**2)
+
+
 class RBFKANFFN(nn.Module):
     """Two FastKAN layers in place of the whole feed-forward network: D to F to D.
 
@@ -82,7 +91,9 @@ class RBFKANFFN(nn.Module):
         hidden_size: D.
         intermediate_size: F.
         grid_size: Number of Gaussians of each edge.
-        init_scale: Standard deviation of their coefficients at the start.
+        init_scale: Standard deviation of their sum at the start. FastKAN's own draw makes it 2.2 at a width
+            of 512, which drowns the 0.02 of a model's embeddings: ``configs/tiny.yaml`` then ended at a
+            held-out loss of 2.00 nats, at 0.1 at 1.93 (one seed each).
     """
 
     def __init__(self, hidden_size: int, intermediate_size: int, grid_size: int = 8, init_scale: float = 0.1):
@@ -108,7 +119,7 @@ SPEC = FFNSpec(
     reference="FastKAN, Li 2024, arXiv:2405.06721",
     options={
         "grid_size": Option(default=8, minimum=2, help="Gaussians of each edge, evenly spaced over [-2, 2]"),
-        "init_scale": Option(default=0.1, help="standard deviation of their coefficients at the start"),
+        "init_scale": Option(default=0.1, help="standard deviation of their sum at the start"),
     },
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
 )

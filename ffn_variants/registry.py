@@ -9,7 +9,17 @@ from typing import Any
 
 from torch import nn
 
-from ffn_variants import activations, cheby_kan, efficient_kan, fourier_kan, kan, rbf_kan, spline_kan
+from ffn_variants import (
+    activations,
+    cheby_kan,
+    efficient_kan,
+    fourier_kan,
+    gated,
+    gr_kan,
+    kan,
+    rbf_kan,
+    spline_kan,
+)
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.spec import FFNSpec
 
@@ -17,12 +27,14 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
     for spec in (
         *activations.SPECS,
+        *gated.SPECS,
         kan.SPEC,
         *([efficient_kan.SPEC] if efficient_kan.INSTALLED else []),
         fourier_kan.SPEC,
         cheby_kan.SPEC,
         rbf_kan.SPEC,
         spline_kan.SPEC,
+        gr_kan.SPEC,
     )
 }
 """Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this list."""

@@ -60,7 +60,7 @@ class PackedLoss(nn.Module):
     def _document_mask(self, position_ids: Tensor) -> Tensor:
         """(B, 1, T, T) mask of the pairs in one document, as the model's attention wants it.
 
-        transformers passes a 4-D mask on as it is; GPT-Neo adds its causal and window masks inside the layer.
+        transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to the past and their window.
         """
         document = (position_ids == 0).cumsum(dim=1)
         same = (document[:, :, None] == document[:, None, :])[:, None]

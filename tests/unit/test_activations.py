@@ -22,6 +22,7 @@ FORMULAS = {
     "gelu": lambda x, p: gelu_tanh(x),
     "learnable-gelu": lambda x, p: p * gelu_tanh(x),
     "relu": lambda x, p: np.maximum(x, 0),
+    "relu2": lambda x, p: np.where(x > 0, x * x, 0),
     "prelu": lambda x, p: np.maximum(x, 0) + p * np.minimum(x, 0),
     "silu": lambda x, p: x * expit(x),
     "swish": lambda x, p: x * expit(p * x),

@@ -97,7 +97,8 @@ def test_gelu_is_the_stock_model(family):
     reference = stock(family)
     assert list(model.state_dict()) == list(reference.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reference.parameters(), strict=True))
-    assert torch.equal(model(tokens()).logits, reference(tokens()).logits)
+    # GPT-Neo's GELU and attention are several operations there and one here, so the last bit may differ.
+    torch.testing.assert_close(model(tokens()).logits, reference(tokens()).logits, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("ffn", "hidden_act"), [("relu", "relu"), ("silu", "silu")])
@@ -106,7 +107,8 @@ def test_fixed_activations_equal_the_stock_model_with_them(family, ffn, hidden_a
     field = "activation_function" if family == "gpt_neo" else "hidden_act"
     torch.manual_seed(4)
     reference = stock(family, **{field: hidden_act})
-    assert torch.equal(make(family, ffn, seed=4)(tokens()).logits, reference(tokens()).logits)
+    logits = make(family, ffn, seed=4)(tokens()).logits
+    torch.testing.assert_close(logits, reference(tokens()).logits, atol=1e-6, rtol=1e-6)
 
 
 @each_family
@@ -189,8 +191,8 @@ def test_weights_outside_the_ffn_are_those_of_the_seed(family):
 def test_another_seed_gives_other_weights(family, ffn):
     one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
     for key, value in one.named_parameters():
-        # Vectors, and the knots of spline-kan, start at fixed values.
-        if value.dim() >= 2 and "knots" not in key:
+        # Vectors, the knots of spline-kan and the denominators of gr-kan start at fixed values.
+        if value.dim() >= 2 and "knots" not in key and "denominator" not in key:
             assert not torch.equal(value, two.get_parameter(key)), key
 
 

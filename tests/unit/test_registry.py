@@ -42,6 +42,7 @@ def test_parameter_count_is_that_of_the_module(name):
         ("kan", {"activation": "gelu"}),
         ("fourier-kan", {"grid_size": 2}),
         ("spline-kan", {"num_knots": 6}),
+        ("gr-kan", {"groups": 2, "init": "gelu"}),
         ("prelu", {"init": 0}),
     ],
 )
@@ -57,6 +58,8 @@ def test_parameter_count_follows_options(name, options):
         ("kan", 2 * 512 * 256 * (1 + 5 + 3)),
         ("fourier-kan", 2 * 512 * 256 * 2 * 5),
         ("spline-kan", 2 * 512 * 10),
+        ("swiglu", 3 * 512 * 256),
+        ("gr-kan", 2 * 512 * 256),
     ],
 )
 def test_flops_are_two_per_multiply_add(name, multiply_adds):

@@ -7,8 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from ffn_variants import FFN_VARIANTS, build_ffn
 from pretrain.config import load_config
 
 ROOT = Path(__file__).parents[2]
@@ -70,3 +73,16 @@ def test_no_large_or_generated_file_is_tracked() -> None:
     for path in files:
         assert not path.is_file() or path.stat().st_size <= 2**20, f"{path} is over 1 MB"
         assert path.suffix not in {".safetensors", ".parquet", ".bin", ".pt"}, path
+
+
+def test_the_variant_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/adding-a-variant.md").read_text(encoding="utf-8")
+    shown: dict = {"__name__": "mish"}
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], shown)
+    monkeypatch.setitem(FFN_VARIANTS, "mish", shown["SPEC"])
+    ffn = build_ffn("mish", 8, 16)
+    assert sum(p.numel() for p in ffn.parameters()) == shown["SPEC"].num_params(8, 16)
+    assert shown["SPEC"].flops_per_token(8, 16) == 2 * 2 * 8 * 16
+    x = np.linspace(-5, 5, 101)
+    y = ffn.act(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(y, x * np.tanh(np.log1p(np.exp(x))), rtol=1e-12)
