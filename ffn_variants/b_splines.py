@@ -95,9 +95,9 @@ def b_splines(x: Tensor, knots: Tensor, spline_order: int) -> Tensor:
 
 def _cox_de_boor(x: Tensor, knots: Tensor, reciprocals: Tensor) -> list[Tensor]:
     intervals = len(knots) - 1
+    bases = [((x >= knots[i]) & (x < knots[i + 1])).to(x.dtype) for i in range(intervals)]
     # Beyond the knots nothing counts, and there a far-out x would give inf times zero.
     x = x.clamp(knots[0], knots[-1])
-    bases = [((x >= knots[i]) & (x < knots[i + 1])).to(x.dtype) for i in range(intervals)]
     for k in range(1, len(reciprocals) + 1):
         # A basis rises over the first k of its k + 1 intervals and falls over the last k.
         bases = [
@@ -134,18 +134,28 @@ def even_ends(grid: Tensor, spline_order: int) -> tuple[float, float] | None:
         spline_order: K.
 
     Returns:
-        Lower and upper end, or None.
+        Lower and upper end, or None; None also where zero is beyond the knots, as an input less a knot then
+        loses digits that the closed form needs.
     """
     exact = grid.double()
     steps = torch.arange(grid.shape[1], device=grid.device, dtype=torch.float64)
     first, last = exact[:, :1], exact[:, -1:]
     even = first + (last - first) * steps / steps[-1]
-    tolerance = 4 * torch.finfo(grid.dtype).eps * exact.abs().max()
-    if ((exact - even[:1]).abs() > tolerance).any() or not (first < last).all():
+    # What the few operations that make a grid round off; one narrower than float32 was made wider, then cast.
+    roundings = 4 if grid.dtype.itemsize >= 4 else 1
+    tolerance = roundings * torch.finfo(grid.dtype).eps * exact.abs().max().item()
+    if ((exact - even[:1]).abs() > tolerance).any() or not (
+        (first < last) & (first <= 0) & (last >= 0)
+    ).all():
         return None
-    # Six digits: every layer that was given the same ends then shares one kernel.
     low, high = even[0, spline_order].item(), even[0, -1 - spline_order].item()
-    return float(f"{low:.6g}"), float(f"{high:.6g}")
+    return _shortest(low, tolerance / 2), _shortest(high, tolerance / 2)
+
+
+def _shortest(value: float, tolerance: float) -> float:
+    """Round to few decimals: every layer that was given the same ends then shares one kernel."""
+    candidates = (round(value, decimals) for decimals in range(18))
+    return next((short for short in candidates if abs(short - value) <= tolerance), value)
 
 
 def splines_on(grid: Tensor, spline_order: int) -> tuple[EvenSplines | UnevenSplines, tuple[Tensor, ...]]:

@@ -7,6 +7,7 @@ once: Inductor keeps what it compiled on disk, and every later process reads it 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import time
 import warnings
@@ -53,7 +54,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of tensors and hashable values so that it is compiled while that is chosen.
 
     Args:
-        function: Pure, without data-dependent control flow.
+        function: Without data-dependent control flow; it may be called again with the same arguments. It is
+            a part of an ``autograd.Function``: no gradient flows through it.
 
     Returns:
         The same function. Inside somebody else's ``torch.compile`` it is traced as it stands.
@@ -63,33 +65,44 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.cache
     def fused() -> Callable[..., Any]:
         # Broken graphs would be slow without a word; so they are errors, and end in the eager function.
-        return torch.compile(function, dynamic=True, fullgraph=True)
+        return torch.compile(function, dynamic=True, fullgraph=True, **_ISOLATED)
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
         if not compiled_kernels_in_use() or torch.compiler.is_compiling():
             return function(*args)
+        # torch.compile would compile anew for a tensor that takes a gradient or is a view of another.
+        args = tuple(value.detach() if isinstance(value, Tensor) else value for value in args)
         kind = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(_kind, args))
-        if kind in seen:
-            return fused()(*args)
         start = time.perf_counter()
         try:
             result = fused()(*args)
         except Exception as error:  # whatever Dynamo, Inductor, Triton or a C++ compiler may raise
+            result = function(*args)  # if this raises as well, compiling is not to blame
             _give_up(error)
-            return function(*args)
-        seen.add(kind)
-        _State.seconds += time.perf_counter() - start
+            return result
+        if kind not in seen:
+            seen.add(kind)
+            _State.seconds += time.perf_counter() - start
         return result
 
     return call
+
+
+# Else the kernels of all bases, whose code is the same, share torch's limit of 8 compilations
+# of one function. Before torch 2.13 they do; past the limit all run eagerly, with a warning.
+_ISOLATED: dict[str, Any] = (
+    {"isolate_recompiles": True}
+    if "isolate_recompiles" in inspect.signature(torch.compile).parameters
+    else {}
+)
 
 
 def _kind(value: Any) -> Any:
     """What makes torch.compile compile anew; sizes do not, except that 1 is a case of its own."""
     if not isinstance(value, Tensor):
         return value
-    return value.dtype, value.device, value.requires_grad, tuple(size == 1 for size in value.shape)
+    return value.dtype, value.device, tuple(size == 1 for size in value.shape)
 
 
 def _give_up(error: Exception) -> None:
@@ -105,9 +118,14 @@ def _give_up(error: Exception) -> None:
 
 def _keep_cache_at_home() -> None:
     """Put Inductor's cache where the next job on another node finds it too; its default is below /tmp."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    # As soon as it is imported, Dynamo writes that default into the environment, as if a user had chosen it.
+    if os.environ.get("TORCHINDUCTOR_CACHE_DIR") not in (None, default_cache_dir()):
+        return
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ffn-ablations" / "inductor"
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache)

@@ -52,10 +52,11 @@ class _Elementwise(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         x, *parameters = ctx.saved_tensors
         pull_back = _kernels(ctx.function)[1]
+        grad = grads[0].contiguous()  # that of a sum is expanded, and would be compiled for anew
         grad_x = torch.empty_like(x)
         sums = [torch.zeros_like(p, dtype=_exact(p.dtype)) for p in parameters]
         for block in _blocks(x):
-            parts = pull_back(grads[0][block], x[block], grad_x[block], *parameters)
+            parts = pull_back(grad[block], x[block], grad_x[block], *parameters)
             for total, part in zip(sums, parts, strict=True):
                 total += part
         return None, grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))

@@ -57,7 +57,10 @@ class KANLinear(nn.Module):
         self.grid_size, self.spline_order = grid_size, spline_order
         self.scale_noise, self.scale_base, self.scale_spline = scale_noise, scale_base, scale_spline
         step = (grid_range[1] - grid_range[0]) / grid_size
-        knots = torch.arange(-spline_order, grid_size + spline_order + 1) * step + grid_range[0]
+        # Rounded once, so that the knots are seen to be even in whatever dtype a layer is made.
+        knots = torch.tensor(
+            [grid_range[0] + k * step for k in range(-spline_order, grid_size + spline_order + 1)]
+        )
         self.register_buffer("grid", knots.expand(in_features, -1).contiguous())
         self.base_weight = nn.Parameter(torch.empty(out_features, in_features))
         self.spline_weight = nn.Parameter(torch.empty(out_features, in_features, grid_size + spline_order))
@@ -92,6 +95,8 @@ class KANLinear(nn.Module):
 
     def _splines(self) -> tuple[Any, tuple[Tensor, ...]]:
         """Look at the grid once, and again only after it was changed or replaced, as when loading."""
+        if self.grid.is_inference():  # such a tensor does not count its changes
+            return splines_on(self.grid, self.spline_order)
         known = self._known
         if known is None or known[0] is not self.grid or known[1] != self.grid._version:
             known = self._known = (self.grid, self.grid._version, splines_on(self.grid, self.spline_order))
@@ -120,7 +125,7 @@ class KANLinear(nn.Module):
             x: (..., I) typical inputs; values that are not finite are left out.
             even_share: Share of the even grid in the mixture, in (0, 1].
         """
-        rows = x.reshape(-1, self.in_features)
+        rows = x.reshape(-1, x.shape[-1])
         grid = adapted_grid(rows, self.grid, self.spline_order, even_share)
         self.spline_weight.copy_(refitted(rows, self.spline_weight, self.grid, grid, self.spline_order))
         self.grid.copy_(grid)

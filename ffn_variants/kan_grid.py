@@ -12,6 +12,8 @@ from ffn_variants.b_splines import b_splines
 
 SHORTEST_INTERVAL = 0.1
 """Of the mean interval. A shorter one would let a curve bend within less than float32 can follow."""
+MARGIN = 0.01
+"""By which the outer intervals reach beyond the inputs, in their whole range: the next ones may be there."""
 ANCHOR_WEIGHT = 1e-3
 """Of all anchors together, against all inputs."""
 
@@ -21,7 +23,8 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
 
     Args:
         x: (N, I) inputs; those that are not finite are left out.
-        grid: (I, G + 2K + 1) present knots, kept by a feature whose inputs are all one value.
+        grid: (I, G + 2K + 1) present knots, kept by a feature whose inputs are all one value, or too near one
+            another, or too far, for knots of the grid's dtype between them.
         spline_order: K.
         even_share: Share of the even grid in the mixture with the quantiles.
 
@@ -30,20 +33,30 @@ def adapted_grid(x: Tensor, grid: Tensor, spline_order: int, even_share: float) 
     """
     grid_size = grid.shape[1] - 2 * spline_order - 1
     shares = torch.arange(grid_size + 1, dtype=torch.float64) / grid_size
-    new = grid.double().cpu()
-    for feature, column in enumerate(x.double().cpu().t()):
+    new = grid.to("cpu", torch.float64, copy=True)
+    for own, column in zip(new, x.double().cpu().t(), strict=True):
         values = column[column.isfinite()].unique()
-        if len(values) < 2 or (span := values[-1] - values[0]) < 1e-6 * values.abs().max():
+        if len(values) < 2:
             continue
-        mixed = even_share * (values[0] + span * shares) + (1 - even_share) * values.quantile(shares)
-        widths = mixed.diff().clamp(min=SHORTEST_INTERVAL * span / grid_size)
-        inner = values[0] + span * torch.cat([shares[:1], widths.cumsum(0) / widths.sum()])
-        # A hundredth beyond either end, as the inputs of the next batches will be.
-        inner[0] -= 0.01 * span
-        inner[-1] += 0.01 * span
+        span = values[-1] - values[0]
+        positions = even_share * shares + (1 - even_share) * (values.quantile(shares) - values[0]) / span
+        inner = values[0] + span * torch.cat([shares[:1], _no_shorter(positions.diff()).cumsum(0)])
+        inner[0] -= MARGIN * span
+        inner[-1] += MARGIN * span
         beyond = span / grid_size * torch.arange(1, spline_order + 1)
-        new[feature] = torch.cat([inner[0] - beyond.flip(0), inner, inner[-1] + beyond])
+        knots = torch.cat([inner[0] - beyond.flip(0), inner, inner[-1] + beyond])
+        # Values that differ by less than the grid's dtype can divide count as one.
+        rounded = knots.to(grid.dtype)
+        if (rounded[-1] - rounded[0]).isfinite() and (rounded.diff() > 0).all():
+            own.copy_(knots)
     return new.to(grid)
+
+
+def _no_shorter(widths: Tensor) -> Tensor:
+    """Lengthen the shortest intervals, at the cost of what all others have beyond the shortest allowed."""
+    shortest = SHORTEST_INTERVAL * (1 + 2 * MARGIN) / len(widths)
+    excess = (widths - shortest).clamp(min=0)
+    return shortest + excess * (1 - len(widths) * shortest) / excess.sum()
 
 
 def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor, spline_order: int) -> Tensor:

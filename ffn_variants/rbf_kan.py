@@ -66,8 +66,14 @@ class RBFKANLinear(nn.Module):
         weight = (
             self.spline_weight.unflatten(1, (self.in_features, self.grid_size)).transpose(1, 2).flatten(1)
         )
-        curves = basis_linear(self.layernorm(x), weight, GaussianBasis(self.grid_size))
+        curves = basis_linear(self._normalized(x), weight, GaussianBasis(self.grid_size))
         return curves + self.base_linear(F.silu(x))
+
+    def _normalized(self, x: Tensor) -> Tensor:
+        """Apply LayerNorm in float32 at least: what bf16 rounds off is four times as much after the bumps."""
+        norm, exact = self.layernorm, torch.promote_types(x.dtype, torch.float32)
+        gain, bias = norm.weight.to(exact), norm.bias.to(exact)
+        return F.layer_norm(x.to(exact), norm.normalized_shape, gain, bias, norm.eps)
 
 
 def _mean_square(grid_size: int) -> float:

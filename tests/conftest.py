@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Set before any Hugging Face library is imported: a test that needs the hub fails at once instead of waiting.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import numpy as np
 import pytest
+import torch
+
+from ffn_variants import compilation
+from ffn_variants.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -28,3 +37,53 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip("real data subsets are absent: no folder ../shared/data beside the checkout")
     return path
+
+
+@pytest.fixture(scope="session")
+def error() -> Callable[[Any, Any], float]:
+    """How far a tensor is from its reference: the largest difference over max(1, the largest reference).
+
+    "Within 1e-6" is said of this, for weights at their initial scale and normal inputs. Of a reference below
+    1 it is the absolute error; of larger ones, such as gradients summed over many rows, float32 has no more.
+    """
+
+    def measure(actual: Any, reference: Any) -> float:
+        got, wanted = (
+            v.detach().double().numpy() if isinstance(v, torch.Tensor) else np.asarray(v)
+            for v in (actual, reference)
+        )
+        assert got.shape == wanted.shape
+        assert np.isfinite(got).all()
+        return float(abs(got - wanted).max() / max(1.0, abs(wanted).max()))
+
+    return measure
+
+
+@pytest.fixture(scope="session")
+def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A fresh place for what is compiled, which the workers of one run of pytest share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "inductor"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder))
+        # A pool of compilers takes longer to start than these kernels to compile.
+        patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        yield folder
+
+
+@pytest.fixture
+def compiled_kernels(inductor_cache: Path) -> Iterator[None]:
+    """Compile kernels during a test, and see that compiling did not fail."""
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no C++ compiler: {compiler} is not on the PATH")
+    before = compiled_kernels_in_use()
+    use_compiled_kernels(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="torch.compile failed")
+            yield
+        assert compiled_kernels_in_use()
+    finally:
+        use_compiled_kernels(before)
+        compilation._State.broken = False

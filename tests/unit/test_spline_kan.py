@@ -3,31 +3,95 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ffn_variants import build_ffn
+from ffn_variants import build_ffn, elementwise
 from ffn_variants.spline_kan import INITIAL_RMS, FeatureSplines
 
 
-def formula(x, knots, coefficients):
-    y = np.zeros_like(x)
+def formula(x, knots, coefficients, grad=None):
+    """Sum term by term; with the gradient of the result also those of x, knots and coefficients."""
+    y, of_x = np.zeros_like(x), np.zeros_like(x)
+    of_knots, of_coefficients = np.zeros_like(knots), np.zeros_like(knots)
     for i in range(x.shape[1]):
-        for t, c in zip(knots[i], coefficients[i], strict=True):
-            y[:, i] += c * np.maximum(t - x[:, i], 0) ** 3
-    return y
+        for k, (t, c) in enumerate(zip(knots[i], coefficients[i], strict=True)):
+            reach = np.maximum(t - x[:, i], 0)
+            y[:, i] += c * reach**3
+            if grad is not None:
+                slope = grad[:, i] * 3 * c * reach**2
+                of_x[:, i] -= slope
+                of_knots[i, k] = slope.sum()
+                of_coefficients[i, k] = grad[:, i] @ reach**3
+    return y if grad is None else (y, [of_x, of_knots, of_coefficients])
 
 
-def test_value():
-    rng = np.random.default_rng(0)
-    splines = FeatureSplines(4, num_knots=10).double()
-    splines.knots.data = torch.from_numpy(rng.normal(size=(4, 10)))
-    splines.coefficients.data = torch.from_numpy(rng.normal(size=(4, 10)))
-    x = rng.normal(size=(2, 7, 4)) * 2
-    expected = formula(
-        x.reshape(-1, 4), splines.knots.detach().numpy(), splines.coefficients.detach().numpy()
+def check(splines, x, grad, error, output_limit, gradient_limit):
+    """Compare splines with their formula in float64, on the numbers that they really have."""
+    x = x.requires_grad_()
+    y = splines(x)
+    gradients = torch.autograd.grad(y, [x, splines.knots, splines.coefficients], grad)
+    expected, expected_gradients = formula(
+        *(t.detach().double().numpy() for t in (x, splines.knots, splines.coefficients, grad))
     )
-    y = splines(torch.from_numpy(x)).detach().numpy()
-    np.testing.assert_allclose(y, expected.reshape(2, 7, 4), rtol=1e-10, atol=1e-12)
+    assert error(y, expected) < output_limit
+    for found, wanted in zip(gradients, expected_gradients, strict=True):
+        assert error(found, wanted) < gradient_limit
+
+
+@pytest.mark.parametrize("rows", [200, 5000])
+@pytest.mark.parametrize("num_knots", [2, 10, 20])
+def test_outputs_and_gradients_are_those_of_the_formula_in_float32(num_knots, rows, error):
+    torch.manual_seed(0)
+    splines = FeatureSplines(6, num_knots)
+    x = torch.randn(rows, 6)
+    x[:num_knots] = splines.knots.detach().t()  # exactly at the knots
+    check(splines, x, torch.randn(rows, 6), error, 1e-6, 5e-6)
+
+
+def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(compiled_kernels, error):
+    torch.manual_seed(1)
+    check(FeatureSplines(6), torch.randn(5000, 6), torch.randn(5000, 6), error, 1e-6, 5e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    features=st.integers(1, 5),
+    num_knots=st.integers(2, 20),
+    rows=st.integers(1, 30),
+    block=st.sampled_from([1, 7, 64, 2**17]),
+    seed=st.integers(0, 2**16),
+)
+def test_any_splines_are_their_formula_in_float64(features, num_knots, rows, block, seed, error):
+    torch.manual_seed(seed)
+    splines = FeatureSplines(features, num_knots).double()
+    splines.knots.data.normal_()
+    splines.coefficients.data.normal_()
+    x, grad = torch.randn(2, rows, features, dtype=torch.float64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elementwise, "BLOCK_NUMBERS", {"cpu": block})
+        check(splines, 2 * x, grad, error, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("way", ["cast", "autocast"])
+def test_bf16_is_within_a_hundredth(way, error):
+    torch.manual_seed(3)
+    splines = FeatureSplines(64).bfloat16()
+    x, grad = torch.randn(2, 256, 64).bfloat16()
+    numbers = (t.detach().double().numpy() for t in (x, splines.knots, splines.coefficients, grad))
+    expected, expected_gradients = formula(*numbers)
+    if way == "autocast":
+        splines, x, grad = splines.float(), x.float(), grad.float()
+    x.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=way == "autocast"):
+        y = splines(x)
+    assert y.dtype == x.dtype
+    assert error(y, expected) < 1e-2
+    found = torch.autograd.grad(y, [x, splines.knots, splines.coefficients], grad)
+    for gradient, wanted in zip(found, expected_gradients, strict=True):
+        assert error(gradient, wanted) < 1e-2
 
 
 def test_ffn_is_input_splines_then_output_splines():
