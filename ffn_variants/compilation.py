@@ -71,6 +71,10 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         if not compiled_kernels_in_use() or torch.compiler.is_compiling():
             return function(*args)
+        losing = torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in args)
+        assert not losing, (
+            f"{function.__name__} is compiled without gradients; call it in an autograd.Function"
+        )
         # torch.compile would compile anew for a tensor that takes a gradient or is a view of another.
         args = tuple(value.detach() if isinstance(value, Tensor) else value for value in args)
         kind = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(_kind, args))

@@ -59,6 +59,13 @@ def error() -> Callable[[Any, Any], float]:
     return measure
 
 
+@pytest.fixture(autouse=True)
+def _eager_unless_chosen() -> Iterator[None]:
+    """A training in this process leaves its choice of compiled kernels behind; the next test has its own."""
+    yield
+    use_compiled_kernels(False)
+
+
 @pytest.fixture(scope="session")
 def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A fresh place for what is compiled, which the workers of one run of pytest share."""
