@@ -26,7 +26,7 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
             "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
             "data": {"num_stories": 200, "vocab_size": 400},
             "optim": {"max_steps": 4},
-            "train": {"save_steps": 2, "logging_steps": 1},
+            "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
         },
         "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
     }

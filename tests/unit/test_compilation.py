@@ -92,16 +92,15 @@ def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
     "isolate_recompiles" not in inspect.signature(torch.compile).parameters,
     reason="before torch 2.13 all kernels share one limit of compilations",
 )
-def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels, monkeypatch):
-    # What torch allows one function; kernels of all bases are one function with other closures.
-    monkeypatch.setattr(torch._dynamo.config, "recompile_limit", 2)
-
+def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels):
     def kernel(operation):
         return compiled(lambda x: operation(x))
 
     x = torch.linspace(0.1, 0.9, 5)
-    for operation in (torch.sin, torch.cos, torch.exp, torch.neg):
-        torch.testing.assert_close(kernel(operation)(x), operation(x))
+    # What torch allows one function; kernels of all bases are one function with other closures.
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for operation in (torch.sin, torch.cos, torch.exp, torch.neg):
+            torch.testing.assert_close(kernel(operation)(x), operation(x))
     assert compiled_kernels_in_use()
 
 
