@@ -21,49 +21,58 @@ from ffn_variants.compilation import compiled
 Function = Callable[..., Tensor]
 """``function(x, *parameters)``: (N, C) to (N, C), each row on its own; a function of a module."""
 
+Gradients = Callable[..., tuple[Tensor, ...]]
+"""``gradients(grad, x, *parameters)``: those of x and of each parameter, from the (N, C) of the result."""
+
 BLOCK_NUMBERS = {"cpu": 2**17}
 """Values of x in a block; a GPU sums over all rows at once."""
 
 
-def elementwise(function: Function, x: Tensor, *parameters: Tensor) -> Tensor:
-    """Apply a function; all is computed in float32 at least.
+def elementwise(
+    function: Function, x: Tensor, *parameters: Tensor, gradients: Gradients | None = None
+) -> Tensor:
+    """Apply a function; all is computed in float32 at least. It cannot be differentiated twice.
 
     Args:
-        function: What to compute; its gradients are those of torch.func, and cannot be differentiated again.
+        function: What to compute.
         x: (..., C) inputs.
         *parameters: Learnable tensors of any shape.
+        gradients: Its gradients, where they are cheaper than what torch.func makes of ``function``.
 
     Returns:
         (..., C) in the dtype of x.
     """
-    out = _Elementwise.apply(function, x.reshape(-1, x.shape[-1]), *parameters)
+    out = _Elementwise.apply(function, gradients, x.reshape(-1, x.shape[-1]), *parameters)
     return out.view_as(x)  # type: ignore[union-attr]
 
 
 class _Elementwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, function: Function, x: Tensor, *parameters: Tensor) -> Tensor:
-        ctx.function = function
+    def forward(
+        ctx: Any, function: Function, gradients: Gradients | None, x: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        forward, ctx.pull_back = _kernels(function, gradients)
         ctx.save_for_backward(x, *parameters)
-        return _kernels(function)[0](x, *parameters)
+        return forward(x, *parameters)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         x, *parameters = ctx.saved_tensors
-        pull_back = _kernels(ctx.function)[1]
         grad = grads[0].contiguous()  # that of a sum is expanded, and would be compiled for anew
         grad_x = torch.empty_like(x)
         sums = [torch.zeros_like(p, dtype=_exact(p.dtype)) for p in parameters]
         for block in _blocks(x):
-            parts = pull_back(grad[block], x[block], grad_x[block], *parameters)
+            parts = ctx.pull_back(grad[block], x[block], grad_x[block], *parameters)
             for total, part in zip(sums, parts, strict=True):
                 total += part
-        return None, grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))
+        return None, None, grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))
 
 
 @functools.cache
-def _kernels(function: Function) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]:
+def _kernels(
+    function: Function, gradients: Gradients | None
+) -> tuple[Callable[..., Tensor], Callable[..., tuple[Tensor, ...]]]:
     """The function; and the gradients of x, written where it is told, and of the parameters, unrounded."""
 
     def forward(x: Tensor, *parameters: Tensor) -> Tensor:
@@ -71,8 +80,12 @@ def _kernels(function: Function) -> tuple[Callable[..., Tensor], Callable[..., t
 
     def pull_back(grad: Tensor, x: Tensor, grad_x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         inputs = tuple(t.to(_exact(t.dtype)) for t in (x, *parameters))
-        value, gradients_of = torch.func.vjp(function, *inputs)  # type: ignore[bad-unpacking]
-        first, *parts = gradients_of(grad.to(value.dtype))
+        exact_grad = grad.to(_exact(grad.dtype))
+        if gradients is None:
+            _, gradients_of = torch.func.vjp(function, *inputs)  # type: ignore[bad-unpacking]
+            first, *parts = gradients_of(exact_grad)
+        else:
+            first, *parts = gradients(exact_grad, *inputs)
         grad_x.copy_(first)
         return tuple(parts)
 

@@ -45,14 +45,24 @@ class FeatureSplines(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         # The terms are large and cancel, which the float32 sums of elementwise survive.
-        return elementwise(
-            truncated_power_splines, x, self.knots.t().contiguous(), self.coefficients.t().contiguous()
-        )
+        knots, coefficients = self.knots.t().contiguous(), self.coefficients.t().contiguous()
+        return elementwise(truncated_power_splines, x, knots, coefficients, gradients=spline_gradients)
 
 
 def truncated_power_splines(x: Tensor, knots: Tensor, coefficients: Tensor) -> Tensor:
     """sum_k c_ki relu(t_ki - x_i)^3 of (N, D) inputs, (num_knots, D) knots and coefficients, to (N, D)."""
     return (torch.relu(knots - x.unsqueeze(1)) ** 3 * coefficients).sum(1)
+
+
+def spline_gradients(
+    grad: Tensor, x: Tensor, knots: Tensor, coefficients: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Differentiate ``truncated_power_splines`` by hand: a zero of relu needs no mask to stay a zero here."""
+    reach = torch.relu(knots - x.unsqueeze(1))
+    square = reach * reach
+    slopes = square * (3 * coefficients)
+    along = grad.unsqueeze(1)
+    return -grad * slopes.sum(1), (slopes * along).sum(0), (square * reach * along).sum(0)
 
 
 def _coefficient_std(knots: Tensor) -> Tensor:
