@@ -1,7 +1,7 @@
 """Every FFN variant against an MLP with as many multiply-adds: time and peak memory, in one interleaved run.
 
 python benchmarks/ffn.py                             # 4,096 rows on the CPU
-python benchmarks/ffn.py --rows 65536 --rounds 3
+python benchmarks/ffn.py --rows 65536 --rounds 3 --modes compiled
 python benchmarks/ffn.py --rows 65536 --device cuda --dtype bfloat16
 
 Each round runs every case once, so that whatever else the machine does falls on all of them. A ratio is the
@@ -38,6 +38,7 @@ KAN_WIDTH = 256
 NARROW = ("kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan")
 """Variants measured at ``KAN_WIDTH``, as the source study trained them."""
 UNCOMPILED = ("efficient-kan",)
+MODES = ("eager", "compiled")
 
 
 @dataclass
@@ -116,22 +117,24 @@ def _status_mb(name: str) -> float:
     return int(match[1]) / 2**10
 
 
-def build_cases(names: list[str], rows: int, device: str, dtype: torch.dtype) -> dict[str, Case]:
+def build_cases(args: argparse.Namespace) -> dict[str, Case]:
     """Make the reference MLP, each variant in its modes, and the MLPs that they are held against."""
     torch.manual_seed(0)
-    x = torch.randn(rows, HIDDEN_SIZE, device=device).requires_grad_()
-    grad = torch.randn(rows, HIDDEN_SIZE, device=device)
+    dtype = getattr(torch, args.dtype)
+    x = torch.randn(args.rows, HIDDEN_SIZE, device=args.device).requires_grad_()
+    grad = torch.randn(args.rows, HIDDEN_SIZE, device=args.device)
 
     def case(ffn: str, width: int, compiled: bool) -> Case:
-        return Case(build_ffn(ffn, HIDDEN_SIZE, width).to(device), compiled, x, grad, dtype)
+        return Case(build_ffn(ffn, HIDDEN_SIZE, width).to(args.device), compiled, x, grad, dtype)
 
     cases = {mlp_name(REFERENCE_WIDTH): case("gelu", REFERENCE_WIDTH, False)}
-    for name in names:
+    for name in args.variants:
         width = variant_width(name)
         if (mlp := mlp_name(matched_width(name))) not in cases:
             cases[mlp] = case("gelu", matched_width(name), False)
-        cases[f"{name} eager"] = case(name, width, False)
-        if name not in UNCOMPILED:
+        if "eager" in args.modes:
+            cases[f"{name} eager"] = case(name, width, False)
+        if "compiled" in args.modes and name not in UNCOMPILED:
             cases[f"{name} compiled"] = case(name, width, True)
     return cases
 
@@ -170,7 +173,7 @@ def table(names: list[str], cases: dict[str, Case]) -> list[str]:
     ]
     for name in names:
         base = cases[mlp_name(matched_width(name))]
-        for mode in ("eager", "compiled"):
+        for mode in MODES:
             if (case := cases.get(f"{name} {mode}")) is None:
                 continue
             cells = [
@@ -208,9 +211,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="by autocast")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--variants", nargs="+", choices=tuple(FFN_VARIANTS), default=list(FFN_VARIANTS))
     args = parser.parse_args()
-    cases = build_cases(args.variants, args.rows, args.device, getattr(torch, args.dtype))
+    cases = build_cases(args)
     for number, (name, case) in enumerate(cases.items(), start=1):
         print(f"\rwarming up {number}/{len(cases)}: {name:<30}", end="", file=sys.stderr, flush=True)
         case.run()
