@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.compilation import compiled
+from ffn_variants.compilation import compiled, compiled_kernels_in_use
 
 Function = Callable[..., Tensor]
 """``function(x, *parameters)``: (N, C) to (N, C), each row on its own; a function of a module."""
@@ -53,7 +53,13 @@ class _Elementwise(torch.autograd.Function):
     ) -> Tensor:
         forward, ctx.pull_back = _kernels(function, gradients)
         ctx.save_for_backward(x, *parameters)
-        return forward(x, *parameters)
+        if compiled_kernels_in_use():
+            return forward(x, *parameters)
+        # Operation by operation, it is the temporaries that want to stay in the cache.
+        out = torch.empty_like(x)
+        for block in _blocks(x):
+            out[block] = forward(x[block], *parameters)
+        return out
 
     @staticmethod
     @once_differentiable
