@@ -13,6 +13,7 @@ import pytest
 
 from ffn_variants.errors import UsageError
 from pretrain.config import RunConfig, load_config
+from pretrain.lock import sole_writer
 from pretrain.run_dir import (
     COMPLETION_MARKER,
     RESULT_NEUTRAL,
@@ -21,7 +22,6 @@ from pretrain.run_dir import (
     is_complete,
     read_run,
     run_dir,
-    sole_writer,
     write_config,
 )
 
@@ -90,7 +90,7 @@ def test_another_config_is_refused_naming_the_field(tmp_path):
 
 def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
     code = (
-        "import sys, time, pathlib; from pretrain.run_dir import sole_writer\n"
+        "import sys, time, pathlib; from pretrain.lock import sole_writer\n"
         "with sole_writer(pathlib.Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
