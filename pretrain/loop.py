@@ -47,7 +47,7 @@ class LoopState:
         rows_per_step: Packed rows of a step; a resumed run must keep it.
         losses: Losses of the steps since the last logged line, in nats per target token.
         grad_norms: Gradient norms of the same steps, before clipping.
-        first_loss: Loss of the first logged line.
+        first_loss: Loss of the first step, which is that of the untrained model.
     """
 
     step: int = 0
@@ -199,7 +199,6 @@ class Loop:
         loss, norms = sum(state.losses) / len(state.losses), list(state.grad_norms)
         state.losses.clear()
         state.grad_norms.clear()
-        state.first_loss = loss if state.first_loss is None else state.first_loss
         return {
             "step": state.step,
             "max_steps": self.max_steps,
@@ -254,7 +253,9 @@ class Loop:
         self._read_losses()
         guessing = math.log(self.model.config.vocab_size)
         factor = self.config.train.max_loss_ratio or math.inf
-        limit = factor * max(guessing, self.state.first_loss or math.inf)
+        if self.state.first_loss is None and self.state.losses:
+            self.state.first_loss = self.state.losses[0]
+        limit = factor * max(guessing, self.state.first_loss or 0.0)
         return find_problem(self.state.losses, self.state.grad_norms, self.state.step, limit)
 
     def _check_health(self) -> None:

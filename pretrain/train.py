@@ -28,6 +28,7 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from ffn_variants import objective
 from ffn_variants.compilation import use_compiled_kernels
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -51,6 +52,7 @@ from pretrain.run_dir import (
     run_dir,
     write_config,
 )
+from pretrain.sampling import sample_section
 from pretrain.stopping import Stopped, StopRequest, stop_requests
 
 __all__ = ["main", "prepare_data", "train"]
@@ -275,7 +277,9 @@ def _save_model(
     disable_progress_bar()  # one small file
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)
-    write_model_card(aside, config, parameters, results)
+    use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
+    samples = sample_section(network, data.tokenizer, objective(config.family) == "causal")
+    write_model_card(aside, config, parameters, results, samples)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)
 
