@@ -165,8 +165,8 @@ class TrainConfig(Section):
     save_total_limit: int = Field(2, gt=0)
     """Checkpoints kept, newest first."""
     max_loss_ratio: float | None = Field(4.0, gt=1)
-    """Stop where the logged loss exceeds this x that of guessing, ln(vocabulary), and this x that of the first
-    step; none = only where it is not finite."""
+    """Stop where the logged loss exceeds this x that of guessing, ln(vocabulary), and this x the first
+    step's; none = only where it is not finite."""
     tracker: Annotated[
         Literal["none", "tensorboard", "wandb", "trackio"], tyro.conf.arg(aliases=["--tracker"])
     ] = "none"
