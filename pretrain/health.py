@@ -45,8 +45,7 @@ def find_problem(
             return number, f"the norm of the gradient is {norm}"
     mean = sum(losses) / len(losses) if losses else 0.0
     if mean > limit:
-        worst = max(range(len(losses)), key=losses.__getitem__)
-        return first + worst, f"the loss is {mean:.4g} and had to stay below {limit:.4g}"
+        return step, f"the loss is {mean:.4g} and had to stay below {limit:.4g}"
     return None
 
 

@@ -98,7 +98,6 @@ class Loop:
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
         newest = self.restart()
-        self.progress = Progress(self.max_steps, self.state.step, accelerator.is_main_process)
         self.writer = CheckpointWriter(
             path / "checkpoints", config.train.save_total_limit, newest, path / "metrics.jsonl"
         )
@@ -115,6 +114,7 @@ class Loop:
         """
         train, main = self.config.train, self.accelerator.is_main_process
         metrics = MetricsFile(self.path / "metrics.jsonl", self.state.step) if main else None
+        self.progress = Progress(self.max_steps, self.state.step, main)
         timer = Timer()
         self.saved_s = time.monotonic()
         try:
