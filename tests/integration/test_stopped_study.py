@@ -1,9 +1,10 @@
-"""A study whose worker is told to stop."""
+"""A study whose worker is told to stop, and one whose cell diverges."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+import slurm.status
+from slurm.cell import run_cells
+from slurm.state import read_state
+from slurm.study import load_study
 
 
 @pytest.fixture
@@ -60,3 +66,25 @@ def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_fi
     assert (path / "COMPLETED").exists()
     logs = "".join(file.read_text() for file in runs.glob("stopped/jobs/*log.out"))
     assert f"stopped by {name} after step" in logs
+
+
+def test_a_diverged_cell_is_failed_and_not_trained_again(study_file, tmp_path, capfd):
+    content = yaml.safe_load(study_file.read_text())
+    content["config"]["optim"] = {"max_steps": 20, "learning_rate": 50.0}
+    study_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    study = load_study(study_file, {"output": {"runs_dir": str(tmp_path / "runs")}})
+    (cell,) = study.cells
+    for attempt in (1, 2):
+        run_cells(study.cells)
+        state = read_state(study.folder, cell.run_id)
+        assert (state.name, state.attempts) == ("failed", attempt)
+        assert re.search(
+            r"the loss is \S+ and had to stay below 2\d\.\d+ at step \d+; lower --opt", state.error
+        )
+    assert (cell.run_dir / "FAILED").is_file()
+    assert "or remove" in state.error
+    assert capfd.readouterr().out.count("device  ") == 1
+    study.write()
+    slurm.status.main([str(study.folder)])
+    assert "failed" in (shown := capfd.readouterr().out)
+    assert "had to stay below" in shown
