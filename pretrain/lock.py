@@ -2,7 +2,8 @@
 
 Two guards, because neither is enough. The system's file lock is exact on one host and is released with its
 holder, however that dies; but some network file systems keep it to the host that took it. So the holder also
-rewrites a small file every few seconds, and another host waits until it has seen that file rest.
+rewrites a small file every few seconds, and another host waits until it has seen that file rest. Whoever
+finds another's name there, because both began at once or because it slept meanwhile, stops as on SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -56,7 +58,8 @@ def sole_writer(path: Path) -> Iterator[None]:
         finally:
             ended.set()
             beating.join()
-            holder_file.unlink(missing_ok=True)
+            if _is_own(_read(holder_file)):
+                holder_file.unlink(missing_ok=True)
     finally:
         lock.release()
 
@@ -83,6 +86,11 @@ def _check_dead(path: Path, holder_file: Path) -> None:
 def _beat(holder_file: Path, ended: threading.Event) -> None:
     count = 0
     while not ended.wait(BEAT_S):
+        holder = _read(holder_file)
+        if holder and not _is_own(holder):
+            print(f"{_occupied(holder_file.parent, holder)}; this one stops", flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
         count += 1
         with contextlib.suppress(OSError):  # a full disk; the system's lock still holds
             _write(holder_file, count)
@@ -98,6 +106,10 @@ def _read(holder_file: Path) -> dict[str, Any] | None:
         return holder if {"pid", "host"} <= holder.keys() else None
     except (OSError, ValueError, AttributeError):
         return None
+
+
+def _is_own(holder: dict[str, Any] | None) -> bool:
+    return holder is not None and (holder["pid"], holder["host"]) == (os.getpid(), socket.gethostname())
 
 
 def _occupied(path: Path, holder: dict[str, Any] | None) -> UsageError:

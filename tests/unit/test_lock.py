@@ -80,3 +80,18 @@ def test_a_torn_holder_file_is_no_obstacle(tmp_path):
     (tmp_path / ".lock-holder").write_text('{"pid": 7')
     with sole_writer(tmp_path):
         pass
+
+
+def test_of_two_holders_the_one_that_finds_the_others_name_stops(tmp_path, monkeypatch, capsys):
+    """As after a night in which this host slept and another took over."""
+    monkeypatch.setattr(lock, "BEAT_S", 0.05)
+    told = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: told.set())
+    try:
+        with sole_writer(tmp_path):
+            leave_holder(tmp_path, 1)
+            assert told.wait(20)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "another process (7 on elsewhere) trains in this folder" in capsys.readouterr().out
+    assert json.loads((tmp_path / ".lock-holder").read_text())["pid"] == 7
