@@ -60,6 +60,7 @@ def stop_failed_run(loop: Loop, step: int, problem: str) -> UsageError:
     Returns:
         The error to raise.
     """
+    loop.writer.wait()  # the newest checkpoint may not be whole yet
     newest = loop.writer.newest
     kept = f"the last good checkpoint is {newest.name}" if newest else "there is no checkpoint"
     record = {

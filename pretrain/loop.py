@@ -260,7 +260,6 @@ class Loop:
 
     def _check_health(self) -> None:
         if problem := self._problem():
-            self.writer.wait()
             raise stop_failed_run(self, *problem)
 
     def _save_is_due(self) -> bool:
