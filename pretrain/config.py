@@ -143,6 +143,9 @@ class TrainConfig(Section):
     """Packed rows per process and forward pass; a step has this x gradient_accumulation_steps x processes."""
     gradient_accumulation_steps: int = Field(1, gt=0)
     """Forward passes per optimizer update; the loss stays the mean over all target tokens of the step."""
+    find_batch_size: Annotated[bool, tyro.conf.arg(aliases=["--find-batch-size"])] = False
+    """Where memory runs out, halve per_device_train_batch_size and double gradient_accumulation_steps: a step
+    keeps its rows. One process only."""
     per_device_eval_batch_size: int = Field(16, gt=0)
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"
@@ -156,9 +159,14 @@ class TrainConfig(Section):
     eval_steps: int | None = Field(None, gt=0)
     """Steps between evaluations on held-out text; none = a tenth of the run. The last step is always one."""
     save_steps: int | None = Field(500, gt=0)
-    """Steps between checkpoints; none = no checkpoints."""
+    """Steps between checkpoints; none = only by save_minutes."""
+    save_minutes: float | None = Field(5.0, gt=0)
+    """Minutes between checkpoints, counted from the last one of either kind; none = only by save_steps."""
     save_total_limit: int = Field(2, gt=0)
     """Checkpoints kept, newest first."""
+    max_loss_ratio: float | None = Field(4.0, gt=1)
+    """Stop where the logged loss exceeds this x that of guessing, ln(vocabulary), and this x the first
+    step's; none = only where it is not finite."""
     tracker: Annotated[
         Literal["none", "tensorboard", "wandb", "trackio"], tyro.conf.arg(aliases=["--tracker"])
     ] = "none"

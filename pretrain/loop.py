@@ -1,12 +1,18 @@
-"""The training loop: step, log, evaluate, checkpoint, resume."""
+"""The training loop: step, log, evaluate, checkpoint, stop, resume.
+
+The host never waits for the device within a step: losses and gradient norms stay where they are until a line
+is logged or a checkpoint is due. A run that diverges is noticed there, and always before a checkpoint.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +25,14 @@ from torch.optim.lr_scheduler import LambdaLR
 from ffn_variants.compilation import compile_seconds
 from ffn_variants.errors import UsageError
 from pretrain.batches import BatchSource, Step, dropout_seed
-from pretrain.checkpoints import load_newest, save_checkpoint
+from pretrain.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
 from pretrain.config import RunConfig
 from pretrain.data import PackedSplit, PreparedData
+from pretrain.health import find_problem, stop_failed_run
 from pretrain.metrics import MetricsFile, Progress, Timer, perplexity
 from pretrain.objective import PackedLoss
 from pretrain.optim import build_optimizer, build_scheduler, total_steps
+from pretrain.stopping import StopRequest
 
 
 @dataclass
@@ -38,6 +46,8 @@ class LoopState:
         compile_s: How many of them went into compiling kernels.
         rows_per_step: Packed rows of a step; a resumed run must keep it.
         losses: Losses of the steps since the last logged line, in nats per target token.
+        grad_norms: Gradient norms of the same steps, before clipping.
+        first_loss: Loss of the first step, which is that of the untrained model.
     """
 
     step: int = 0
@@ -46,6 +56,8 @@ class LoopState:
     compile_s: float = 0.0
     rows_per_step: int = 0
     losses: list[float] = field(default_factory=list)
+    grad_norms: list[float] = field(default_factory=list)
+    first_loss: float | None = None
 
 
 class Loop:
@@ -58,6 +70,7 @@ class Loop:
         source: Cuts this process's batches.
         data: The packed corpus.
         path: The run folder.
+        stop: Whether the process was told to stop.
     """
 
     def __init__(
@@ -68,6 +81,7 @@ class Loop:
         source: BatchSource,
         data: PreparedData,
         path: Path,
+        stop: StopRequest | None = None,
     ) -> None:
         self.config, self.accelerator, self.source, self.data, self.path = (
             config,
@@ -80,43 +94,59 @@ class Loop:
         self.loss: nn.Module = accelerator.prepare(loss)
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
-        self.optimizer: Optimizer = build_optimizer(self.model, config.optim)
-        self.scheduler: LambdaLR = build_scheduler(self.optimizer, config.optim, self.max_steps)
-        self.state = LoopState(rows_per_step=source.rows_per_step)
+        self.stop = stop or StopRequest()
         self.results: dict[str, Any] = {}
-        self._resume()
+        self._unread: list[Tensor] = []
+        newest = self.restart()
+        self.writer = CheckpointWriter(
+            path / "checkpoints", config.train.save_total_limit, newest, path / "metrics.jsonl"
+        )
 
     def run(self) -> dict[str, Any]:
         """Train to the end.
 
         Returns:
             Final figures: steps, tokens, seconds, tokens_per_s, loss, eval_loss, eval_perplexity.
+
+        Raises:
+            UsageError: If the loss diverges.
+            Stopped: If the process was told to stop; a checkpoint holds everything up to there.
         """
         train, main = self.config.train, self.accelerator.is_main_process
         metrics = MetricsFile(self.path / "metrics.jsonl", self.state.step) if main else None
-        progress = Progress(self.max_steps, self.state.step, main)
+        self.progress = Progress(self.max_steps, self.state.step, main)
         timer = Timer()
-        while self.state.step < self.max_steps:
-            step = self.source.step(self.data.train, self.state.step)
-            with self._compiling_apart(timer):
-                loss, grad_norm = self._update(step)
-            self.state.step += 1
-            self.state.tokens += step.num_tokens
-            timer.tokens += step.num_tokens
-            self.state.losses.append(loss)
-            progress.advance()
-            last = self.state.step == self.max_steps
-            if last or self.state.step % train.logging_steps == 0:
-                self._record(self._step_line(grad_norm, timer), metrics, progress)
-            if last or self.state.step % self.eval_steps == 0:
-                self._record(self._evaluation_line(timer), metrics, progress)
-            if train.save_steps and self.state.step % train.save_steps == 0 and not last:
-                self._save(timer)
-        progress.close()
+        self.saved_s = time.monotonic()
+        try:
+            while self.state.step < self.max_steps:
+                step = self.source.step(self.data.train, self.state.step)
+                with self._compiling_apart(timer):
+                    self._unread.append(self._update(step))
+                self.state.step += 1
+                self.state.tokens += step.num_tokens
+                timer.tokens += step.num_tokens
+                self.progress.advance()
+                last = self.state.step == self.max_steps
+                logged = last or self.state.step % train.logging_steps == 0
+                if logged:
+                    self._record(self._step_line(timer), metrics)
+                    self.writer.check()
+                if last or self.state.step % self.eval_steps == 0:
+                    self._record(self._evaluation_line(timer), metrics)
+                if not last and self._save_is_due():
+                    self._save(timer)
+                if not last and self._must_stop(logged):
+                    self._check_health()
+                    self._save(timer)
+                    self.writer.wait()
+                    raise self.stop.stopped(self._how_to_continue())
+        finally:
+            self.progress.close()
+            self.writer.wait()
         return self.results
 
-    def _update(self, step: Step) -> tuple[float, float]:
-        """One update; returns the whole step's loss in nats per target token, and the gradient norm."""
+    def _update(self, step: Step) -> Tensor:
+        """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
         self.loss.train()
         torch.manual_seed(dropout_seed(self.config.seed, self.state.step, self.accelerator.process_index))
         total = torch.zeros((), device=self.accelerator.device)
@@ -132,7 +162,7 @@ class Loop:
         self.optimizer.step()
         self.scheduler.step()
         self.optimizer.zero_grad(set_to_none=True)
-        return self.accelerator.reduce(total, "sum").item(), float(grad_norm)
+        return torch.stack([self.accelerator.reduce(total, "sum"), grad_norm.to(total.dtype)])
 
     @torch.no_grad()
     def evaluate(self, split: PackedSplit) -> float:
@@ -163,21 +193,19 @@ class Loop:
     def _on_device(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: tensor.to(self.accelerator.device, non_blocking=True) for name, tensor in batch.items()}
 
-    def _step_line(self, grad_norm: float, timer: Timer) -> dict[str, Any]:
+    def _step_line(self, timer: Timer) -> dict[str, Any]:
+        self._check_health()
         state = self.state
-        loss = sum(state.losses) / len(state.losses)
-        if not math.isfinite(loss):
-            raise UsageError(
-                f"{self.path}: the loss is {loss} at step {state.step}; lower --optim.learning-rate or "
-                "--optim.max-grad-norm, or add --optim.warmup-steps"
-            )
+        loss, norms = sum(state.losses) / len(state.losses), list(state.grad_norms)
         state.losses.clear()
+        state.grad_norms.clear()
         return {
             "step": state.step,
             "max_steps": self.max_steps,
             "loss": loss,
             "learning_rate": self.scheduler.get_last_lr()[0],
-            "grad_norm": grad_norm,
+            "grad_norm": sum(norms) / len(norms),
+            "grad_norm_max": max(norms),
             "tokens_per_s": round(timer.tokens_per_s(), 1),
             **self._place(timer),
         }
@@ -185,6 +213,8 @@ class Loop:
     def _evaluation_line(self, timer: Timer) -> dict[str, Any]:
         with timer.paused(), self._compiling_apart():
             loss = self.evaluate(self.data.validation)
+        if not math.isfinite(loss):
+            raise stop_failed_run(self, self.state.step, f"the held-out loss is {loss}")
         line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
         return {**line, "eval_perplexity": perplexity(loss), **self._place(timer)}
 
@@ -198,7 +228,7 @@ class Loop:
             "compile_s": round(self.state.compile_s, 3),
         }
 
-    def _record(self, line: dict[str, Any], metrics: MetricsFile | None, progress: Progress) -> None:
+    def _record(self, line: dict[str, Any], metrics: MetricsFile | None) -> None:
         self.results |= line
         if metrics:
             metrics.append(line)
@@ -206,24 +236,87 @@ class Loop:
             {name: value for name, value in line.items() if name != "step"}, step=line["step"]
         )
         if "eval_loss" in line:
-            progress.say(f"step {line['step']}/{self.max_steps}: held-out loss {line['eval_loss']:.4f}")
+            self.progress.say(f"step {line['step']}/{self.max_steps}: held-out loss {line['eval_loss']:.4f}")
         else:
-            progress.show(line)
+            self.progress.show(line)
+
+    def _read_losses(self) -> None:
+        """Fetch what the device has computed since; this waits for it."""
+        if self._unread:
+            for loss, grad_norm in torch.stack(self._unread).tolist():
+                self.state.losses.append(loss)
+                self.state.grad_norms.append(grad_norm)
+            self._unread.clear()
+
+    def _problem(self) -> tuple[int, str] | None:
+        """What is wrong with the steps since the last logged line, and with which."""
+        self._read_losses()
+        guessing = math.log(self.model.config.vocab_size)
+        factor = self.config.train.max_loss_ratio or math.inf
+        if self.state.first_loss is None and self.state.losses:
+            self.state.first_loss = self.state.losses[0]
+        limit = factor * max(guessing, self.state.first_loss or 0.0)
+        return find_problem(self.state.losses, self.state.grad_norms, self.state.step, limit)
+
+    def _check_health(self) -> None:
+        if problem := self._problem():
+            raise stop_failed_run(self, *problem)
+
+    def _save_is_due(self) -> bool:
+        train = self.config.train
+        if train.save_steps and self.state.step % train.save_steps == 0:
+            return True
+        minutes = (time.monotonic() - self.saved_s) / 60
+        return train.save_minutes is not None and minutes >= train.save_minutes
 
     def _save(self, timer: Timer) -> None:
-        with timer.paused():
-            if self.accelerator.is_main_process:
-                state = vars(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
-                keep = self.config.train.save_total_limit
-                save_checkpoint(
-                    self.path / "checkpoints", self.model, self.optimizer, self.scheduler, state, keep
-                )
-            self.accelerator.wait_for_everyone()
+        """Have a checkpoint written, by one process and without waiting for the others.
 
-    def _resume(self) -> None:
-        found = load_newest(self.path / "checkpoints", self.model, self.optimizer, self.scheduler)
-        if found is None:
+        A run that diverged gets none: the next logged line, which all processes reach together, ends it.
+        """
+        self.saved_s = time.monotonic()
+        if not self.accelerator.is_main_process:
             return
+        with timer.paused():
+            if self._problem() or not all_finite(self.model, self.optimizer):
+                return
+            state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
+            self.writer.save(take_snapshot(self.model, self.optimizer, self.scheduler, state))
+
+    def _must_stop(self, logged: bool) -> bool:
+        """Whether to end here. Several processes must agree, which they do where they wait anyway."""
+        told = self.stop.signum is not None
+        if self.accelerator.num_processes == 1:
+            return told
+        if not logged:
+            return False
+        answers: Any = self.accelerator.reduce(
+            torch.tensor(float(told), device=self.accelerator.device), "sum"
+        )
+        if answers > 0 and not told:
+            self.stop.signum = signal.SIGTERM
+        return bool(answers > 0)
+
+    def _how_to_continue(self) -> str:
+        assert self.stop.signum is not None
+        name, newest = signal.Signals(self.stop.signum).name, self.writer.newest
+        start = f"from {newest.name}" if newest else "from the beginning, as no checkpoint could be written"
+        return (
+            f"{self.path}: stopped by {name} after step {self.state.step} of {self.max_steps}; the same "
+            f"command continues {start}"
+        )
+
+    def restart(self) -> Path | None:
+        """Go to the newest checkpoint, or to the beginning; returns the checkpoint's folder."""
+        self._unread.clear()
+        self.optimizer: Optimizer = build_optimizer(self.model, self.config.optim)
+        self.scheduler: LambdaLR = build_scheduler(self.optimizer, self.config.optim, self.max_steps)
+        self.state = LoopState(rows_per_step=self.source.rows_per_step)
+        tidy = self.accelerator.is_main_process
+        with self.accelerator.main_process_first():
+            found = load_newest(self.path / "checkpoints", self.model, self.optimizer, self.scheduler, tidy)
+        if found is None:
+            return None
         self.state, path = LoopState(**found[0]), found[1]
         now = self.source.rows_per_step
         if self.state.rows_per_step != now:
@@ -232,3 +325,4 @@ class Loop:
                 "as many processes as before (rows = train.per_device_train_batch_size x "
                 "train.gradient_accumulation_steps x processes)"
             )
+        return path

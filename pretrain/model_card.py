@@ -13,13 +13,14 @@ from pretrain.run_dir import to_yaml
 _AUTO_CLASS = {"gpt_neo": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM"}
 
 
-def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any]) -> str:
+def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
     """Markdown with the metadata block of the Hugging Face hub.
 
     Args:
         config: The run.
         counts: Parameters as ``ffn_variants.count_parameters`` gives them.
         results: Final figures of the loop.
+        samples: What the model writes, as Markdown.
     """
     spec = get_variant(config.model.ffn)
     task = "text-generation" if config.family == "gpt_neo" else "fill-mask"
@@ -43,6 +44,10 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 | held-out loss | {results["eval_loss"]:.4f} nats per predicted token |
 | held-out perplexity | {results["eval_perplexity"]:.2f} |
 
+## Samples
+
+{samples}
+
 ## Loading
 
 ```python
@@ -62,7 +67,7 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 
 
 def write_model_card(
-    folder: Path, config: RunConfig, counts: dict[str, int], results: dict[str, Any]
+    folder: Path, config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str
 ) -> None:
     """Write the card as the folder's README.md."""
-    (folder / "README.md").write_text(model_card(config, counts, results), encoding="utf-8")
+    (folder / "README.md").write_text(model_card(config, counts, results, samples), encoding="utf-8")

@@ -9,6 +9,7 @@ from pretrain import corpus, model
 from pretrain.config import RunConfig
 from pretrain.costs import cost_facts, describe_costs
 from pretrain.data import cached_summary
+from pretrain.health import read_failure
 from pretrain.optim import total_steps
 from pretrain.run_dir import is_complete, run_dir, to_yaml
 from pretrain.tokenizer import load_tokenizer
@@ -29,6 +30,7 @@ def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
     counts = costs["parameters"]
     path = run_dir(config)
     state = "finished" if is_complete(path) else "started" if path.exists() else "new"
+    state = read_failure(path) or state
     lines = [
         to_yaml(config),
         f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",

@@ -1,18 +1,13 @@
-"""The run folder: its name, what marks it as finished, and who may write into it."""
+"""The run folder: its name, its configuration, and what marks it as finished or failed."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
-from filelock import FileLock, Timeout
 from pydantic import BaseModel
 
 from ffn_variants.errors import UsageError
@@ -21,6 +16,9 @@ from pretrain.config import RunConfig, load_config, resolve
 
 COMPLETION_MARKER = "COMPLETED"
 """File written last; a folder without it is unfinished."""
+
+FAILURE_MARKER = "FAILED"
+"""File of a run that diverged, with the step and the gradients (see ``pretrain.health``)."""
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -31,7 +29,11 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "logging_steps",
         "eval_steps",
         "save_steps",
+        "save_minutes",
         "save_total_limit",
+        "max_loss_ratio",
+        # The rows of a step stay the same, cut into more forward passes.
+        "find_batch_size",
         "torch_compile",
         "tracker",
     },
@@ -94,35 +96,6 @@ def write_config(path: Path, config: RunConfig) -> None:
 def to_yaml(config: BaseModel) -> str:
     """A configuration as YAML, in the order of its fields."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-@contextlib.contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
-    """Keep a second process out of a run folder; the system releases the lock when its holder dies.
-
-    Raises:
-        UsageError: If another process trains in this folder.
-    """
-    path.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UsageError(
-            f"{path}: another process{_holder(path)} trains in this folder; wait for it or stop it"
-        ) from None
-    try:
-        write_text(path / ".lock-holder", f"{os.getpid()} on {socket.gethostname()}")
-        yield
-    finally:
-        (path / ".lock-holder").unlink(missing_ok=True)
-        lock.release()
-
-
-def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return f" ({(path / '.lock-holder').read_text()})"
-    return ""
 
 
 def _decisive(config: RunConfig) -> dict[str, Any]:

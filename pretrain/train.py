@@ -5,10 +5,14 @@ accelerate launch pretrain/train.py CONFIG.yaml --ffn kan --seed 3
 The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
 configuration, parameter counts, token budget and run folder, and writes nothing. The same command again
 continues an unfinished run, and says so of a finished one.
+
+SIGTERM, SIGUSR1 and SIGUSR2 end a run after the step it is at, with a checkpoint and exit code 75.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -20,9 +24,11 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
+from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from ffn_variants import objective
 from ffn_variants.compilation import use_compiled_kernels
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -32,7 +38,10 @@ from pretrain.config import RunConfig, load_config, resolve
 from pretrain.config_input import split_config_path
 from pretrain.costs import cost_facts
 from pretrain.data import PreparedData, prepare_data
+from pretrain.health import read_failure
+from pretrain.lock import sole_writer
 from pretrain.loop import Loop
+from pretrain.memory import fit_to_memory
 from pretrain.model_card import write_model_card
 from pretrain.objective import PackedLoss
 from pretrain.plan import check_usable, describe_plan
@@ -41,9 +50,10 @@ from pretrain.run_dir import (
     check_same_config,
     is_complete,
     run_dir,
-    sole_writer,
     write_config,
 )
+from pretrain.sampling import sample_section
+from pretrain.stopping import Stopped, StopRequest, stop_requests
 
 __all__ = ["main", "prepare_data", "train"]
 
@@ -73,25 +83,52 @@ def train(config: RunConfig) -> Path:
         The run folder.
 
     Raises:
-        UsageError: If the corpus is unusable, the folder in use or another run's, or the loss diverges.
+        UsageError: If the corpus is unusable, the folder in use or another run's, or the disk full, or if the
+            loss diverges or did so before.
+        Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     config = resolve(config)
     check_usable(config)
     path = run_dir(config)
-    check_same_config(path, config)
-    if is_complete(path):
-        if os.environ.get("RANK", "0") == "0":
-            print(f"{path} is finished; nothing to do", flush=True)
+    if _is_settled(path, config):
         return path
     accelerator = build_accelerator(config, path)
     with accelerator.main_process_first():
         data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
-    if accelerator.is_main_process:
-        with sole_writer(path):
-            _run(config, accelerator, data, path)
-    else:
-        _run(config, accelerator, data, path)
+    with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
+        # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
+        if accelerator.num_processes > 1 or not _is_settled(path, config):
+            try:
+                _run(config, accelerator, data, path)
+            except (OSError, SafetensorError) as error:
+                if not _is_disk_full(error):
+                    raise
+                raise UsageError(
+                    f"{path}: the disk is full ({error}); make room and give the same command again, which "
+                    "continues from the last checkpoint"
+                ) from error
     return path
+
+
+def _is_settled(path: Path, config: RunConfig) -> bool:
+    """Whether a run is finished, which is said.
+
+    Raises:
+        UsageError: If the folder holds another run, or one that failed.
+    """
+    check_same_config(path, config)
+    if is_complete(path):
+        if os.environ.get("RANK", "0") == "0":
+            print(f"{path} is finished; nothing to do", flush=True)
+        return True
+    if failure := read_failure(path):
+        raise UsageError(failure)
+    return False
+
+
+def _is_disk_full(error: OSError | SafetensorError) -> bool:
+    # safetensors has an exception of its own, with the system's number in its text.
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
 
 
 def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
@@ -115,13 +152,40 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
 
 def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: Path) -> None:
     """Everything between claiming the run folder and the completion marker."""
-    main = accelerator.is_main_process
     _check_same_data(path, data)
-    if main and not (path / "config.yaml").exists():
+    if accelerator.is_main_process and not (path / "config.yaml").exists():
         write_config(path, config)
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
+    with stop_requests() as stop:
+        try:
+            if config.train.find_batch_size:
+                fit_to_memory(
+                    lambda fitting: _pretrain(fitting, config, accelerator, data, path, stop),
+                    config,
+                    accelerator.num_processes,
+                    first_size=_read_provenance(path).get("per_device_train_batch_size"),
+                )
+            else:
+                _pretrain(config, config, accelerator, data, path, stop)
+        except Stopped as stopped:
+            if accelerator.is_main_process:
+                print(stopped, flush=True)
+            raise
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
 
+
+def _pretrain(
+    config: RunConfig,
+    asked: RunConfig,
+    accelerator: Accelerator,
+    data: PreparedData,
+    path: Path,
+    stop: StopRequest,
+) -> None:
+    """Build, train and save; ``config`` may cut a step into other forward passes than were asked for."""
+    main = accelerator.is_main_process
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
@@ -133,11 +197,13 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         accelerator.process_index,
         accelerator.num_processes,
     )
-    loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path)
+    loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path, stop)
     facts = {
         "device": provenance.device_name(accelerator.device),
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        "per_device_train_batch_size": config.train.per_device_train_batch_size,
+        "gradient_accumulation_steps": config.train.gradient_accumulation_steps,
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
         **costs,
@@ -153,7 +219,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
         results["mean_tokens_per_s"] = round(
             results["tokens"] / (results["time_s"] - results["compile_s"]), 1
         )
-        _save_model(path / "model", network, data, config, costs["parameters"], results)
+        _save_model(path / "model", network, data, asked, costs["parameters"], results)
         provenance.finish(path, {"results": results})
         write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
         compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
@@ -162,19 +228,21 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
             f"model in {path / 'model'}",
             flush=True,
         )
-    accelerator.wait_for_everyone()
-    accelerator.end_training()
 
 
 def _check_same_data(path: Path, data: PreparedData) -> None:
     """Refuse to continue a run on other data than it began with."""
-    file = path / "provenance.json"
-    before = json.loads(file.read_text())["data_fingerprint"] if file.is_file() else data.fingerprint
+    before = _read_provenance(path).get("data_fingerprint", data.fingerprint)
     if before != data.fingerprint:
         raise UsageError(
             f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
             "restore the corpus, pass another --run-name or remove it"
         )
+
+
+def _read_provenance(path: Path) -> dict[str, Any]:
+    file = path / "provenance.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
@@ -209,7 +277,9 @@ def _save_model(
     disable_progress_bar()  # one small file
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)
-    write_model_card(aside, config, parameters, results)
+    use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
+    samples = sample_section(network, data.tokenizer, objective(config.family) == "causal")
+    write_model_card(aside, config, parameters, results, samples)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)
 

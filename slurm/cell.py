@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pretrain.stopping import Stopped
 from slurm.state import CellState, start_state, write_state
 from slurm.study import Cell
 
@@ -24,6 +25,8 @@ def is_done(cell: Cell) -> bool:
 def run_cells(cells: Sequence[Cell], log: str = "") -> None:
     """Run cells in this process; a failing one is recorded and never stops the next.
 
+    A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
+
     Args:
         cells: The cells, run in this order.
         log: Where this process writes its output; kept in the state for whoever looks for a traceback.
@@ -35,6 +38,11 @@ def run_cells(cells: Sequence[Cell], log: str = "") -> None:
         except Exception as error:
             traceback.print_exc()
             state = replace(state, name="failed", error=_one_line(error), finished_s=time.time())
+        except Stopped as stopped:
+            state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
+            write_state(cell.study_dir, cell.run_id, state)
+            stopped.hand_on()  # a launcher's own handler queues the job again
+            raise
         write_state(cell.study_dir, cell.run_id, state)
 
 

@@ -153,3 +153,47 @@ def test_two_processes_train_as_one_does(repository, tmp_path):
         for key in ("loss", "eval_loss"):
             if key in left:
                 assert left[key] == pytest.approx(right[key], abs=1e-4)
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(repository, tmp_path):
+    flags = [*TINY, "--runs-dir", str(tmp_path), "--optim.max-steps", "400", "--run-name", "two"]
+    flags += ["--train.save-steps", "1000", "--train.per-device-train-batch-size", "4"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*launch, str(repository / "pretrain" / "train.py"), *flags]
+    path = tmp_path / "default" / "gpt_neo" / "gelu" / "two"
+
+    def start() -> subprocess.Popen:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    first = start()
+    try:
+        deadline = time.monotonic() + 120
+        while not (path / "metrics.jsonl").exists():
+            assert first.poll() is None, first.stdout.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.kill(json.loads((path / ".lock-holder").read_text())["pid"], signal.SIGTERM)
+        out, _ = first.communicate(timeout=120)
+    finally:
+        if first.poll() is None:
+            os.killpg(first.pid, signal.SIGKILL)
+    assert "stopped by SIGTERM after step" in out
+    (saved,) = path.glob("checkpoints/*")
+    second = start()
+    try:
+        out, _ = second.communicate(timeout=240)
+    finally:
+        if second.poll() is None:
+            os.killpg(second.pid, signal.SIGKILL)
+    assert second.returncode == 0, out
+    assert f"continued at step {int(saved.name.removeprefix('step_'))}" in out
+    assert (path / "COMPLETED").exists()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import get_linear_schedule_with_warmup, set_seed
 
 from ffn_variants.errors import UsageError
@@ -250,8 +251,9 @@ def test_a_corpus_changed_meanwhile_is_refused(tiny):
 
 
 def test_a_diverging_run_stops_with_a_message(tiny):
-    with pytest.raises(UsageError, match=r"the loss is (nan|inf) at step \d+; lower --optim.learning-rate"):
-        train(tiny("gpt_neo", "--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9"))
+    flags = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.eval-steps", "6"]
+    with pytest.raises(UsageError, match=r"the loss is (nan|inf) at step 2; lower --optim.learning-rate"):
+        train(tiny("gpt_neo", *flags))
 
 
 def test_weight_decay_spares_vectors(tiny):
@@ -280,3 +282,39 @@ def test_data_is_built_once_and_shared(tiny, capsys):
     assert summary is not None
     assert summary["train"]["num_tokens"] == data.train.num_tokens == int((data.train.input_ids != 0).sum())
     assert data.train.fill > 0.95
+
+
+def test_checkpoints_by_minutes(tiny):
+    every = train(tiny("gpt_neo", "--train.save-minutes", "1e-9", "--run-name", "minutes"))
+    assert sorted(path.name for path in (every / "checkpoints").iterdir()) == ["step_0000004", "step_0000005"]
+    never = tiny("gpt_neo", "--run-name", "never")
+    none = {"save_steps": None, "save_minutes": None}
+    path = train(never.model_copy(update={"train": never.train.model_copy(update=none)}))
+    assert not (path / "checkpoints").exists()
+
+
+class CountReads(TorchDispatchMode):
+    """Counts the operations that fetch a number from the device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        return function(*args, **(kwargs or {}))
+
+
+def test_no_step_reads_from_the_device(tiny, monkeypatch):
+    with CountReads() as counting:
+        torch.ones(()).item()
+    assert counting.count == 1
+    reads: list[int] = []
+
+    def counted(loop, step, update=Loop._update):
+        with CountReads() as counting:
+            result = update(loop, step)
+        reads.append(counting.count)
+        return result
+
+    monkeypatch.setattr(Loop, "_update", counted)
+    train(tiny("gpt_neo", "--train.no-torch-compile"))
+    assert reads == [0] * 6

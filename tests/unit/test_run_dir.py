@@ -1,12 +1,7 @@
-"""The run folder: its name, the configuration in it, and who may write there."""
+"""The run folder: its name, the configuration in it, and its marks."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -21,7 +16,6 @@ from pretrain.run_dir import (
     is_complete,
     read_run,
     run_dir,
-    sole_writer,
     write_config,
 )
 
@@ -86,23 +80,3 @@ def test_another_config_is_refused_naming_the_field(tmp_path):
     flags = ["--ffn", "kan", "--model.ffn-options", "grid_size", "3"]
     with pytest.raises(UsageError, match=r"model.ffn_options None, now \{'grid_size': 3\}"):
         check_same_config(tmp_path / "kan", load_config(None, flags))
-
-
-def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path):
-    code = (
-        "import sys, time, pathlib; from pretrain.run_dir import sole_writer\n"
-        "with sole_writer(pathlib.Path(sys.argv[1])): print('in', flush=True); time.sleep(60)"
-    )
-    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"in\n"
-        with pytest.raises(UsageError, match=f"another process \\({holder.pid} on "), sole_writer(tmp_path):
-            pass
-        os.kill(holder.pid, signal.SIGKILL)
-    finally:
-        holder.kill()
-        holder.wait()
-    time.sleep(0.05)
-    with sole_writer(tmp_path):
-        pass

@@ -1,0 +1,102 @@
+"""Continue a prompt with a trained causal model.
+
+python -m pretrain.generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time"
+python -m pretrain.generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from pydantic import Field
+
+from ffn_variants.cli import Section, parse_flags
+from ffn_variants.errors import UsageError, run_cli
+
+
+class GenerateArgs(Section):
+    """Continue a prompt with a trained causal model."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """A run folder, or its model/."""
+    prompt: str = "Once upon a time"
+    """How the text begins."""
+    max_new_tokens: int = Field(200, gt=0)
+    """Tokens to add at most; the text ends earlier where the model ends it or its positions do."""
+    temperature: float = Field(0.8, ge=0)
+    """Divides the logits; 0 takes the likeliest token each time."""
+    top_p: float = Field(0.95, gt=0, le=1)
+    """Draw from the likeliest tokens that have this probability together; 1 draws from all."""
+    seed: int = Field(0, ge=0)
+    """Of the draws; the same seed gives the same texts on the same machine."""
+    num: int = Field(1, gt=0)
+    """Texts to write."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """The command."""
+    options = parse_flags(GenerateArgs, args, prog="python -m pretrain.generate", description=__doc__)
+    folder = model_folder(options.run)
+
+    from transformers.utils.logging import disable_progress_bar
+
+    from pretrain.sampling import continue_text
+
+    disable_progress_bar()
+    model, tokenizer = _load(folder)
+    texts = continue_text(
+        model,
+        tokenizer,
+        options.prompt,
+        options.max_new_tokens,
+        options.temperature,
+        options.top_p,
+        options.seed,
+        options.num,
+    )
+    print("\n\n".join(texts))
+
+
+def model_folder(path: Path) -> Path:
+    """The folder of a run's model, given either.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    for folder in (path, path / "model"):
+        if (folder / "config.json").is_file():
+            return folder
+    if (path / "config.yaml").is_file():
+        raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
+    known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
+    raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")
+
+
+def _load(folder: Path) -> tuple:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    import ffn_variants.modeling  # noqa: F401  registers the variants' model types
+    from pretrain.tokenizer import load_tokenizer
+
+    try:
+        family = AutoConfig.from_pretrained(folder).model_type
+        if "roberta" in family:
+            raise UsageError(
+                f"{folder}: roberta is a masked model, which fills gaps and continues no text; its README.md "
+                "shows some, or name a gpt_neo run"
+            )
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    except UsageError:
+        raise
+    except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(f"{folder}: the model cannot be loaded ({reason}); save it again") from error
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(folder)
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -1,0 +1,140 @@
+"""Text from a trained model: continuations of a prompt, or the words a masked model puts into a gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from ffn_variants.errors import UsageError
+
+STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
+
+GAPPED_SENTENCES = (
+    "Once upon a time, there was a little {mask}.",
+    "The girl was very {mask}.",
+    "They went to the {mask} to play.",
+)
+
+CARD_TOKENS = 60
+"""New tokens of a sample in a model card."""
+
+
+def continue_text(
+    model: PreTrainedModel,
+    tokenizer: Any,
+    prompt: str,
+    max_new_tokens: int,
+    temperature: float = 0.8,
+    top_p: float = 0.95,
+    seed: int = 0,
+    num: int = 1,
+) -> list[str]:
+    """Continue a prompt with a causal model, as in training: from ``<s>`` on, until ``</s>``.
+
+    Args:
+        model: In evaluation mode afterwards.
+        tokenizer: The model's.
+        prompt: How every text begins; may be empty.
+        max_new_tokens: At most so many tokens are added, fewer where the model's positions end.
+        temperature: Divides the logits; 0 takes the likeliest token each time.
+        top_p: Draw from the likeliest tokens that have this probability together (Holtzman et al. 2020).
+        seed: Of the draws; the random state of the process is left alone.
+        num: Texts to return.
+
+    Raises:
+        UsageError: If the prompt leaves no room.
+    """
+    ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
+    ids = [tokenizer.bos_token_id, *ids]
+    room = model.config.max_position_embeddings - len(ids)
+    if room < 1:
+        raise UsageError(
+            f"the prompt has {len(ids) - 1} tokens, and the model sees {len(ids) + room} with <s> and what "
+            f"it adds; shorten the prompt to {len(ids) + room - 2} tokens or fewer"
+        )
+    choice: dict[str, Any] = (
+        {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+        if temperature
+        else {"do_sample": False}
+    )
+    devices = [model.device] if model.device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.no_grad():
+        torch.manual_seed(seed)
+        inputs = torch.tensor([ids] * num, device=model.device)
+        generating: Any = model.eval()
+        texts = generating.generate(
+            inputs,
+            attention_mask=torch.ones_like(inputs),
+            max_new_tokens=min(max_new_tokens, room),
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            **choice,
+        )
+    return [tokenizer.decode(text, skip_special_tokens=True) for text in texts]
+
+
+def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3) -> list[tuple[str, float]]:
+    """The likeliest tokens of a masked model for the ``{mask}`` of a sentence, with their probabilities.
+
+    Args:
+        model: In evaluation mode afterwards.
+        tokenizer: The model's.
+        sentence: A text with one ``{mask}``.
+        num: Tokens to return.
+
+    Raises:
+        UsageError: If the sentence is longer than the model's positions.
+    """
+    # The space before a word belongs to its token.
+    text = sentence.replace(" {mask}", str(tokenizer.mask_token))
+    ids = torch.tensor([tokenizer(text)["input_ids"]], device=model.device)
+    if ids.shape[1] >= model.config.max_position_embeddings:
+        raise UsageError(
+            f"the sentence has {ids.shape[1]} tokens, and the model sees "
+            f"{model.config.max_position_embeddings - 1}; shorten it"
+        )
+    (place,) = (ids[0] == tokenizer.mask_token_id).nonzero()[0].tolist()
+    with torch.no_grad():
+        logits = model.eval()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, place]
+    best = logits.float().softmax(0).topk(num)
+    return [
+        (tokenizer.decode([token]).strip(), probability)
+        for token, probability in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def sample_section(model: PreTrainedModel, tokenizer: Any, is_causal: bool) -> str:
+    """What the model writes, as Markdown for its card: three stories, or three gaps filled."""
+    try:
+        return _stories(model, tokenizer) if is_causal else _gaps(model, tokenizer)
+    except UsageError as error:  # positions for a few tokens only; no reason to lose a trained model
+        return f"None: {error}."
+
+
+def _stories(model: PreTrainedModel, tokenizer: Any) -> str:
+    said = f"Sampled at temperature 0.8 and top-p 0.95, at most {CARD_TOKENS} tokens after the bold prompt."
+    stories = [
+        continue_text(model, tokenizer, prompt, CARD_TOKENS, seed=seed)[0]
+        for seed, prompt in enumerate(STORY_PROMPTS)
+    ]
+    quoted = [
+        f"> **{prompt}**{' '.join(story.removeprefix(prompt).splitlines())}"
+        for prompt, story in zip(STORY_PROMPTS, stories, strict=True)
+    ]
+    return "\n\n".join([said, *quoted])
+
+
+def _gaps(model: PreTrainedModel, tokenizer: Any) -> str:
+    rows = [
+        f"| {sentence.format(mask='___')} | {_words(fill_gap(model, tokenizer, sentence))} |"
+        for sentence in GAPPED_SENTENCES
+    ]
+    return "\n".join(["| sentence | likeliest words |", "| --- | --- |", *rows])
+
+
+def _words(found: list[tuple[str, float]]) -> str:
+    return ", ".join(
+        f"{word.replace('|', '/') or '(space)'} {probability:.0%}" for word, probability in found
+    )

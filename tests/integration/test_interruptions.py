@@ -1,0 +1,305 @@
+"""Runs that are killed, stopped, starved of disk or started twice, in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pretrain.config import load_config
+from pretrain.train import train
+
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "400"),
+    *("--train.save-steps", "5", "--train.logging-steps", "4", "--train.eval-steps", "200"),
+    *("--train.per-device-train-batch-size", "4", "--train.no-torch-compile"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory) -> Path:
+    """One folder of runs, so that all tests share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def start():
+    """Start a run in a process of its own, forked from one that has imported everything: 0.1 s, not 5."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pretrain.train", "transformers.models.gpt_neo.modeling_gpt_neo"])
+
+    def _start(
+        flags: list[str], output: Path, limit_mib: int | None = None
+    ) -> multiprocessing.process.BaseProcess:
+        process = context.Process(target=_train, args=(flags, str(output), limit_mib))
+        process.start()
+        return process
+
+    return _start
+
+
+def _train(flags: list[str], output: str, limit_mib: int | None) -> None:
+    """Train with everything printed going to a file; a user's mistake ends with 2, as in the command."""
+    import psutil
+
+    from ffn_variants.errors import run_cli
+
+    with open(output, "a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    if limit_mib:
+        now = psutil.Process().memory_info().vms
+        resource.setrlimit(resource.RLIMIT_AS, (now + limit_mib * 2**20, resource.RLIM_INFINITY))
+    run_cli(lambda: train(load_config(None, flags)) and None)
+
+
+def folder_of(runs_dir: Path, name: str) -> Path:
+    return runs_dir / "default" / "gpt_neo" / "gelu" / name
+
+
+def wait_for(condition, process, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.is_alive(), f"ended early with {process.exitcode}"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def finish(process, code: int = 0) -> None:
+    process.join(120)
+    assert process.exitcode == code
+
+
+def assert_same_result(left: Path, right: Path) -> None:
+    weights = [(path / "model" / "model.safetensors").read_bytes() for path in (left, right)]
+    assert weights[0] == weights[1]
+    assert read_metrics(left) == read_metrics(right)
+
+
+def read_metrics(path: Path) -> list[dict]:
+    """Metric lines without what depends on the clock."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k not in ("time_s", "tokens_per_s")} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(runs_dir, start) -> Path:
+    process = start([*TINY, "--runs-dir", str(runs_dir), "--run-name", "whole"], runs_dir / "whole.log")
+    finish(process)
+    return folder_of(runs_dir, "whole")
+
+
+@pytest.mark.parametrize(
+    ("kills", "seed"), [(4, 1), pytest.param(20, 2, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, runs_dir, start, kills, seed):
+    """Every second kill falls into the writing of a checkpoint, the others anywhere after the first steps."""
+    moments = random.Random(seed)
+    name = f"killed-{kills}"
+    path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", name]
+    inside = 0
+    log.touch()
+    for number in range(kills):
+        process = start(flags, log)
+        if number % 2:
+            wait_for(lambda own=f"checkpoints/*.tmp-{process.pid}": list(path.glob(own)), process)
+        else:
+            wait_for(lambda sessions=number: log.read_text().count("folder  ") > sessions, process)
+            time.sleep(moments.uniform(0, 0.25))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        assert not (path / "COMPLETED").exists()
+        inside += bool(list(path.glob("checkpoints/*.tmp-*")))
+    assert inside >= kills // 4
+    finish(start(flags, log))
+    assert_same_result(uninterrupted, path)
+    sessions = json.loads((path / "provenance.json").read_text())["sessions"]
+    assert sessions[-1]["resumed_from_step"] > 0
+    assert not list(path.glob("checkpoints/*.tmp-*"))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "state flipped"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start, damage):
+    name = f"damaged-{damage.replace(' ', '-')}"
+    path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", name]
+    process = start(flags, log)
+    wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    older, newest = sorted(path.glob("checkpoints/step_" + "[0-9]" * 7))
+    file = newest / ("state.json" if damage.startswith("state") else "optimizer.safetensors")
+    content = bytearray(file.read_bytes())
+    if damage == "missing":
+        file.unlink()
+    elif damage == "truncated":
+        file.write_bytes(content[:-10])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    finish(start(flags, log))
+    said = log.read_text()
+    assert f"{newest} cannot be read ({file.name}" in said
+    assert f"the checkpoint before it is used, and this one is kept as {newest.name}.broken" in said
+    assert f"continued at step {int(older.name.removeprefix('step_'))}" in said
+    assert (path / "checkpoints" / f"{newest.name}.broken").is_dir()
+    assert_same_result(uninterrupted, path)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGUSR2"])
+def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, runs_dir, start, name):
+    path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
+    # No checkpoint is due by itself: the one that there is was made for the signal.
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", name, "--train.save-steps", "1000"]
+    process = start(flags, log)
+    wait_for(lambda: (path / "metrics.jsonl").exists(), process)
+    os.kill(process.pid, signal.Signals[name])
+    finish(process, os.EX_TEMPFAIL)
+    (saved,) = path.glob("checkpoints/*")
+    step = int(saved.name.removeprefix("step_"))
+    assert f"stopped by {name} after step {step} of 400; the same command continues from {saved.name}" in (
+        log.read_text()
+    )
+    finish(start(flags, log))
+    assert f"continued at step {step}" in log.read_text()
+    assert_same_result(uninterrupted, path)
+
+
+def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, runs_dir, start):
+    path, logs = folder_of(runs_dir, "twice"), [runs_dir / "twice-1.log", runs_dir / "twice-2.log"]
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "twice"]
+    first = start(flags, logs[0])
+    wait_for(lambda: (path / "metrics.jsonl").exists(), first)
+    second = start(flags, logs[1])
+    finish(second, 2)
+    (message,) = logs[1].read_text().splitlines()
+    assert message.startswith(f"error: {path}: another process ({first.pid} on ")
+    finish(first)
+    assert_same_result(uninterrupted, path)
+
+
+def fill(path: Path) -> None:
+    """Write until the disk is full."""
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.fixture
+def small_disk() -> Iterator:
+    """Put a memory disk of some KiB in a folder's place."""
+    mounted: list[Path] = []
+
+    def _mount(folder: Path, kib: int) -> None:
+        folder.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"no small disk can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield _mount
+    for folder in mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
+    uninterrupted, runs_dir, start, small_disk
+):
+    path, log = folder_of(runs_dir, "small-disk"), runs_dir / "small-disk.log"
+    (checkpoint,) = list(folder_of(runs_dir, "whole").glob("checkpoints/step_*"))[:1]
+    size = sum(file.stat().st_size for file in checkpoint.iterdir())
+    small_disk(path / "checkpoints", round(2.5 * size / 1024) + 32)
+    finish(start([*TINY, "--runs-dir", str(runs_dir), "--run-name", "small-disk"], log))
+    said = log.read_text()
+    assert "a checkpoint could not be written to" in said
+    assert "No space left on device" in said
+    assert f"the next one is tried, {path}/checkpoints/step_0000010 remains" in said
+    assert sorted(path.glob("checkpoints/*")) == [
+        path / "checkpoints" / "step_0000005",
+        path / "checkpoints" / "step_0000010",
+    ]
+    assert_same_result(uninterrupted, path)
+
+
+def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_room(
+    uninterrupted, runs_dir, start, small_disk
+):
+    path, log = folder_of(runs_dir, "full-disk"), runs_dir / "full-disk.log"
+    small_disk(path, 16 * 1024)
+    flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "full-disk"]
+    process = start(flags, log)
+    wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
+    fill(path / "filler")
+    finish(process, 2)
+    message = log.read_text().splitlines()[-1]
+    assert re.match(
+        rf"error: {path}: the disk is full \(.*No space left.*\); make room and give the", message
+    )
+    assert list(path.glob("checkpoints/step_" + "[0-9]" * 7))
+    (path / "filler").unlink()
+    finish(start(flags, log))
+    assert re.findall(r"continued at step \d+", log.read_text())
+    assert_same_result(uninterrupted, path)
+
+
+def test_a_diverged_run_names_step_and_layers_and_is_not_repeated_blindly(runs_dir, start):
+    path, log = folder_of(runs_dir, "diverged"), runs_dir / "diverged.log"
+    rates = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.save-steps", "1"]
+    flags = [*TINY, *rates, "--runs-dir", str(runs_dir), "--run-name", "diverged"]
+    finish(start(flags, log), 2)
+    message = log.read_text().splitlines()[-1]
+    assert re.match(rf"error: {path}: the loss is \S+ at step 2; lower --optim.learning-rate", message)
+    assert re.search(r"Gradient norms of that step: wte \S+, wpe \S+, layer 0 \S+, layer 1 \S+,", message)
+    record = json.loads((path / "FAILED").read_text())
+    assert record["step"] == 2
+    assert record["grad_norms"].keys() == {"wte", "wpe", "layer 0", "layer 1", "ln_f"}
+    finish(start(flags, log), 2)
+    again = log.read_text().splitlines()[-1]
+    assert again.startswith(
+        f"error: {path} failed: {record['problem']} at step 2; lower --optim.learning-rate"
+    )
+    assert f"or remove {path / 'FAILED'} to repeat this one" in again
+    assert log.read_text().count("folder  ") == 1
+
+
+def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
+    """A limit on the process's address space, in which the step's logits fit in parts only."""
+    large = [
+        *(
+            "--train.per-device-train-batch-size",
+            "64",
+            "--optim.max-steps",
+            "2",
+            "--train.logging-steps",
+            "1",
+        ),
+        *("--model.hidden-size", "256", "--model.intermediate-size", "4096", "--runs-dir", str(runs_dir)),
+        *("--train.per-device-eval-batch-size", "2"),
+    ]
+    finish(start([*TINY, *large, "--run-name", "fits"], runs_dir / "fits.log"))
+    path, log = folder_of(runs_dir, "cut"), runs_dir / "cut.log"
+    limited = start([*TINY, *large, "--run-name", "cut", "--find-batch-size"], log, limit_mib=350)
+    finish(limited)
+    assert "out of memory with 64 rows per forward pass; trying 32" in log.read_text()
+    provenance = json.loads((path / "provenance.json").read_text())
+    sizes = provenance["per_device_train_batch_size"], provenance["gradient_accumulation_steps"]
+    assert sizes[0] < 64
+    assert sizes[0] * sizes[1] == 64
+    for one, two in zip(read_metrics(folder_of(runs_dir, "fits")), read_metrics(path), strict=True):
+        key = "loss" if "loss" in one else "eval_loss"
+        assert one[key] == pytest.approx(two[key], abs=1e-4)

@@ -1,0 +1,90 @@
+"""A study whose worker is told to stop, and one whose cell diverges."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import slurm.status
+from slurm.cell import run_cells
+from slurm.state import read_state
+from slurm.study import load_study
+
+
+@pytest.fixture
+def study_file(tmp_path: Path, repository: Path) -> Path:
+    content = {
+        "name": "stopped",
+        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+        "variants": ["gelu"],
+        "seeds": [1],
+        "config": {
+            "model": {"hidden_size": 32, "intermediate_size": 32},
+            "data": {"num_stories": 200, "vocab_size": 400},
+            "optim": {"max_steps": 1500},
+            "train": {"save_steps": None, "save_minutes": None, "logging_steps": 1, "torch_compile": False},
+        },
+        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+    }
+    path = tmp_path / "stopped.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
+def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
+    """SIGUSR2 is what submitit's own handler waits for; that one runs after ours has saved."""
+    runs = tmp_path / "runs"
+    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
+    process = subprocess.Popen(
+        [*command, "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    deadline = time.monotonic() + 120
+    while not list(runs.glob("stopped/*/*/seed*/metrics.jsonl")):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline, "no cell started training"
+        time.sleep(0.01)
+    (state_file,) = runs.glob("stopped/cells/*.json")
+    os.kill(json.loads(state_file.read_text())["pid"], signal.Signals[name])
+    out, _ = process.communicate(timeout=240)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert again.returncode == 0, out + again.stdout + again.stderr
+    (path,) = runs.glob("stopped/*/*/seed*")
+    sessions = json.loads((path / "provenance.json").read_text())["sessions"]
+    # No checkpoint was due by itself: it was made for the signal.
+    assert [session["resumed_from_step"] > 0 for session in sessions] == [False, True]
+    assert (path / "COMPLETED").exists()
+    logs = "".join(file.read_text() for file in runs.glob("stopped/jobs/*log.out"))
+    assert f"stopped by {name} after step" in logs
+
+
+def test_a_diverged_cell_is_failed_and_not_trained_again(study_file, tmp_path, capfd):
+    content = yaml.safe_load(study_file.read_text())
+    content["config"]["optim"] = {"max_steps": 20, "learning_rate": 50.0}
+    study_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    study = load_study(study_file, {"output": {"runs_dir": str(tmp_path / "runs")}})
+    (cell,) = study.cells
+    for attempt in (1, 2):
+        run_cells(study.cells)
+        state = read_state(study.folder, cell.run_id)
+        assert (state.name, state.attempts) == ("failed", attempt)
+        assert re.search(
+            r"the loss is \S+ and had to stay below 2\d\.\d+ at step \d+; lower --opt", state.error
+        )
+    assert (cell.run_dir / "FAILED").is_file()
+    assert "or remove" in state.error
+    assert capfd.readouterr().out.count("device  ") == 1
+    study.write()
+    slurm.status.main([str(study.folder)])
+    assert "failed" in (shown := capfd.readouterr().out)
+    assert "had to stay below" in shown
