@@ -8,6 +8,7 @@ at a time, however large the corpus is.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
 import json
@@ -27,11 +28,13 @@ from ffn_variants.files import write_text
 from pretrain import corpus
 from pretrain.config import DataConfig, RunConfig
 from pretrain.packing import pack
-from pretrain.shards import read_text, read_token_shards, token_dtype, tokenise, write_text_shards
+from pretrain.shards import read_shards, token_dtype, tokenise
 from pretrain.tokenizer import load_tokenizer, train_tokenizer
 
 CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""
+
+SPLITS: tuple[corpus.Split, ...] = ("train", "validation")
 
 WINDOW_TOKENS = 2**23
 """Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
@@ -69,16 +72,11 @@ class PreparedData:
     validation: PackedSplit
 
 
-def prepare_data(config: RunConfig, num_workers: int | None = None) -> PreparedData:
+def prepare_data(config: RunConfig) -> PreparedData:
     """Tokenizer and packed rows of a run, from the cache or built into it.
 
     Several processes may call this at once: one builds, the others wait for it. What an interruption leaves
     is continued by the next call.
-
-    Args:
-        config: The run.
-        num_workers: Processes that tokenise; none = one for each CPU this process may use, or one where
-            TOKENIZERS_PARALLELISM is false. The rows are the same for any number.
 
     Raises:
         UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
@@ -89,7 +87,7 @@ def prepare_data(config: RunConfig, num_workers: int | None = None) -> PreparedD
     if not rows.is_dir():
         with _sole_builder(folder):
             if not folder.is_dir():
-                _write_tokens(data, folder, num_workers or _num_workers())
+                _write_tokens(data, folder)
             if not rows.is_dir():
                 _write_rows(data, folder, rows)
     return _load(data, folder, rows)
@@ -122,12 +120,6 @@ def _rows_folder(folder: Path, data: DataConfig) -> Path:
     return folder / f"rows-{data.block_size}"
 
 
-def _num_workers() -> int:
-    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("false", "0", "off"):
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @contextlib.contextmanager
 def _sole_builder(folder: Path) -> Iterator[None]:
     """Build, or wait for the process that builds; after a user's mistake everything is as before."""
@@ -151,40 +143,44 @@ def _sole_builder(folder: Path) -> Iterator[None]:
         raise
 
 
-def _write_tokens(data: DataConfig, folder: Path, num_workers: int) -> None:
+def _write_tokens(data: DataConfig, folder: Path) -> None:
     """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
     partial = folder.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    splits: tuple[corpus.Split, ...] = ("train", "validation")
-    text = {split: partial / "text" / f"{split}.arrow" for split in splits}
     try:
-        # All of the text before the first token, so that a mistake in it is told at once.
-        for split in splits:
-            if not text[split].is_file():
-                print(f"reading the {split} documents of {corpus.describe(data)}", flush=True)
-                write_text_shards(corpus.documents(data, split), text[split], split)
-        if not (partial / "tokenizer").is_dir():
-            _write_tokenizer(data, read_text(text["train"]), partial / "tokenizer")
+        if not (partial / "documents.json").is_file():
+            _read_through(data, partial)
+        num_documents = json.loads((partial / "documents.json").read_text())
+        tokenizer = load_tokenizer(partial / "tokenizer")
+        for split in SPLITS:
+            tokenise(corpus.documents(data, split), num_documents[split], tokenizer, partial, split)
     except UsageError:
         shutil.rmtree(partial)
         raise
-    for split in splits:
-        tokenise(text[split], partial, split, num_workers)
-    shutil.rmtree(text["train"].parent)
     for leftover in partial.glob("*.tmp-*"):  # of a killed process
         leftover.unlink()
     os.replace(partial, folder)
 
 
-def _write_tokenizer(data: DataConfig, documents: Iterator[str], folder: Path) -> None:
+def _read_through(data: DataConfig, folder: Path) -> None:
+    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
+    print(f"reading {corpus.describe(data)}", flush=True)
+    counts = dict.fromkeys(SPLITS, 0)
+
+    def counted(split: corpus.Split) -> Iterator[str]:
+        for text in corpus.documents(data, split):
+            counts[split] += 1
+            yield text
+
     if data.tokenizer:
         tokenizer = load_tokenizer(data.tokenizer)
+        collections.deque(counted("train"), maxlen=0)
     else:
-        print(f"training a tokenizer of {data.vocab_size:,} tokens", flush=True)
-        tokenizer = train_tokenizer(documents, data.vocab_size)
-    aside = folder.with_name("tokenizer.tmp")
-    tokenizer.save_pretrained(aside)
-    os.replace(aside, folder)
+        print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
+        tokenizer = train_tokenizer(counted("train"), data.vocab_size)
+    collections.deque(counted("validation"), maxlen=0)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    write_text(folder / "documents.json", json.dumps(counts))
 
 
 def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
@@ -194,7 +190,7 @@ def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
     aside.mkdir()
     tokenizer = load_tokenizer(folder / "tokenizer")
     summary: dict[str, Any] = {"vocab_size": len(tokenizer)}
-    for split in ("train", "validation"):
+    for split in SPLITS:
         summary[split] = _write_split(folder, split, aside, data.block_size, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
     write_text(aside / "summary.json", json.dumps(summary, indent=2))
     os.replace(aside, rows)
@@ -207,7 +203,7 @@ def _write_split(folder: Path, split: str, aside: Path, block_size: int, pad_tok
         _row_file(aside, split, "input_ids").open("wb") as ids,
         _row_file(aside, split, "position_ids").open("wb") as positions,
     ):
-        for tokens, lengths in _windows(read_token_shards(folder, split)):
+        for tokens, lengths in _windows(read_shards(folder, split)):
             input_ids, position_ids, cut = pack(tokens, lengths, block_size, pad_token_id)
             input_ids.tofile(ids)
             position_ids.tofile(positions)
@@ -256,6 +252,6 @@ def _load(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
             num_documents=summary[split]["num_documents"],
             num_tokens=summary[split]["num_tokens"],
         )
-        for split in ("train", "validation")
+        for split in SPLITS
     }
     return PreparedData(f"{folder.name}-{rows.name}", tokenizer, **splits)
