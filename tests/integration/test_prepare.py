@@ -37,7 +37,7 @@ def prepare(repository):
         runs: Path,
         *flags: str,
         threads: int = 1,
-        sizes: tuple[int, int] = (200_000, 20_000),
+        sizes: tuple[int, int] = (100_000, 20_000),
     ) -> subprocess.Popen:
         train, validation = map(str, files)
         source = [
@@ -87,7 +87,7 @@ def contents(runs: Path) -> dict[str, bytes]:
 
 
 def test_killed_then_continued_by_two_at_once_with_more_threads(prepare, tmp_path):
-    corpus = write_corpus(tmp_path, 4000)
+    corpus = write_corpus(tmp_path, 2000)
     finish(prepare(corpus, tmp_path / "whole"))
 
     runs = tmp_path / "killed"
@@ -118,7 +118,7 @@ def peak_mb(out: str) -> float:
 @pytest.mark.parametrize(
     ("num_stories", "sizes", "allowed_mb"),
     [
-        (1500, (200_000, 50_000), 12),  # 1.8 MB of text, then 36 MB
+        (800, (100_000, 25_000), 8),  # 0.9 MB of text, then 19 MB
         # 41 MB, then 820 MB, with shards and windows as they are.
         pytest.param(35_000, (2**22, 2**23), 40, marks=pytest.mark.slow),
     ],
