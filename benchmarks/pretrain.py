@@ -75,9 +75,10 @@ class OurCase:
         tokens = 0
         for _ in range(count):
             step = self.loop.source.step(self.loop.data.train, self.loop.state.step)
-            self.loop._update(step)
+            last = self.loop._update(step)
             self.loop.state.step += 1
             tokens += step.num_tokens
+        last.tolist()  # waits for the device
         return tokens
 
 

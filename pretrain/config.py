@@ -92,7 +92,7 @@ class DataConfig(Section):
     vocab_size: int = Field(10_000, ge=262)
     """Tokens of the trained tokenizer, with 256 bytes and 5 special ones; unused with data.tokenizer."""
     block_size: int = Field(512, ge=8)
-    """Tokens of one packed row; longer documents are cut into pieces of this size."""
+    """Tokens of one packed row; longer documents are cut, and a few others, so that rows are 98% filled."""
 
     @model_validator(mode="after")
     def _files_belong_to_source(self) -> DataConfig:

@@ -69,7 +69,7 @@ def _source(data: DataConfig, split: Split) -> Iterator[str]:
 
         return iter(stories(data.num_stories, data.corpus_seed))
     if data.source == "tinystories" and data.tinystories_dir is None:
-        return (text.strip() for text in _hub(split)["text"] if text.strip())
+        return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
     return read_documents(_files(data, split), data.text_field)
 
 

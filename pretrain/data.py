@@ -1,15 +1,16 @@
 """The corpus as the training loop reads it: packed token rows, built once and memory-mapped by every run.
 
-Lies under ``<runs_dir>/.cache/<fingerprint>/``; the fingerprint covers the corpus's content and every setting
-of tokenizer and packing, so all seeds and variants of a study share one copy and a changed corpus gets a new
-one.
+``<runs_dir>/.cache/<fingerprint>/`` holds a corpus's tokenizer and tokens, and a folder of packed rows for
+each block size. The fingerprint covers the corpus's content and the tokenizer, so all seeds and variants of a
+study share one copy and a changed corpus gets a new one. Memory holds one shard of text or one window of rows
+at a time, however large the corpus is.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import hashlib
-import itertools
 import json
 import os
 import shutil
@@ -19,18 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from transformers import PreTrainedTokenizerFast
 
+from ffn_variants.errors import UsageError
+from ffn_variants.files import write_text
 from pretrain import corpus
 from pretrain.config import DataConfig, RunConfig
 from pretrain.packing import pack
-from pretrain.tokenizer import encode_batch, load_tokenizer, train_tokenizer
+from pretrain.shards import read_shards, token_dtype, tokenise
+from pretrain.tokenizer import load_tokenizer, train_tokenizer
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""
 
-DOCUMENTS_PER_BATCH = 1000
+SPLITS: tuple[corpus.Split, ...] = ("train", "validation")
+
+WINDOW_TOKENS = 2**23
+"""Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
 
 
 @dataclass(frozen=True)
@@ -68,123 +75,183 @@ class PreparedData:
 def prepare_data(config: RunConfig) -> PreparedData:
     """Tokenizer and packed rows of a run, from the cache or built into it.
 
-    Several processes may call this at once: one builds, the others wait for it.
+    Several processes may call this at once: one builds, the others wait for it. What an interruption leaves
+    is continued by the next call.
 
     Raises:
         UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
     """
-    fingerprint = data_fingerprint(config.data)
-    folder = _cache_folder(config, fingerprint)
-    if not folder.is_dir():
-        _build_once(config.data, folder)
-    return _load(folder, fingerprint)
+    data = config.data
+    folder = _cache_folder(config)
+    rows = _rows_folder(folder, data)
+    if not rows.is_dir():
+        with _sole_builder(folder):
+            if not folder.is_dir():
+                _write_tokens(data, folder)
+            if not rows.is_dir():
+                _write_rows(data, folder, rows)
+    return _load(data, folder, rows)
 
 
 def cached_summary(config: RunConfig) -> dict[str, Any] | None:
     """Sizes of prepared data, or None where it has not been prepared yet."""
-    folder = _cache_folder(config, data_fingerprint(config.data))
-    return json.loads((folder / "summary.json").read_text()) if folder.is_dir() else None
+    rows = _rows_folder(_cache_folder(config), config.data)
+    return json.loads((rows / "summary.json").read_text()) if rows.is_dir() else None
 
 
-def data_fingerprint(data: DataConfig) -> str:
-    """Identity of the packed rows: the corpus's content, the tokenizer, the packing."""
-    settings = data.model_dump(
-        include={
-            "text_field",
-            "max_documents",
-            "max_validation_documents",
-            "validation_fraction",
-            "vocab_size",
-            "block_size",
-        }
-    )
+def tokens_fingerprint(data: DataConfig) -> str:
+    """Identity of the tokens: the corpus's content, its split, the tokenizer."""
+    fields = {"text_field", "max_documents", "max_validation_documents", "validation_fraction"}
+    settings = data.model_dump(include=fields)
     settings |= {"version": CACHE_VERSION, "source": data.source, "corpus": corpus.fingerprint(data)}
     if data.tokenizer:
         tokenizer = load_tokenizer(data.tokenizer).backend_tokenizer.to_str()
         settings["tokenizer"] = hashlib.sha256(tokenizer.encode()).hexdigest()
+    else:
+        settings["vocab_size"] = data.vocab_size
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _cache_folder(config: RunConfig, fingerprint: str) -> Path:
-    return Path(config.output.runs_dir) / ".cache" / fingerprint
+def _cache_folder(config: RunConfig) -> Path:
+    return Path(config.output.runs_dir) / ".cache" / tokens_fingerprint(config.data)
 
 
-def _build_once(data: DataConfig, folder: Path) -> None:
-    """Build, or wait for the process that builds; after an error everything is as before."""
+def _rows_folder(folder: Path, data: DataConfig) -> Path:
+    return folder / f"rows-{data.block_size}"
+
+
+@contextlib.contextmanager
+def _sole_builder(folder: Path) -> Iterator[None]:
+    """Build, or wait for the process that builds; after a user's mistake everything is as before."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = folder.with_suffix(".lock")
+    lock = FileLock(folder.with_suffix(".lock"))
     try:
-        with FileLock(lock):
-            if not folder.is_dir():
-                _build(data, folder)
-    except BaseException:
-        lock.unlink(missing_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print("another process prepares this corpus; waiting for it", flush=True)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+    except UsageError:
+        Path(lock.lock_file).unlink(missing_ok=True)
         for parent in (folder.parent, folder.parent.parent):
             with contextlib.suppress(OSError):  # not empty, so it was there before
                 parent.rmdir()
         raise
 
 
-def _build(data: DataConfig, folder: Path) -> None:
-    """Write tokenizer and rows aside, then rename."""
-    aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
-    aside.mkdir()
+def _write_tokens(data: DataConfig, folder: Path) -> None:
+    """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
+    partial = folder.with_suffix(".partial")
+    partial.mkdir(exist_ok=True)
     try:
-        if data.tokenizer:
-            tokenizer = load_tokenizer(data.tokenizer)
-        else:
-            print(
-                f"training a tokenizer of {data.vocab_size:,} tokens on {corpus.describe(data)}", flush=True
-            )
-            tokenizer = train_tokenizer(corpus.documents(data, "train"), data.vocab_size)
-        tokenizer.model_max_length = data.block_size
-        tokenizer.save_pretrained(aside / "tokenizer")
-        summary: dict[str, Any] = {"vocab_size": len(tokenizer)}
-        for split in ("train", "validation"):
-            summary[split] = _build_split(data, split, tokenizer, aside)
-        (aside / "summary.json").write_text(json.dumps(summary, indent=2))
-        os.replace(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        if not (partial / "documents.json").is_file():
+            _read_through(data, partial)
+        num_documents = json.loads((partial / "documents.json").read_text())
+        tokenizer = load_tokenizer(partial / "tokenizer")
+        for split in SPLITS:
+            tokenise(corpus.documents(data, split), num_documents[split], tokenizer, partial, split)
+    except UsageError:
+        shutil.rmtree(partial)
+        raise
+    for leftover in partial.glob("*.tmp-*"):  # of a killed process
+        leftover.unlink()
+    os.replace(partial, folder)
 
 
-def _build_split(
-    data: DataConfig, split: corpus.Split, tokenizer: PreTrainedTokenizerFast, folder: Path
-) -> dict[str, int]:
-    dtype = np.uint16 if len(tokenizer) <= 2**16 else np.uint32
-    chunks: list[np.ndarray] = []
-    lengths: list[int] = []
-    for texts in _batched(corpus.documents(data, split), DOCUMENTS_PER_BATCH):
-        ids = encode_batch(tokenizer, texts)
-        lengths.extend(len(document) for document in ids)
-        chunks.append(np.fromiter(itertools.chain.from_iterable(ids), dtype))
-    tokens = np.concatenate(chunks)
-    pad = int(tokenizer.pad_token_id)  # type: ignore[arg-type]
-    input_ids, position_ids = pack(tokens, np.array(lengths), data.block_size, pad)
-    np.save(folder / f"{split}_input_ids.npy", input_ids)
-    np.save(folder / f"{split}_position_ids.npy", position_ids)
+def _read_through(data: DataConfig, folder: Path) -> None:
+    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
+    print(f"reading {corpus.describe(data)}", flush=True)
+    counts = dict.fromkeys(SPLITS, 0)
+
+    def counted(split: corpus.Split) -> Iterator[str]:
+        for text in corpus.documents(data, split):
+            counts[split] += 1
+            yield text
+
+    if data.tokenizer:
+        tokenizer = load_tokenizer(data.tokenizer)
+        collections.deque(counted("train"), maxlen=0)
+    else:
+        print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
+        tokenizer = train_tokenizer(counted("train"), data.vocab_size)
+    collections.deque(counted("validation"), maxlen=0)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    write_text(folder / "documents.json", json.dumps(counts))
+
+
+def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
+    """Pack all splits aside, then rename."""
+    aside = rows.with_name(f"{rows.name}.tmp")
+    shutil.rmtree(aside, ignore_errors=True)  # of a killed process
+    aside.mkdir()
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    summary: dict[str, Any] = {"vocab_size": len(tokenizer)}
+    for split in SPLITS:
+        summary[split] = _write_split(folder, split, aside, data.block_size, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
+    write_text(aside / "summary.json", json.dumps(summary, indent=2))
+    os.replace(aside, rows)
+
+
+def _write_split(folder: Path, split: str, aside: Path, block_size: int, pad_token_id: int) -> dict[str, int]:
+    """Pack one split window by window; returns its sizes."""
+    num_documents = num_tokens = num_rows = num_cut = 0
+    with (
+        _row_file(aside, split, "input_ids").open("wb") as ids,
+        _row_file(aside, split, "position_ids").open("wb") as positions,
+    ):
+        for tokens, lengths in _windows(read_shards(folder, split)):
+            input_ids, position_ids, cut = pack(tokens, lengths, block_size, pad_token_id)
+            input_ids.tofile(ids)
+            position_ids.tofile(positions)
+            num_documents += len(lengths)
+            num_tokens += len(tokens)
+            num_rows += len(input_ids)
+            num_cut += cut
     print(
-        f"packed {len(lengths):,} {split} documents, {len(tokens):,} tokens, into {len(input_ids):,} rows of "
-        f"{data.block_size} ({len(tokens) / input_ids.size:.1%} filled)",
+        f"packed {num_documents:,} {split} documents, {num_tokens:,} tokens, into {num_rows:,} rows of "
+        f"{block_size} ({num_tokens / (num_rows * block_size):.1%} filled, {num_cut / num_documents:.1%} of "
+        "the documents cut)",
         flush=True,
     )
-    return {"num_documents": len(lengths), "num_tokens": len(tokens), "num_rows": len(input_ids)}
+    return {"num_documents": num_documents, "num_tokens": num_tokens, "num_rows": num_rows}
 
 
-def _batched(documents: Iterator[str], size: int) -> Iterator[list[str]]:
-    while batch := list(itertools.islice(documents, size)):
-        yield batch
+def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Join shards until a window is full; yields tokens of all documents, and (documents,) tokens of each."""
+    tokens: list[np.ndarray] = []
+    lengths: list[np.ndarray] = []
+    for shard_tokens, offsets in shards:
+        tokens.append(shard_tokens)
+        lengths.append(np.diff(offsets))
+        if sum(map(len, tokens)) >= WINDOW_TOKENS:
+            yield np.concatenate(tokens), np.concatenate(lengths)
+            tokens, lengths = [], []
+    if tokens:
+        yield np.concatenate(tokens), np.concatenate(lengths)
 
 
-def _load(folder: Path, fingerprint: str) -> PreparedData:
-    summary = json.loads((folder / "summary.json").read_text())
+def _row_file(rows: Path, split: str, name: str) -> Path:
+    return rows / f"{split}.{name}.bin"
+
+
+def _load(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
+    summary = json.loads((rows / "summary.json").read_text())
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    tokenizer.model_max_length = data.block_size
+    dtypes = {"input_ids": token_dtype(summary["vocab_size"]), "position_ids": token_dtype(data.block_size)}
     splits = {
         split: PackedSplit(
-            input_ids=np.load(folder / f"{split}_input_ids.npy", mmap_mode="r"),
-            position_ids=np.load(folder / f"{split}_position_ids.npy", mmap_mode="r"),
+            **{
+                name: np.memmap(_row_file(rows, split, name), dtype, "r").reshape(-1, data.block_size)
+                for name, dtype in dtypes.items()
+            },
             num_documents=summary[split]["num_documents"],
             num_tokens=summary[split]["num_tokens"],
         )
-        for split in ("train", "validation")
+        for split in SPLITS
     }
-    return PreparedData(fingerprint, load_tokenizer(folder / "tokenizer"), **splits)
+    return PreparedData(f"{folder.name}-{rows.name}", tokenizer, **splits)

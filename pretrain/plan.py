@@ -11,6 +11,7 @@ from pretrain.costs import cost_facts, describe_costs
 from pretrain.data import cached_summary
 from pretrain.health import read_failure
 from pretrain.optim import total_steps
+from pretrain.packing import TARGET_FILL
 from pretrain.run_dir import is_complete, run_dir, to_yaml
 from pretrain.tokenizer import load_tokenizer
 
@@ -63,8 +64,8 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
     if summary:
         rows, tokens, note = summary["train"]["num_rows"], summary["train"]["num_tokens"], ""
     elif corpus.is_whole_hub(config.data):
-        # Best-fit packing of these short documents leaves next to nothing empty.
-        rows, tokens, note = -(-HUB_TOKENS // block_size), HUB_TOKENS, " (about: it is not prepared yet)"
+        rows, tokens = round(HUB_TOKENS / (TARGET_FILL * block_size)), HUB_TOKENS
+        note = " (about: it is not prepared yet)"
     else:
         steps = config.optim.max_steps
         known = (

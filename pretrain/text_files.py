@@ -124,6 +124,11 @@ def _from_json(line: str, text_field: str, where: str) -> str:
 def _checked(value: object, text_field: str, where: str) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{where}: field {text_field!r} holds {type(value).__name__}, expected text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:  # JSON can spell one half of a surrogate pair
+        half = ascii(value[error.start])
+        raise UsageError(f"{where}: field {text_field!r} holds {half}, which is no character") from None
     return value
 
 

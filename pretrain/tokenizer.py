@@ -68,6 +68,12 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     for name in ("pad_token", "bos_token", "eos_token", "mask_token"):
         if getattr(tokenizer, f"{name}_id") is None:
             raise UsageError(f"{folder}: the tokenizer has no {name}; add it and save the tokenizer again")
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= len(tokenizer):  # the model has one embedding for each of len(tokenizer) tokens
+        raise UsageError(
+            f"{folder}: the tokenizer has {len(tokenizer):,} tokens but ids up to {highest:,}; number them "
+            "0, 1, 2, ... without gaps and save it again"
+        )
     ids = tokenizer("a")["input_ids"]
     if ids[0] != tokenizer.bos_token_id or ids[-1] != tokenizer.eos_token_id:
         raise UsageError(
