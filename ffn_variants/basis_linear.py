@@ -70,23 +70,28 @@ class _BasisLinear(torch.autograd.Function):
         features, slopes = _kernels(ctx.basis)
         needs_x, needs_weight = ctx.needs_input_grad[:2]
         grad_x = torch.empty_like(x) if needs_x else None
-        # Summed over the blocks in float32 at least: a long sum of bf16 blocks would lose its small terms.
+        # In float32 at least: a long sum of bf16 blocks would lose its small terms.
         exact = torch.promote_types(weight.dtype, torch.float32)
         grad_weight = torch.zeros_like(weight, dtype=exact) if needs_weight else None
         for block, buffer in _blocks(x, weight):
             x_block, grad = x[block], grads[0][block]
             if grad_weight is not None:
                 features(x_block, buffer, *constants)
-                if weight.dtype == exact:
-                    grad_weight.addmm_(grad.t(), buffer.flatten(1))
-                else:
-                    grad_weight += torch.mm(grad.t(), buffer.flatten(1))
+                add_product(grad_weight, grad.t(), buffer.flatten(1))
             if grad_x is not None:
                 torch.mm(grad, weight, out=buffer.flatten(1))
                 slopes(x_block, buffer, grad_x[block], *constants)
         if grad_weight is not None:
             grad_weight = grad_weight.to(weight.dtype)
         return grad_x, grad_weight, None, *(None for _ in constants)
+
+
+def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
+    """Add a matrix product to a sum over blocks, whose dtype may be wider than that of the factors."""
+    if total.dtype == left.dtype:
+        total.addmm_(left, right)
+    else:
+        total += torch.mm(left, right)
 
 
 @functools.cache

@@ -138,9 +138,8 @@ def _rewind(loop: Loop) -> None:
     """Go to the last good checkpoint, or to the initial weights."""
     if loop.restart() is None:
         set_seed(loop.config.seed)
-        names = ("pad_token_id", "bos_token_id", "eos_token_id")
-        token_ids = {name: getattr(loop.model.config, name) for name in names}
-        initial = model.build(loop.config, loop.model.config.vocab_size, token_ids)
+        tokenizer = loop.data.tokenizer
+        initial = model.build(loop.config, len(tokenizer), model.special_token_ids(tokenizer))
         loop.model.load_state_dict(initial.state_dict())
 
 

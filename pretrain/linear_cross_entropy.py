@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ffn_variants.basis_linear import add_product
 from ffn_variants.compilation import compiled
 
 CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**27}
@@ -63,10 +64,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             total += _loss_and_gradient(logits, targets[chunk])
             grad = logits.to(hidden.dtype)
             torch.mm(grad, weight, out=grad_hidden[chunk])
-            if weight.dtype == exact:
-                grad_weight.addmm_(grad.t(), hidden[chunk])
-            else:
-                grad_weight += torch.mm(grad.t(), hidden[chunk])
+            add_product(grad_weight, grad.t(), hidden[chunk])
             if grad_bias is not None:
                 grad_bias += logits.sum(0)
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
