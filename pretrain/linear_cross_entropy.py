@@ -39,15 +39,19 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets)  # type: ignore[return-value]
+    # Inside an autograd.Function both the mode and needs_input_grad look the same under no_grad as without.
+    inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, wanted)  # type: ignore[return-value]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, wanted: bool
+    ) -> Tensor:
         exact = torch.promote_types(hidden.dtype, torch.float32)
         total = hidden.new_zeros((), dtype=exact)
-        wanted = any(ctx.needs_input_grad)
         grad_hidden = torch.empty_like(hidden) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
@@ -81,6 +85,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             (hidden * scale).to(hidden.dtype),
             (weight * scale).to(weight_dtype),
             None if bias is None else (bias * scale).to(bias_dtype),
+            None,
             None,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
 from ffn_variants.compilation import use_compiled_kernels
 from pretrain import linear_cross_entropy as module
@@ -80,3 +81,12 @@ def test_no_tensor_has_all_logits(monkeypatch):
     with Recorder():
         linear_cross_entropy(hidden, weight, bias, targets).backward()
     assert largest == 4
+
+
+@pytest.mark.parametrize("evaluating", [torch.no_grad, torch.inference_mode])
+def test_evaluation_makes_the_logits_and_no_gradient(evaluating):
+    (hidden, weight, bias), targets = problem(torch.float32, True)
+    with evaluating(), FlopCounterMode(display=False) as counter:
+        loss = linear_cross_entropy(hidden, weight, bias, targets)
+    assert counter.get_total_flops() == 2 * ROWS * WIDTH * CLASSES
+    assert loss.item() == pytest.approx(linear_cross_entropy(hidden, weight, bias, targets).item(), rel=1e-6)
