@@ -9,6 +9,7 @@ Shapes: N rows, D hidden_size, V vocab_size.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,8 +19,11 @@ from torch.autograd.function import once_differentiable
 from ffn_variants.basis_linear import add_product
 from ffn_variants.compilation import compiled
 
-CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**27}
+CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**25}
 """Logits in a chunk: few enough for a processor's cache, enough to fill a GPU."""
+
+CHUNKS_PER_PRODUCT = 4
+"""Chunks whose gradients go into the weights' in one product: each adds to a sum of the size of the weights."""
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
@@ -36,68 +40,85 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
     Returns:
         The sum, in nats.
     """
+    dtype = hidden.dtype
     if torch.is_autocast_enabled(hidden.device.type):
         dtype = torch.get_autocast_dtype(hidden.device.type)
-        hidden, weight = hidden.to(dtype), weight.to(dtype)
     # Inside an autograd.Function both the mode and needs_input_grad look the same under no_grad as without.
     inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, wanted)  # type: ignore[return-value]
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, wanted)  # type: ignore[return-value]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, wanted: bool
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        dtype: torch.dtype,
+        wanted: bool,
     ) -> Tensor:
-        exact = torch.promote_types(hidden.dtype, torch.float32)
+        """The loss; and its gradients where ``wanted``, from products in ``dtype``."""
+        exact = torch.promote_types(dtype, torch.float32)
+        rows, factor = hidden.to(dtype), weight.to(dtype)
         total = hidden.new_zeros((), dtype=exact)
-        grad_hidden = torch.empty_like(hidden) if wanted else None
+        grad_hidden = torch.empty_like(rows) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
-        numbers = CHUNK_NUMBERS.get(hidden.device.type, CHUNK_NUMBERS["cpu"])
-        rows = max(1, numbers // len(weight))
-        for start in range(0, len(hidden), rows):
-            chunk = slice(start, start + rows)
-            logits = torch.mm(hidden[chunk], weight.t()).to(exact)
-            if bias is not None:
-                logits += bias
-            if grad_hidden is None or grad_weight is None:
-                total += torch.nn.functional.cross_entropy(logits, targets[chunk], reduction="sum")
-                continue
-            total += _loss_and_gradient(logits, targets[chunk])
-            grad = logits.to(hidden.dtype)
-            torch.mm(grad, weight, out=grad_hidden[chunk])
-            add_product(grad_weight, grad.t(), hidden[chunk])
-            if grad_bias is not None:
-                grad_bias += logits.sum(0)
+        length = max(1, CHUNK_NUMBERS.get(hidden.device.type, CHUNK_NUMBERS["cpu"]) // len(weight))
+        group_length = min(length * CHUNKS_PER_PRODUCT, len(rows))
+        buffer = rows.new_empty(group_length if wanted else min(length, len(rows)), len(weight))
+        for group in _slices(len(rows), len(buffer)):
+            for part in _slices(group.stop - group.start, length):
+                chunk = slice(group.start + part.start, group.start + part.stop)
+                logits = torch.mm(rows[chunk], factor.t(), out=buffer[part])
+                if grad_hidden is None:
+                    total += _loss(logits, bias, targets[chunk])
+                    continue
+                total += _loss_and_gradient(logits, bias, targets[chunk])
+                torch.mm(logits, factor, out=grad_hidden[chunk])
+                if grad_bias is not None:
+                    grad_bias += logits.sum(0, dtype=exact)
+            if grad_weight is not None:
+                add_product(grad_weight, buffer[: group.stop - group.start].t(), rows[group])
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        ctx.dtypes = (weight.dtype, None if bias is None else bias.dtype)
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (hidden, weight, bias)]
         return total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
-        hidden, weight, bias = ctx.saved_tensors
-        scale = grads[0]
-        weight_dtype, bias_dtype = ctx.dtypes
-        return (
-            (hidden * scale).to(hidden.dtype),
-            (weight * scale).to(weight_dtype),
-            None if bias is None else (bias * scale).to(bias_dtype),
-            None,
-            None,
+        scaled = (
+            None if tensor is None else (tensor * grads[0]).to(dtype)
+            for tensor, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         )
+        return (*scaled, None, None, None)
+
+
+def _slices(total: int, length: int) -> Iterator[slice]:
+    return (slice(start, min(start + length, total)) for start in range(0, total, max(1, length)))
+
+
+def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact = exact + bias
+    return torch.nn.functional.cross_entropy(exact, targets, reduction="sum")
 
 
 @compiled
-def _loss_and_gradient(logits: Tensor, targets: Tensor) -> Tensor:
-    """Replace (N, V) logits by the gradient of their summed cross-entropy, and return that sum."""
-    largest = logits.amax(1, keepdim=True)
-    exponentials = torch.exp(logits - largest)
+def _loss_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Replace (N, V) logits without bias by the gradient of their summed cross-entropy; return that sum."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact = exact + bias
+    largest = exact.amax(1, keepdim=True)
+    exponentials = torch.exp(exact - largest)
     sums = exponentials.sum(1, keepdim=True)
-    chosen = logits.gather(1, targets.unsqueeze(1))
+    chosen = exact.gather(1, targets.unsqueeze(1))
     loss = (sums.log() + largest - chosen).sum()
     classes = torch.arange(logits.shape[1], device=logits.device)
-    logits.copy_(exponentials / sums - (classes == targets.unsqueeze(1)).to(logits.dtype))
+    logits.copy_(exponentials / sums - (classes == targets.unsqueeze(1)).to(exact.dtype))
     return loss
