@@ -73,10 +73,13 @@ class GPTNeoBackendAttention(nn.Module):
             query: (B, H, Q, D).
             key: (B, H, K, D).
             mask: (B, 1, Q, K), true or zero where a query may look; None for every key up to the query.
+                Numbers of documents are left to the backend that they are for.
 
         Returns:
             The mask of this layer, in the same form; None where that says enough.
         """
+        if mask is not None and numbers_documents(mask):
+            return mask
         keys = torch.arange(key.shape[2], device=key.device)
         distance = keys[key.shape[2] - query.shape[2] :, None] - keys
         visible = distance >= 0
@@ -89,6 +92,11 @@ class GPTNeoBackendAttention(nn.Module):
         if mask.dtype == torch.bool:
             return mask & visible
         return mask.masked_fill(~visible, torch.finfo(mask.dtype).min)
+
+
+def numbers_documents(mask: Tensor) -> bool:
+    """Whether a mask says to which document each token belongs, rather than who may look at whom."""
+    return mask.dtype != torch.bool and not mask.is_floating_point()
 
 
 def eager_attention(

@@ -23,7 +23,7 @@ CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**25}
 """Logits in a chunk: few enough for a processor's cache, enough to fill a GPU."""
 
 CHUNKS_PER_PRODUCT = 4
-"""Chunks whose gradients go into the weights' in one product: each adds to a sum of the size of the weights."""
+"""Chunks whose gradients go into the weights' in one product: each is added to a sum of that size."""
 
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:

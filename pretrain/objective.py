@@ -15,7 +15,9 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from ffn_variants import objective
+from pretrain import packed_attention
 from pretrain.config import first_position
+from pretrain.dropout import replace_dropouts
 from pretrain.linear_cross_entropy import linear_cross_entropy
 
 
@@ -32,6 +34,9 @@ class PackedLoss(nn.Module):
         self.model = model
         self.first_position = first_position(family)
         self.is_causal = objective(family) == "causal"
+        if model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation(packed_attention.NAME)
+        replace_dropouts(model)
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
@@ -65,12 +70,14 @@ class PackedLoss(nn.Module):
         return head.layer_norm(F.gelu(head.dense(hidden)))
 
     def _document_mask(self, position_ids: Tensor) -> Tensor:
-        """(B, 1, T, T) mask of the pairs in one document, as the model's attention wants it.
+        """What limits attention to the documents, as the model's attention wants it.
 
         transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to the past and their window.
         """
-        document = (position_ids == 0).cumsum(dim=1)
-        same = (document[:, :, None] == document[:, None, :])[:, None]
+        numbers = packed_attention.document_numbers(position_ids)
+        if self.model.config._attn_implementation == packed_attention.NAME:
+            return numbers
+        same = numbers.transpose(2, 3) == numbers
         if self.model.config._attn_implementation != "eager":
             return same
         return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(
