@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.compilation import compiled
-
 LEVELS = 2**16
 """Values of 16 bits; a probability is rounded to a multiple of 1 / 65,536."""
 
@@ -30,10 +28,25 @@ def dropout(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != "cpu" or torch.compiler.is_compiling():
         return nn.functional.dropout(x, p)
+    return _Dropout.apply(x, p)  # type: ignore[return-value]
+
+
+def draw_dropped(shape: torch.Size, p: float) -> tuple[Tensor | None, float]:
+    """Draw which values of a CPU tensor to drop.
+
+    Args:
+        shape: Of the tensor.
+        p: Below 1; rounded to a multiple of 1 / 65,536.
+
+    Returns:
+        Where to put zeros, or None for nowhere; and what to multiply the other values by.
+    """
     threshold = round(p * LEVELS)
     if threshold == 0:
-        return x
-    return _Dropout.apply(x, threshold - LEVELS // 2, LEVELS / (LEVELS - threshold))  # type: ignore[return-value]
+        return None, 1.0
+    draws = torch.empty(-(-shape.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    bits = draws.view(torch.int16)[: shape.numel()].view(shape)
+    return bits < threshold - LEVELS // 2, LEVELS / (LEVELS - threshold)
 
 
 class Dropout(nn.Dropout):
@@ -53,18 +66,15 @@ def replace_dropouts(model: nn.Module) -> None:
 
 class _Dropout(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, threshold: int, scale: float) -> Tensor:
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        ctx.bits = draws.view(torch.int16)[: x.numel()].view(x.shape)
-        ctx.threshold, ctx.scale = threshold, scale
-        return _keep(x.contiguous(), ctx.bits, threshold, scale)
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        ctx.dropped, ctx.scale = draw_dropped(x.shape, p)
+        return _drop(x, ctx.dropped, ctx.scale)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:  # type: ignore[bad-override]
-        return _keep(grads[0].contiguous(), ctx.bits, ctx.threshold, ctx.scale), None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:  # type: ignore[bad-override]
+        return _drop(grads[0], ctx.dropped, ctx.scale), None
 
 
-@compiled
-def _keep(x: Tensor, bits: Tensor, threshold: int, scale: float) -> Tensor:
-    return torch.where(bits >= threshold, x * scale, 0)
+def _drop(x: Tensor, dropped: Tensor | None, scale: float) -> Tensor:
+    return x if dropped is None else (x * scale).masked_fill_(dropped, 0)

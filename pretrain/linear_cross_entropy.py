@@ -108,17 +108,23 @@ def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     return torch.nn.functional.cross_entropy(exact, targets, reduction="sum")
 
 
-@compiled
 def _loss_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     """Replace (N, V) logits without bias by the gradient of their summed cross-entropy; return that sum."""
+    losses = _losses_and_probabilities(logits, bias, targets)
+    # 1 is subtracted before rounding, as nearly nothing is left of a probability near 1.
+    logits[torch.arange(len(targets), device=targets.device), targets] = torch.expm1(-losses).to(logits.dtype)
+    return losses.sum()
+
+
+@compiled
+def _losses_and_probabilities(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Replace (N, V) logits without bias by probabilities; return the (N,) losses."""
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if bias is not None:
         exact = exact + bias
     largest = exact.amax(1, keepdim=True)
     exponentials = torch.exp(exact - largest)
     sums = exponentials.sum(1, keepdim=True)
-    chosen = exact.gather(1, targets.unsqueeze(1))
-    loss = (sums.log() + largest - chosen).sum()
-    classes = torch.arange(logits.shape[1], device=logits.device)
-    logits.copy_(exponentials / sums - (classes == targets.unsqueeze(1)).to(exact.dtype))
-    return loss
+    losses = sums.log() + largest - exact.gather(1, targets.unsqueeze(1))
+    logits.copy_(exponentials * (1 / sums))
+    return losses.squeeze(1)

@@ -9,15 +9,9 @@ from scipy import stats
 from torch import nn
 
 from ffn_variants import build_model
-from ffn_variants.compilation import use_compiled_kernels
 from pretrain.dropout import Dropout, dropout, replace_dropouts
 
 P = 0.1
-
-
-@pytest.fixture(params=[True, False], ids=["compiled", "eager"], autouse=True)
-def _kernels(request):
-    use_compiled_kernels(request.param)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

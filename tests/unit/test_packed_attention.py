@@ -18,8 +18,12 @@ HEADS, WIDTH = 2, 4
 ROWS = [[5, 9, 1, 1], [16], [3, 1, 12]]  # lengths of the documents; those of one token may be padding
 
 
+def positions_of(rows: list[list[int]]) -> list[list[int]]:
+    return [[place for length in row for place in range(length)] for row in rows]
+
+
 def positions() -> torch.Tensor:
-    return torch.tensor([[place for length in row for place in range(length)] for row in ROWS])
+    return torch.tensor(positions_of(ROWS))
 
 
 def reference(query, key, value, causal, window, scaling):
@@ -40,11 +44,11 @@ def reference(query, key, value, causal, window, scaling):
     return out.transpose(1, 2)
 
 
-@pytest.fixture(params=["documents", "pairs"])
+@pytest.fixture(params=["documents", "rows"])
 def way(request, monkeypatch):
-    """Both ways of a CPU: every document alone, or a mask of pairs."""
-    monkeypatch.setattr(module, "LONG", 0 if request.param == "documents" else math.inf)
-    monkeypatch.setattr(module, "FEW", 1)
+    """Both ways of a CPU: documents padded to multiples of 4 tokens, or whole rows and a mask of pairs."""
+    monkeypatch.setattr(module, "STEP", 4)
+    monkeypatch.setattr(module, "WORTHWHILE", 2 if request.param == "documents" else 0)
     return request.param
 
 
@@ -71,8 +75,7 @@ def test_outputs_and_gradients_are_those_of_each_document_alone(way, causal, win
         torch.testing.assert_close(a.grad.double(), b.grad, **tolerance)
 
 
-def test_no_score_between_two_documents_is_computed(monkeypatch):
-    monkeypatch.setattr(module, "LONG", 0)
+def test_no_score_between_two_documents_is_computed():
     largest = 0
 
     class Recorder(TorchDispatchMode):
@@ -80,25 +83,28 @@ def test_no_score_between_two_documents_is_computed(monkeypatch):
             nonlocal largest
             results = func(*args, **(kwargs or {}))
             for result in results if isinstance(results, tuple) else (results,):
-                if isinstance(result, torch.Tensor) and result.ndim >= 2 and result.shape[-1] > WIDTH:
-                    largest = max(largest, result.shape[-1] * result.shape[-2])
+                if isinstance(result, torch.Tensor) and result.ndim == 4 and result.shape[-1] > WIDTH:
+                    largest = max(largest, result.numel())
             return results
 
-    layer, wide = SimpleNamespace(is_causal=False), [torch.randn(1, 1, 300, WIDTH) for _ in range(3)]
-    numbers = document_numbers(torch.arange(300)[None] % 100)
+    layer, wide = SimpleNamespace(is_causal=False), [torch.randn(1, 1, 384, WIDTH) for _ in range(3)]
+    numbers = document_numbers(torch.arange(384)[None] % 128)
     with Recorder():
         packed_attention(layer, *wide, numbers, dropout=0.5)
-    assert largest == 100 * 100
+    assert largest == 3 * 128 * 128
 
 
-def test_few_long_documents_are_attended_to_alone_and_others_not():
-    def lengths(size, dtype=torch.float32):
-        return module._lengths(document_numbers(torch.arange(400)[None] % size)[:, 0, 0], dtype)
+def test_documents_are_grouped_by_padded_length(monkeypatch):
+    monkeypatch.setattr(module, "WORTHWHILE", 2)
+    numbers = document_numbers(torch.tensor(positions_of([[40, 130, 1, 1, 60], [232]])))
+    groups = module._group(numbers[:, 0, 0])
+    assert [lengths.tolist() for lengths in groups.lengths] == [[1, 1], [40, 60], [130], [232]]
+    assert groups.sizes == [2, 128, 192, 256]
+    assert groups.token_of_slot[groups.slot_of_token].tolist() == list(range(464))
 
-    assert lengths(100) == [100] * 4
-    assert lengths(20) is None  # so short that calls cost more than scores
-    assert lengths(400) is None  # nothing to save
-    assert lengths(100, torch.bfloat16) is None
+
+def test_rows_of_one_document_are_left_whole():
+    assert module._group(document_numbers(torch.arange(512)[None])[:, 0, 0]) is None
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
