@@ -44,6 +44,9 @@ class GPTNeoBackendAttention(nn.Module):
         use_cache: bool = False,
         output_attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
+        device = hidden_states.device.type
+        if torch.is_autocast_enabled(device):  # once, where each projection would
+            hidden_states = hidden_states.to(torch.get_autocast_dtype(device))
         heads = (*hidden_states.shape[:-1], self.num_heads, self.head_dim)
         query, key, value = (
             project(hidden_states).view(heads).transpose(1, 2)

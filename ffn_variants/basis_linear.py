@@ -91,7 +91,12 @@ def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
     if total.dtype == left.dtype:
         total.addmm_(left, right)
     else:
-        total += torch.mm(left, right)
+        _add(total, torch.mm(left, right))
+
+
+@compiled
+def _add(total: Tensor, part: Tensor) -> None:
+    total += part  # in one pass, where torch would first make a copy in the wider dtype
 
 
 @functools.cache

@@ -9,7 +9,7 @@ Shapes: N rows, D hidden_size, V vocab_size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import torch
@@ -21,6 +21,9 @@ from ffn_variants.compilation import compiled
 
 CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**25}
 """Logits in a chunk: few enough for a processor's cache, enough to fill a GPU."""
+
+ROWS = 64
+"""Rows of a chunk are a multiple of this."""
 
 CHUNKS_PER_PRODUCT = 4
 """Chunks whose gradients go into the weights' in one product: each is added to a sum of that size."""
@@ -62,27 +65,32 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         """The loss; and its gradients where ``wanted``, from products in ``dtype``."""
         exact = torch.promote_types(dtype, torch.float32)
-        rows, factor = hidden.to(dtype), weight.to(dtype)
+        length = _chunk_length(len(hidden), len(weight), hidden.device.type)
+        rows = torch.nn.functional.pad(hidden.to(dtype), (0, 0, 0, -len(hidden) % length))
+        factor = weight.to(dtype)
         total = hidden.new_zeros((), dtype=exact)
-        grad_hidden = torch.empty_like(rows) if wanted else None
+        grad_rows = torch.empty_like(rows) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
-        length = max(1, CHUNK_NUMBERS.get(hidden.device.type, CHUNK_NUMBERS["cpu"]) // len(weight))
-        group_length = min(length * CHUNKS_PER_PRODUCT, len(rows))
-        buffer = rows.new_empty(group_length if wanted else min(length, len(rows)), len(weight))
-        for group in _slices(len(rows), len(buffer)):
-            for part in _slices(group.stop - group.start, length):
-                chunk = slice(group.start + part.start, group.start + part.stop)
-                logits = torch.mm(rows[chunk], factor.t(), out=buffer[part])
-                if grad_hidden is None:
-                    total += _loss(logits, bias, targets[chunk])
+        span = length * (CHUNKS_PER_PRODUCT if wanted else 1)
+        buffer = rows.new_empty(min(span, len(rows)), len(weight))
+        for first in range(0, len(rows), span):
+            group = slice(first, min(first + span, len(rows)))
+            for start in range(first, group.stop, length):
+                chunk = slice(start, start + length)
+                logits = torch.mm(rows[chunk], factor.t(), out=buffer[start - first :][:length])
+                real = logits[: len(hidden) - start]
+                if grad_rows is None:
+                    total += _loss(real, bias, targets[chunk])
                     continue
-                total += _loss_and_gradient(logits, bias, targets[chunk])
-                torch.mm(logits, factor, out=grad_hidden[chunk])
+                total += _loss_and_gradient(real, bias, targets[chunk])
+                logits[len(real) :] = 0
+                torch.mm(logits, factor, out=grad_rows[chunk])
                 if grad_bias is not None:
                     grad_bias += logits.sum(0, dtype=exact)
             if grad_weight is not None:
-                add_product(grad_weight, buffer[: group.stop - group.start].t(), rows[group])
+                add_product(grad_weight, buffer[: group.stop - first].t(), rows[group])
+        grad_hidden = None if grad_rows is None else grad_rows[: len(hidden)]
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (hidden, weight, bias)]
         return total
@@ -97,8 +105,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return (*scaled, None, None, None)
 
 
-def _slices(total: int, length: int) -> Iterator[slice]:
-    return (slice(start, min(start + length, total)) for start in range(0, total, max(1, length)))
+def _chunk_length(rows: int, classes: int, device: str) -> int:
+    """Rows of a chunk. All chunks have as many, a multiple of ROWS, and the last one is filled up.
+
+    A CPU's library makes new kernels for every new size of a product, which takes as long as ten products.
+    """
+    most = max(ROWS, CHUNK_NUMBERS.get(device, CHUNK_NUMBERS["cpu"]) // classes)
+    chunks = max(1, math.ceil(rows / most))
+    return max(1, math.ceil(rows / chunks / ROWS)) * ROWS
 
 
 def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
@@ -63,7 +64,8 @@ class PackedLoss(nn.Module):
             position_ids=position_ids + self.first_position,
             attention_mask=self._document_mask(position_ids),
             **({"use_cache": False} if self.is_causal else {}),
-        ).last_hidden_state.flatten(0, 1)[index]
+        ).last_hidden_state.flatten(0, 1)
+        hidden = _Rows.apply(hidden, index)
         if self.is_causal:
             return hidden
         head = self.model.lm_head
@@ -83,3 +85,19 @@ class PackedLoss(nn.Module):
         return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(
             ~same, torch.finfo(self.model.dtype).min
         )
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of (N, D) at an index without repetitions, which torch's own backward pass does not rely on."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
+        ctx.length = len(rows)
+        ctx.save_for_backward(index)
+        return rows.index_select(0, index)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:  # type: ignore[bad-override]
+        (index,) = ctx.saved_tensors
+        return grads[0].new_zeros(ctx.length, grads[0].shape[1]).index_copy_(0, index, grads[0]), None

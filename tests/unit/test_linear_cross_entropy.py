@@ -26,6 +26,7 @@ def problem(dtype, bias):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_loss_and_gradients_are_those_of_whole_logits(monkeypatch, bias, rows_per_chunk, compiled):
     monkeypatch.setitem(module.CHUNK_NUMBERS, "cpu", rows_per_chunk * CLASSES)
+    monkeypatch.setattr(module, "ROWS", 1)
     use_compiled_kernels(compiled)
     leaves, targets = problem(torch.float32, bias)
     ours = linear_cross_entropy(leaves[0], leaves[1], leaves[2] if bias else None, targets)
@@ -35,6 +36,22 @@ def test_loss_and_gradients_are_those_of_whole_logits(monkeypatch, bias, rows_pe
     assert ours.item() == pytest.approx(whole.item(), rel=1e-6)
     for ours_, whole_ in zip(gradients, torch.autograd.grad(whole / ROWS, exact), strict=True):
         torch.testing.assert_close(ours_.double(), whole_, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 63, 64, 65, 200])
+def test_rows_that_fill_no_chunk_add_nothing(monkeypatch, rows):
+    monkeypatch.setitem(module.CHUNK_NUMBERS, "cpu", 64 * CLASSES)
+    torch.manual_seed(rows)
+    leaves = [torch.randn(rows, WIDTH), torch.randn(CLASSES, WIDTH), torch.randn(CLASSES)]
+    leaves = [leaf.requires_grad_() for leaf in leaves]
+    targets = torch.randint(0, CLASSES, (rows,))
+    ours, whole = (
+        linear_cross_entropy(*leaves, targets),
+        F.cross_entropy(F.linear(*leaves), targets, reduction="sum"),
+    )
+    torch.testing.assert_close(ours, whole)
+    for a, b in zip(torch.autograd.grad(ours, leaves), torch.autograd.grad(whole, leaves), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
 
 
 def test_gradients_agree_with_finite_differences():
@@ -67,6 +84,7 @@ def test_under_autocast_it_is_as_near_as_whole_bf16_logits():
 
 def test_no_tensor_has_all_logits(monkeypatch):
     monkeypatch.setitem(module.CHUNK_NUMBERS, "cpu", CLASSES)
+    monkeypatch.setattr(module, "ROWS", 1)
     (hidden, weight, bias), targets = problem(torch.float32, True)
     largest = 0
 
@@ -84,7 +102,8 @@ def test_no_tensor_has_all_logits(monkeypatch):
 
 
 @pytest.mark.parametrize("evaluating", [torch.no_grad, torch.inference_mode])
-def test_evaluation_makes_the_logits_and_no_gradient(evaluating):
+def test_evaluation_makes_the_logits_and_no_gradient(monkeypatch, evaluating):
+    monkeypatch.setattr(module, "ROWS", 1)
     (hidden, weight, bias), targets = problem(torch.float32, True)
     with evaluating(), FlopCounterMode(display=False) as counter:
         loss = linear_cross_entropy(hidden, weight, bias, targets)
