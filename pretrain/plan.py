@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ffn_variants.errors import UsageError
@@ -19,6 +20,12 @@ HUB_TOKENS = 466_000_000
 """The hub's TinyStories with the source study's tokenizer, for budgets before."""
 
 
+def describe_plans(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
+    """The plan of the first run, and the folders of those that differ from it in the seed alone."""
+    others = [f"{f'seed {config.seed}':<17}{_folder(config)}" for config in configs[1:]]
+    return "\n".join([describe_plan(configs[0], num_processes), *others])
+
+
 def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
     """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
 
@@ -29,9 +36,6 @@ def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
     vocab_size, vocab_note = _vocab_size(config, summary)
     costs = cost_facts(config, model.build(config, vocab_size))
     counts = costs["parameters"]
-    path = run_dir(config)
-    state = "finished" if is_complete(path) else "started" if path.exists() else "new"
-    state = read_failure(path) or state
     lines = [
         to_yaml(config),
         f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
@@ -40,9 +44,16 @@ def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
         f"vocabulary       {vocab_size:,} tokens{vocab_note}",
         f"corpus           {corpus.describe(config.data)}",
         *_budget(config, summary, num_processes),
-        f"run folder       {path} ({state})",
+        f"run folder       {_folder(config)}",
     ]
     return "\n".join(lines)
+
+
+def _folder(config: RunConfig) -> str:
+    """The folder of a run and what is there."""
+    path = run_dir(config)
+    state = "finished" if is_complete(path) else "started" if path.exists() else "new"
+    return f"{path} ({read_failure(path) or state})"
 
 
 def _vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:

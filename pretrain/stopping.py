@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -79,12 +79,33 @@ def stop_requests() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {signum: signal.signal(signum, request._remember) for signum in SIGNALS}
     try:
-        yield request
+        with _handled_by(request._remember):
+            yield request
     finally:
-        for signum, handler in before.items():
-            # None stands for a handler that was not set from Python and cannot be put back from it.
-            signal.signal(signum, signal.SIG_DFL if handler is None else handler)
         if request.signum is not None and not request.answered:
             signal.raise_signal(request.signum)
+
+
+@contextlib.contextmanager
+def stopped_between_runs() -> Iterator[None]:
+    """End the process with ``EXIT_STOPPED`` also where a signal finds no run that would answer it."""
+
+    def stop(signum: int, _frame: Any) -> None:
+        message = f"stopped by {signal.Signals(signum).name} between two runs; the same command continues"
+        print(message, flush=True)
+        raise Stopped(message, signum)
+
+    with _handled_by(stop):
+        yield
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, Any], None]) -> Iterator[None]:
+    before = {signum: signal.signal(signum, handler) for signum in SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, old in before.items():
+            # None stands for a handler that was not set from Python and cannot be put back from it.
+            signal.signal(signum, signal.SIG_DFL if old is None else old)

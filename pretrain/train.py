@@ -1,10 +1,13 @@
-"""Pretrain one model.
+"""Pretrain a model.
 
 accelerate launch pretrain/train.py CONFIG.yaml --ffn kan --seed 3
 
 The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
 configuration, parameter counts, token budget and run folder, and writes nothing. The same command again
 continues an unfinished run, and says so of a finished one.
+
+--seeds 1,2,3 in place of --seed trains these seeds in one process, one after the other, each into the same
+folder and to the same weights as alone. One that fails does not stop the next; the exit code is then 2.
 
 SIGTERM, SIGUSR1 and SIGUSR2 end a run after the step it is at, with a checkpoint and exit code 75.
 """
@@ -34,7 +37,7 @@ from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 from pretrain import corpus, model, provenance
 from pretrain.batches import BatchSource
-from pretrain.config import RunConfig, load_config, resolve
+from pretrain.config import RunConfig, resolve
 from pretrain.config_input import split_config_path
 from pretrain.costs import cost_facts
 from pretrain.data import PreparedData, prepare_data
@@ -44,7 +47,7 @@ from pretrain.loop import Loop
 from pretrain.memory import fit_to_memory
 from pretrain.model_card import write_model_card
 from pretrain.objective import PackedLoss
-from pretrain.plan import check_usable, describe_plan
+from pretrain.plan import check_usable, describe_plans
 from pretrain.run_dir import (
     COMPLETION_MARKER,
     check_same_config,
@@ -53,6 +56,7 @@ from pretrain.run_dir import (
     write_config,
 )
 from pretrain.sampling import sample_section
+from pretrain.seeds import load_configs, train_in_turn
 from pretrain.stopping import Stopped, StopRequest, stop_requests
 
 __all__ = ["main", "prepare_data", "train"]
@@ -63,13 +67,17 @@ def main() -> int | None:
     path, args = split_config_path(sys.argv[1:])
     dry_run = "--dry-run" in args
     args = [arg for arg in args if arg != "--dry-run"]
-    config = load_config(path, args, prog="train.py [CONFIG.yaml] [--dry-run]", description=__doc__)
-    check_usable(config)
+    prog = "train.py [CONFIG.yaml] [--dry-run] [--seeds 1,2,3]"
+    configs = load_configs(path, args, prog=prog, description=__doc__)
+    check_usable(configs[0])
     if dry_run:
         if os.environ.get("RANK", "0") == "0":
-            print(describe_plan(config, int(os.environ.get("WORLD_SIZE", "1"))))
+            print(describe_plans(configs, int(os.environ.get("WORLD_SIZE", "1"))))
         return None
-    train(config)
+    if len(configs) == 1:
+        train(configs[0])
+    else:
+        train_in_turn(configs, train)
     return None
 
 
