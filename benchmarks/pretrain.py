@@ -74,7 +74,7 @@ class OurCase:
         use_compiled_kernels(self.loop.config.train.torch_compile)
         tokens, losses = 0, []
         for _ in range(count):
-            step = self.loop.source.step(self.loop.data.train, self.loop.state.step)
+            step = self.loop._step(self.loop.state.step)
             losses.append(self.loop._update(step))
             self.loop.state.step += 1
             tokens += step.num_tokens

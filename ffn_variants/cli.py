@@ -63,7 +63,8 @@ def parse_flags(
 
 def _explain(box: str) -> UsageError:
     """Tell the content of tyro's error box in one line."""
-    lines = re.sub(r"╭.*╮|─{20,}", "", box)
+    # Where the terminal knows no frames, there are dashes below the title and between the parts.
+    lines = re.sub(r"╭.*╮|\A.*\n *-{20,}|[─-]{20,}", "", box)
     text = " ".join(re.sub(r"[│╭╮╰╯]", " ", lines).split())
     text = re.split(r" Argument helptext:| For full helptext", text)[0]
     if unknown := re.match(r"Unrecognized options: ([^ ,]+)", text):

@@ -37,12 +37,18 @@ class Masker:
         Returns:
             Corrupted ids and targets, (B, T) int64 each; targets are ``IGNORE`` where nothing is predicted.
         """
-        ids = input_ids.astype(np.int64)
+        corrupted = input_ids.astype(np.int64)
+        ids, flat = np.ravel(input_ids), np.ravel(corrupted)
+        draws = rng.random(input_ids.shape, dtype=np.float32).ravel()
+        probability = np.float32(self.mlm_probability)
+        # Few places are below it: whatever is left to decide is decided for those alone.
+        places = np.flatnonzero(draws < probability)
+        places = places[~self.is_special[ids[places]]]
         # One draw does for both choices: given that it is below p, draw / p is again uniform.
-        share = rng.random(ids.shape, dtype=np.float32) / np.float32(self.mlm_probability)
-        chosen = (share < 1) & ~self.is_special[ids]
-        targets = np.where(chosen, ids, IGNORE)
-        corrupted = np.where(chosen & (share < 0.8), self.mask_token_id, ids)
-        replaced = chosen & (share >= 0.8) & (share < 0.9)
-        corrupted[replaced] = rng.choice(self.ordinary_ids, int(replaced.sum()))
+        share = draws[places] / probability
+        targets = np.full(input_ids.shape, IGNORE)
+        np.ravel(targets)[places] = ids[places]
+        flat[places[share < 0.8]] = self.mask_token_id
+        replaced = places[(share >= 0.8) & (share < 0.9)]
+        flat[replaced] = rng.choice(self.ordinary_ids, len(replaced))
         return corrupted, targets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -58,7 +59,11 @@ def test_flags_are_read() -> None:
         ([], "PATH is missing: Where to. --help says more"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_what_is_allowed(args: list[str], message: str) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])  # tyro frames its messages accordingly
+def test_a_mistake_is_one_line_that_says_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, args: list[str], message: str
+) -> None:
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
     with pytest.raises(UsageError) as error:
         parse_flags(Arguments, args)
     assert str(error.value).startswith(message)

@@ -23,7 +23,7 @@ from pretrain.data import prepare_data
 from pretrain.embedded import stories
 from pretrain.shards import read_shards
 from pretrain.tokenizer import encode_batch
-from pretrain.train import main
+from pretrain.train import main, train
 
 
 @pytest.fixture
@@ -163,6 +163,13 @@ LINE = b'{"text": "Once upon a time."}\n'
             "line 2: has no field 'text' (has: story); set --data.text-field",
         ),
         ("a.jsonl.gz", gzip.compress(LINE * 9000)[:-20], "a.jsonl.gz: broken gzip file after line"),
+        ("a.txt.gz", gzip.compress(b"Once upon a time.\n" * 9000)[:-20], "a.txt.gz: broken gzip file after"),
+        ("a.jsonl.gz", b"", "has no train document with text in it; add documents, or give"),
+        ("a.txt", b"Once\n<|endoftext|>\nup\xffon\n", "a.txt: line 3 is not UTF-8 text (byte 0xff); convert"),
+        # Longer than everything, but the only one, and the first document is held out.
+        ("a.txt", b"Once upon a time. " * 9000, "has no train document with text in it; add documents, or"),
+        ("a.parquet", b"", "a.parquet: is not a readable parquet file (Parquet file size is 0 bytes)"),
+        ("a.parquet", b"PAR1" + LINE, "a.parquet: is not a readable parquet file ("),
     ],
 )
 def test_a_bad_corpus_is_one_line_exit_2_and_leaves_no_cache(
@@ -200,6 +207,26 @@ def test_a_tokenizer_whose_ids_have_a_gap(tmp_path, monkeypatch, capsys):
     )
     assert "the tokenizer has 260 tokens but ids up to 5,000; number them" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_has_as_many_embeddings_as_its_tokenizer_has_tokens(tmp_path, monkeypatch, capsys):
+    """There is no second number that could be smaller: vocab_size is for a tokenizer to be trained."""
+    folder = save_tokenizer(tmp_path / "tokenizer", list(range(700, 956)))
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(LINE * 40)
+    flags = ["--data.train-files", str(file), "--data.tokenizer", folder]
+    small = ["--model.hidden-size", "16", "--optim.max-steps", "1", "--data.vocab-size", "300"]
+    quick = ["--data.block-size", "16", "--run-name", "r", "--train.no-torch-compile"]
+    config = load_config(
+        None, ["--data.source", "files", "--runs-dir", str(tmp_path / "runs"), *flags, *small, *quick]
+    )
+    saved = json.loads((train(config) / "model" / "config.json").read_text())
+    assert saved["vocab_size"] == 956
+    capsys.readouterr()
+    run_command(monkeypatch, tmp_path / "none", *flags, "--model.vocab-size", "300")
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "unknown flag --model.vocab-size, did you mean --data.vocab-size?" in error
 
 
 def test_a_bad_corpus_spares_the_cache_of_others(tmp_path, monkeypatch, capsys):

@@ -50,3 +50,29 @@ def test_result_is_a_function_of_batch_and_generator():
     first, again, other = (masker(ids, np.random.default_rng(seed)) for seed in (5, 5, 6))
     assert all((a == b).all() for a, b in zip(first, again, strict=True))
     assert (first[1] != other[1]).any()
+
+
+def test_masks_are_those_of_the_definition_applied_token_by_token():
+    """Which tokens are drawn is part of a run's result: another way to draw them is another result."""
+    ids = np.random.default_rng(2).integers(0, 1000, (6, 50)).astype(np.uint16)
+    rng = np.random.default_rng([1, 2, 3])
+    corrupted, targets = Masker(1000, SPECIAL, 999, 0.3)(ids, np.random.default_rng([1, 2, 3]))
+    wanted, labels, replaced = ids.astype(int).tolist(), np.full(ids.shape, IGNORE).tolist(), []
+    draws = rng.random((6, 50), dtype=np.float32)
+    for row in range(6):
+        for column in range(50):
+            share = draws[row, column] / np.float32(0.3)
+            if share >= 1 or ids[row, column] in SPECIAL:
+                continue
+            labels[row][column] = int(ids[row, column])
+            if share < 0.8:
+                wanted[row][column] = 999
+            elif share < 0.9:
+                replaced.append((row, column))
+    others = rng.choice([token for token in range(1000) if token not in SPECIAL], len(replaced))
+    for (row, column), other in zip(replaced, others.tolist(), strict=True):
+        wanted[row][column] = other
+    assert len(replaced) > 5
+    assert corrupted.tolist() == wanted
+    assert targets.tolist() == labels
+    assert corrupted.dtype == targets.dtype == np.int64

@@ -1,0 +1,265 @@
+"""Runs that must come out equal: a step in parts, several processes, other kernels, another form of the loss.
+
+Every run is a process of its own (or several), forked from one that has imported everything. It leaves its
+metric lines, the gradients of every step from before clipping, and the final weights. AdamW divides each
+gradient by its own size, rounding included, so where the true one is zero (the bias of a key) two equal runs
+would part by the learning rate. With a large epsilon they stay as near as their gradients are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import multiprocessing
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from transformers import set_seed
+
+from pretrain import linear_cross_entropy as chunks
+from pretrain import model as models
+from pretrain import objective
+from pretrain.batches import MASKS, rows_of_step
+from pretrain.config import RunConfig, load_config
+from pretrain.data import prepare_data
+from pretrain.train import train
+
+STEPS = 4
+FAMILIES = ["gpt_neo", "roberta"]
+
+LOSS = 4e-6
+"""Nats per token; of losses near 5.7, where float32 has steps of 5e-7."""
+GRADIENT = 1e-6
+"""Of each parameter's gradient, relative to the norm of the whole one."""
+WEIGHT = 1e-6
+"""Of any weight after the last step; the learning rate is 0.01."""
+
+
+@dataclass
+class Result:
+    """What a run leaves: losses by step, gradients by step and parameter, weights by parameter."""
+
+    losses: list[float]
+    held_out: list[float]
+    gradients: list[dict[str, torch.Tensor]]
+    weights: dict[str, torch.Tensor]
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory) -> Path:
+    """One folder of runs, so that all tests share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
+def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> RunConfig:
+    base = {
+        "model": {
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "window_size": 9,
+            "hidden_dropout": 0,
+            "attention_dropout": 0,
+        },
+        "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+        "optim": {"learning_rate": 0.01, "max_steps": STEPS, "adam_epsilon": 1e-3},
+        "train": {"per_device_train_batch_size": 8, "logging_steps": 1, "torch_compile": False},
+        "output": {"runs_dir": str(runs_dir), "run_name": name},
+    }
+    return load_config(None, ["--family", family, *flags], base)
+
+
+@pytest.fixture(scope="module")
+def run(runs_dir):
+    """Train in one process or several; every run once, by its name."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pretrain.train", "transformers.models.gpt_neo.modeling_gpt_neo"])
+    done: dict[tuple[str, str], Result] = {}
+
+    def _run(
+        family: str, name: str, *flags: str, processes: int = 1, loss: str = "", **environment: str
+    ) -> Result:
+        if (family, name) in done:
+            return done[family, name]
+        config = config_of(runs_dir, family, name, *flags)
+        prepare_data(config)
+        out = runs_dir / f"{family}-{name}"
+        out.mkdir()
+        if processes > 1:
+            environment |= {"WORLD_SIZE": str(processes), "ACCELERATE_USE_CPU": "true"}
+            environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        workers = [
+            context.Process(target=watched_train, args=(config, out, str(rank), loss, environment))
+            for rank in range(processes)
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            for rank, worker in enumerate(workers):
+                worker.join(300)
+                assert worker.exitcode == 0, (out / f"{rank}.log").read_text()
+        finally:
+            for worker in workers:
+                worker.kill()
+        assert "torch.compile failed" not in (out / "0.log").read_text()
+        done[family, name] = read_result(out, processes)
+        return done[family, name]
+
+    return _run
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def watched_train(config: RunConfig, out: Path, rank: str, loss: str, environment: dict[str, str]) -> None:
+    """Train, with another loss where one is named; save each step's gradients from before clipping."""
+    from accelerate import Accelerator
+
+    if loss == "plain":
+        objective.linear_cross_entropy = plain_cross_entropy
+    elif loss == "chunked":
+        chunks.CHUNK_NUMBERS["cpu"] = 7 * config.data.vocab_size
+    if environment.get("WORLD_SIZE"):
+        environment |= {"RANK": rank, "LOCAL_RANK": rank}
+    os.environ.update(environment)
+    with (out / f"{rank}.log").open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    gradients: dict[str, torch.Tensor] = {}
+    clip = Accelerator.clip_grad_norm_
+
+    def watched_clip(self, parameters, *args):
+        parameters = list(parameters)
+        step = len({name.partition("/")[0] for name in gradients})
+        gradients.update({f"{step}/{i}": p.grad.clone() for i, p in enumerate(parameters)})
+        return clip(self, parameters, *args)
+
+    Accelerator.clip_grad_norm_ = watched_clip
+    path = train(config)
+    save_file(gradients, out / f"gradients-{rank}.safetensors")
+    if rank == "0":
+        (out / "path").write_text(str(path))
+
+
+def plain_cross_entropy(hidden, weight, bias, targets):
+    """All logits at once, and torch's own loss."""
+    return F.cross_entropy(F.linear(hidden, weight, bias), targets, reduction="sum")
+
+
+def read_result(out: Path, processes: int) -> Result:
+    path = Path((out / "path").read_text())
+    assert json.loads((path / "provenance.json").read_text())["num_processes"] == processes
+    files = [load_file(out / f"gradients-{rank}.safetensors") for rank in range(processes)]
+    for other in files[1:]:  # all processes have the whole gradient
+        assert all(torch.equal(tensor, other[name]) for name, tensor in files[0].items())
+    steps: list[dict[str, torch.Tensor]] = [{} for _ in range(STEPS)]
+    for name, tensor in files[0].items():
+        step, _, parameter = name.partition("/")
+        steps[int(step)][parameter] = tensor
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines if "loss" in line]
+    assert len(losses) == STEPS
+    held_out = [line["eval_loss"] for line in lines if "eval_loss" in line]
+    return Result(losses, held_out, steps, load_file(path / "model" / "model.safetensors"))
+
+
+def assert_equal_runs(found: Result, wanted: Result) -> None:
+    """Compare losses, every parameter's gradient at every step, and final weights."""
+    losses = zip(found.losses + found.held_out, wanted.losses + wanted.held_out, strict=True)
+    assert max(abs(a - b) for a, b in losses) <= LOSS
+    for ours, reference in zip(found.gradients, wanted.gradients, strict=True):
+        norm = torch.nn.utils.get_total_norm(reference.values())
+        assert max((ours[name] - reference[name]).norm() for name in reference) <= GRADIENT * norm
+    off = [(found.weights[name] - weight).abs().max() for name, weight in wanted.weights.items()]
+    assert max(off) <= WEIGHT
+
+
+IN_PARTS = {
+    "accumulated": (
+        ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"],
+        1,
+    ),
+    "processes": (["--train.per-device-train-batch-size", "4"], 2),
+    "both": (["--train.per-device-train-batch-size", "2", "--train.gradient-accumulation-steps", "2"], 2),
+}
+in_parts = pytest.mark.parametrize("parts", IN_PARTS)
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@each_family
+@in_parts
+def test_a_step_in_parts_is_the_step_at_once(run, family, parts):
+    """8 rows as 2 x 4 accumulated, on 2 processes, and as 2 x 2 on each of 2 processes."""
+    flags, processes = IN_PARTS[parts]
+    found = run(family, parts, *flags, processes=processes)
+    assert_equal_runs(found, run(family, "whole"))
+
+
+@each_family
+@in_parts
+def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family, parts):
+    """Against transformers' loss on all rows of the first step; the mean of the parts' means is another."""
+    flags, processes = IN_PARTS[parts]
+    found = run(family, parts, *flags, processes=processes)
+    config = config_of(runs_dir, family, "")
+    data = prepare_data(config)
+    set_seed(config.seed)
+    model = models.build(config, len(data.tokenizer), models.special_token_ids(data.tokenizer))
+    rows = rows_of_step(len(data.train.input_ids), 8, config.seed, 0)
+    ids, positions = (
+        array[rows].astype(np.int64) for array in (data.train.input_ids, data.train.position_ids)
+    )
+    if masker := models.build_masker(config, data.tokenizer):
+        ids, labels = masker(ids, np.random.default_rng([MASKS, config.seed, 0]))
+    else:
+        labels = np.where(positions == 0, -100, ids)  # transformers shifts them
+    ids, positions, labels = map(torch.from_numpy, (ids, positions, labels))
+
+    def loss_of(part: slice) -> torch.Tensor:
+        document = (positions[part] == 0).cumsum(1)
+        mask = torch.where(document[:, :, None] == document[:, None, :], 0.0, -1e30)[:, None]
+        inputs = {"input_ids": ids[part], "attention_mask": mask, "labels": labels[part]}
+        return model(position_ids=positions[part] + (family == "roberta"), **inputs).loss
+
+    loss = loss_of(slice(8))
+    assert found.losses[0] == pytest.approx(loss.item(), abs=LOSS)
+    parts_mean = sum(loss_of(slice(start, start + 2)).item() for start in range(0, 8, 2)) / 4
+    assert abs(parts_mean - loss.item()) > 4 * LOSS
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    norm = torch.nn.utils.get_total_norm(gradients)
+    for number, gradient in enumerate(gradients):
+        assert (found.gradients[0][str(number)] - gradient).norm() <= GRADIENT * norm
+
+
+@each_family
+def test_a_run_with_the_loss_in_chunks_is_one_with_all_logits_at_once(run, family):
+    plain, chunked = (run(family, name, loss=name) for name in ("plain", "chunked"))
+    assert_equal_runs(chunked, plain)
+
+
+@pytest.mark.parametrize(
+    ("family", "ffn"),
+    [
+        ("gpt_neo", "kan"),
+        *(
+            pytest.param(family, ffn, marks=pytest.mark.slow)
+            for family, ffn in itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"])
+            if (family, ffn) != ("gpt_neo", "kan")
+        ),
+    ],
+)
+def test_a_run_with_compiled_kernels_is_an_eager_one(run, inductor_cache, family, ffn):
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+    environment = {name: os.environ[name] for name in names}
+    compiled = run(family, f"{ffn}-compiled", "--ffn", ffn, "--train.torch-compile", **environment)
+    assert_equal_runs(compiled, run(family, ffn, "--ffn", ffn))
