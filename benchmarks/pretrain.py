@@ -66,7 +66,14 @@ class OurCase:
         network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
         masker = model.build_masker(config, data.tokenizer)
         source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
-        self.loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path)
+        self.loop = Loop(
+            config,
+            accelerator,
+            PackedLoss(network, config.family, config.train.compile_model),
+            source,
+            data,
+            path,
+        )
         self.parameters = sum(parameter.numel() for parameter in network.parameters())
 
     def update(self, count: int) -> int:

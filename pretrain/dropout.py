@@ -26,8 +26,11 @@ def dropout(x: Tensor, p: float) -> Tensor:
     Returns:
         As ``x``.
     """
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
-        return nn.functional.dropout(x, p)
+    return _dropout_on_cpu(x, p) if x.device.type == "cpu" else nn.functional.dropout(x, p)
+
+
+@torch.compiler.disable  # it cannot draw 64 bits at a time
+def _dropout_on_cpu(x: Tensor, p: float) -> Tensor:
     return _Dropout.apply(x, p)  # type: ignore[return-value]
 
 

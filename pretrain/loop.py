@@ -99,6 +99,7 @@ class Loop:
         self.stop = stop or StopRequest()
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
+        self._run_before: set[bool] = set()
         newest = self.restart()
         self.writer = CheckpointWriter(
             path / "checkpoints", config.train.save_total_limit, newest, path / "metrics.jsonl"
@@ -187,9 +188,12 @@ class Loop:
     @contextlib.contextmanager
     def _compiling_apart(self, timer: Timer | None = None) -> Iterator[None]:
         """Count what was compiled meanwhile, and leave it out of a timer's rate."""
-        before = compile_seconds()
+        before, start = compile_seconds(), time.perf_counter()
         yield
         spent = compile_seconds() - before
+        if self.config.train.compile_model and (timer is None) not in self._run_before:
+            spent = time.perf_counter() - start  # backward passes are compiled at a time of torch's choosing
+        self._run_before.add(timer is None)
         self.state.compile_s += spent
         if timer:
             timer.leave_out(spent)

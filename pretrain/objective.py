@@ -28,9 +28,10 @@ class PackedLoss(nn.Module):
     Args:
         model: A causal or masked language model of a known family.
         family: Its family.
+        compile_model: Whether to compile the model without its head, for the shapes of its batches.
     """
 
-    def __init__(self, model: PreTrainedModel, family: str) -> None:
+    def __init__(self, model: PreTrainedModel, family: str, compile_model: bool = False) -> None:
         super().__init__()
         self.model = model
         self.first_position = first_position(family)
@@ -38,6 +39,9 @@ class PackedLoss(nn.Module):
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(packed_attention.NAME)
         replace_dropouts(model)
+        self._backbone = model.base_model.forward
+        if compile_model:  # with torch's own draws, so that the results are the same up to rounding
+            self._backbone = torch.compile(self._backbone, dynamic=False, options={"fallback_random": True})
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
@@ -59,7 +63,7 @@ class PackedLoss(nn.Module):
 
     def features(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
         """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
-        hidden = self.model.base_model(
+        hidden = self._backbone(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
             attention_mask=self._document_mask(position_ids),

@@ -83,16 +83,35 @@ def packed_attention(
     attend = functools.partial(
         _attend, causal=bool(module.is_causal), window=sliding_window, dropout=dropout, scaling=scaling
     )
+    if query.device.type == "cpu":
+        return _attend_on_cpu(attend, query, key, value, numbers, padding_is_seen=not module.is_causal), None
+    return attend(query, key, value, mask=_same_document(numbers)).transpose(1, 2), None
+
+
+def _same_document(numbers: Tensor) -> Tensor:
+    """(B, 1, T, T) pairs of tokens with the same of (B, T) numbers."""
+    return (numbers[:, :, None] == numbers[:, None, :])[:, None]
+
+
+@torch.compiler.disable  # its shapes are never the same
+def _attend_on_cpu(
+    attend: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    numbers: Tensor,
+    padding_is_seen: bool,
+) -> Tensor:
+    """(B, T, H, D), by documents where that saves enough."""
     groups = _group(numbers)
     if groups is None:
-        same = numbers[:, :, None] == numbers[:, None, :]
-        return attend(query, key, value, mask=same[:, None]).transpose(1, 2), None
+        return attend(query, key, value, mask=_same_document(numbers)).transpose(1, 2)
     tokens = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
     padded = [_Move.apply(tensor, groups.token_of_slot, groups.slot_of_token) for tensor in tokens]
     parts = zip(*(tensor.split(groups.sizes) for tensor in padded), groups.lengths, strict=True)
-    out = torch.cat([_attend_padded(attend, *part, padding_is_seen=not module.is_causal) for part in parts])
+    out = torch.cat([_attend_padded(attend, heads, lengths, padding_is_seen) for *heads, lengths in parts])
     out = _Move.apply(out, groups.slot_of_token, groups.token_of_slot)
-    return out.view(*numbers.shape, *out.shape[1:]), None
+    return out.view(*numbers.shape, *out.shape[1:])
 
 
 @dataclass(frozen=True)
@@ -113,12 +132,7 @@ class _Groups:
 
 
 def _group(numbers: Tensor) -> _Groups | None:
-    """Group the documents of a batch, (B, T) numbers; None where attending to whole rows is as fast.
-
-    It is on a GPU, which would wait for the host; and a compiled model keeps to fixed shapes.
-    """
-    if numbers.device.type != "cpu" or torch.compiler.is_compiling():
-        return None
+    """Group the documents of a batch, (B, T) numbers; None where attending to whole rows is as fast."""
     flat = numbers.flatten()
     lengths = flat.unique_consecutive(return_counts=True)[1]
     padded = torch.where(lengths > 1, (lengths + STEP - 1) // STEP * STEP, 1)  # padding is a token by itself
@@ -156,15 +170,10 @@ class _Move(torch.autograd.Function):
 
 
 def _attend_padded(
-    attend: Callable[..., Tensor],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    lengths: Tensor,
-    padding_is_seen: bool,
+    attend: Callable[..., Tensor], tokens: list[Tensor], lengths: Tensor, padding_is_seen: bool
 ) -> Tensor:
     """(n L, H, D) of n documents in L slots each; tokens do not look ahead at padding in a causal layer."""
-    heads = [tensor.unflatten(0, (len(lengths), -1)).transpose(1, 2) for tensor in (query, key, value)]
+    heads = [tensor.unflatten(0, (len(lengths), -1)).transpose(1, 2) for tensor in tokens]
     places = torch.arange(heads[0].shape[2])
     mask = (places < lengths[:, None])[:, None, None] if padding_is_seen else None
     return attend(*heads, mask=mask).transpose(1, 2).flatten(0, 1)
@@ -189,8 +198,7 @@ def _attend(
         visible = ones.tril().triu(1 - reach)
         mask = visible if mask is None else mask & visible
         causal = False
-    on_cpu = query.device.type == "cpu" and not torch.compiler.is_compiling()
-    if not on_cpu or (dropout == 0 and query.dtype != torch.bfloat16):
+    if query.device.type != "cpu" or (dropout == 0 and query.dtype != torch.bfloat16):
         return scaled_dot_product_attention(
             query, key, value, mask, dropout_p=dropout, is_causal=causal, scale=scaling
         )

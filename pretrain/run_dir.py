@@ -35,6 +35,7 @@ RESULT_NEUTRAL: dict[str, Any] = {
         # The rows of a step stay the same, cut into more forward passes.
         "find_batch_size",
         "torch_compile",
+        "compile_model",
         "tracker",
     },
 }

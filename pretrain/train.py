@@ -205,7 +205,15 @@ def _pretrain(
         accelerator.process_index,
         accelerator.num_processes,
     )
-    loop = Loop(config, accelerator, PackedLoss(network, config.family), source, data, path, stop)
+    loop = Loop(
+        config,
+        accelerator,
+        PackedLoss(network, config.family, config.train.compile_model),
+        source,
+        data,
+        path,
+        stop,
+    )
     facts = {
         "device": provenance.device_name(accelerator.device),
         "num_processes": accelerator.num_processes,

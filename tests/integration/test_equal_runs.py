@@ -263,3 +263,13 @@ def test_a_run_with_compiled_kernels_is_an_eager_one(run, inductor_cache, family
     environment = {name: os.environ[name] for name in names}
     compiled = run(family, f"{ffn}-compiled", "--ffn", ffn, "--train.torch-compile", **environment)
     assert_equal_runs(compiled, run(family, ffn, "--ffn", ffn))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "ffn"), [("gpt_neo", "kan"), ("roberta", "gelu")])
+def test_a_run_of_a_compiled_model_is_an_eager_one_with_the_same_dropout(run, inductor_cache, family, ffn):
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+    environment = {name: os.environ[name] for name in names}
+    flags = ["--ffn", ffn, "--model.hidden-dropout", "0.2", "--model.attention-dropout", "0.2"]
+    compiled = run(family, f"{ffn}-compiled-model", *flags, "--train.compile-model", **environment)
+    assert_equal_runs(compiled, run(family, f"{ffn}-dropout", *flags))
