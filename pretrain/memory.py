@@ -48,6 +48,9 @@ def fit_to_memory(
 
     def attempt(batch_size: int) -> None:
         sizes = {"per_device_train_batch_size": batch_size, "gradient_accumulation_steps": rows // batch_size}
-        run(config.model_copy(update={"train": config.train.model_copy(update=sizes)}))
+        try:
+            run(config.model_copy(update={"train": config.train.model_copy(update=sizes)}))
+        except MemoryError as error:  # numpy's and Python's own; Accelerate knows those of torch
+            raise RuntimeError("out of memory") from error
 
     find_executable_batch_size(attempt, starting_batch_size=size, reduce_batch_size_fn=halve)()

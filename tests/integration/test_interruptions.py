@@ -293,7 +293,7 @@ def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
     ]
     finish(start([*TINY, *large, "--run-name", "fits"], runs_dir / "fits.log"))
     path, log = folder_of(runs_dir, "cut"), runs_dir / "cut.log"
-    limited = start([*TINY, *large, "--run-name", "cut", "--find-batch-size"], log, limit_mib=350)
+    limited = start([*TINY, *large, "--run-name", "cut", "--find-batch-size"], log, limit_mib=480)
     finish(limited)
     assert "out of memory with 64 rows per forward pass; trying 32" in log.read_text()
     provenance = json.loads((path / "provenance.json").read_text())

@@ -63,3 +63,14 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
 def test_several_processes_are_refused():
     with pytest.raises(UsageError, match="works with one process, and this run has 2"):
         fit_to_memory(run_that_fits(4, []), config(4, 1), 2)
+
+
+def test_memory_that_runs_out_outside_torch_counts_too():
+    def run(config: RunConfig) -> None:
+        tried.append(config.train.per_device_train_batch_size)
+        if tried[-1] > 4:
+            raise MemoryError
+
+    tried: list[int] = []
+    fit_to_memory(run, config(8, 1), 1)
+    assert tried == [8, 4]
