@@ -51,6 +51,6 @@ def fit_to_memory(
         try:
             run(config.model_copy(update={"train": config.train.model_copy(update=sizes)}))
         except MemoryError as error:  # numpy's and Python's own; Accelerate knows those of torch
-            raise RuntimeError("out of memory") from error
+            raise RuntimeError("the host is out of memory.") from error
 
     find_executable_batch_size(attempt, starting_batch_size=size, reduce_batch_size_fn=halve)()
