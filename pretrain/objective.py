@@ -7,6 +7,7 @@ count their window in positions of the row, which inside a document is the same 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,9 +40,10 @@ class PackedLoss(nn.Module):
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(packed_attention.NAME)
         replace_dropouts(model)
-        self._backbone = model.base_model.forward
+        self._compiled: Callable[..., Any] | None = None
         if compile_model:  # with torch's own draws, so that the results are the same up to rounding
-            self._backbone = torch.compile(self._backbone, dynamic=False, options={"fallback_random": True})
+            forward = model.base_model.forward
+            self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
@@ -63,7 +65,8 @@ class PackedLoss(nn.Module):
 
     def features(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
         """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
-        hidden = self._backbone(
+        backbone = self._compiled or self.model.base_model
+        hidden = backbone(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
             attention_mask=self._document_mask(position_ids),
