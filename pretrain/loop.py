@@ -92,6 +92,7 @@ class Loop:
             data,
             path,
         )
+        accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
