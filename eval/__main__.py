@@ -48,7 +48,8 @@ def evaluate(runs: tuple[Path, ...], config: EvalConfig) -> int:
     Returns:
         The exit status: 1 if some of several runs failed.
     """
-    from eval.evaluate import check_sources, evaluate_run
+    from eval.evaluate import evaluate_run
+    from eval.plan import check_sources
 
     if not runs:
         raise UsageError(

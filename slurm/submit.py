@@ -97,7 +97,7 @@ def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
-    from eval.evaluate import check_sources
+    from eval.plan import check_sources
     from pretrain.train import prepare_data
 
     for note in check_sources(study.config.evaluation):

@@ -16,8 +16,9 @@ import torch
 from eval.__main__ import main
 from eval.blimp import find_pair_tasks
 from eval.config import EvalConfig, GlueConfig
-from eval.evaluate import check_sources, evaluate_run, is_evaluated
+from eval.evaluate import evaluate_run, is_evaluated
 from eval.loading import identify_run
+from eval.plan import check_sources
 from eval.rows import ROW_COLUMNS, read_rows
 from eval.store import sole_evaluator
 from ffn_variants import UsageError
@@ -68,11 +69,11 @@ def make_run(tmp_path, tokenizer):
 
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
-    import eval.evaluate
     import eval.glue
+    import eval.plan
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = eval.evaluate.score_pairs, eval.glue.evaluate_tasks
+    score_pairs, evaluate_tasks = eval.plan.score_pairs, eval.glue.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
@@ -82,7 +83,7 @@ def count_calls(monkeypatch) -> list[str]:
         calls.extend(task.name for task in tasks)
         return evaluate_tasks(model_dir, tasks, *arguments)
 
-    monkeypatch.setattr("eval.evaluate.score_pairs", counted_pairs)
+    monkeypatch.setattr("eval.plan.score_pairs", counted_pairs)
     monkeypatch.setattr("eval.glue.evaluate_tasks", counted_tasks)
     return calls
 
