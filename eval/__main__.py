@@ -1,10 +1,9 @@
-"""Score saved runs: ``python -m eval RUN... --suites blimp glue``."""
+"""Score saved runs: ``python -m eval STUDY``, or ``python -m eval RUN... --suites blimp glue``."""
 
 from __future__ import annotations
 
 import sys
-import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,17 +14,22 @@ from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pandas as pd
+
+    from eval.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
 Examples:
-  python -m eval runs/quickstart/*/*/* --suites embedded-pairs embedded-glue
-  python -m eval RUN --suites blimp-filtered blimp-supplement --blimp-dir DATA/blimp
-  python -m eval RUN --suites glue --glue.tasks rte mrpc cola --glue-dir DATA/glue
+  python -m eval runs/quickstart                                     # all of a study, as its study.yaml says
+  python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
+  python -m eval RUN RUN --suites glue --glue.tasks rte mrpc cola --glue-dir DATA/glue
 
-What is scored already under the same settings and with the same weights is not scored again. Each run keeps
-its scores in eval/rows.parquet (and .csv), and every item in eval/items/."""
+What is scored already under the same settings and with the same weights is not scored again. Each run
+keeps its scores in eval/rows.parquet (and .csv), and every item in eval/items/. What fails does not stop the
+rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,46 +37,46 @@ class EvaluateArgs:
     """What ``python -m eval`` is asked to do."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Run folders: runs/<study>/<family>/<variant>/<run>."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")]
+    """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
+    workers: int | None = None
+    """Tasks that are scored at the same time, each by a process with one thread (null: one a core, up to four
+    on a GPU, one where there is little to do)."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
     """What is evaluated, and how."""
 
 
-def evaluate(runs: tuple[Path, ...], config: EvalConfig) -> int:
-    """Evaluate runs one after the other; a broken one does not stop the rest.
+def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = None) -> int:
+    """Evaluate runs; a broken one does not stop the rest.
 
     Args:
-        runs: Run folders.
+        paths: Folders of runs or studies.
         config: What is evaluated, and how.
+        workers: Processes that score at the same time; None chooses.
 
     Returns:
-        The exit status: 1 if some of several runs failed.
+        The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    from eval.evaluate import evaluate_run
+    from eval.evaluate import evaluate_runs
     from eval.plan import check_sources
+    from eval.runs import find_runs
 
-    if not runs:
-        raise UsageError(
-            "no run given; name one or more folders: python -m eval runs/<study>/<family>/<variant>/<run>"
-        )
-    for note in check_sources(config):
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers is {workers}; it must be 1 or more")
+    runs, notes = find_runs(paths)
+    for note in notes + check_sources(config):
         print(f"note: {note}", file=sys.stderr)
-    tables, failures = [], {}
-    for run_dir in runs:
-        try:
-            tables.append(evaluate_run(run_dir, config))
-        except Exception as error:
-            if len(runs) == 1:
-                raise
-            if not isinstance(error, UsageError):
-                traceback.print_exc()
-            print(f"{run_dir} failed: {error}", file=sys.stderr)
-            failures[run_dir] = error
-    if tables:
+    outcome = evaluate_runs(runs, config, workers)
+    if tables := [rows for rows in outcome.rows.values() if len(rows)]:
         print(summary(tables, config))
-    for run_dir, error in failures.items():
-        print(f"failed: {run_dir}: {error}", file=sys.stderr)
-    return 1 if failures else 0
+    return _status(outcome.failures)
+
+
+def _status(failures: Iterable[Failure]) -> int:
+    status = 0
+    for failure in failures:
+        print(f"error: {failure}", file=sys.stderr)
+        status = 2 if isinstance(failure.error, UsageError) and status != 1 else 1
+    return status
 
 
 def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
@@ -93,9 +97,13 @@ def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
 
 
 def main() -> int:
-    """Read the flags and evaluate."""
-    args = parse_flags(EvaluateArgs, prog="python -m eval", description=EXAMPLES)
-    return evaluate(args.runs, args.config)
+    """Read the flags and evaluate; a study's own settings stand for what no flag says."""
+    from eval.runs import study_config
+
+    folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
+    default = EvaluateArgs(runs=(), config=study_config(folders))
+    args = parse_flags(EvaluateArgs, default=default, prog="python -m eval", description=EXAMPLES)
+    return evaluate(args.runs, args.config, args.workers)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -11,39 +15,79 @@ from eval.loading import RunIdentity, identify_run, weights_hash
 from eval.plan import TaskResult, Work, work_units
 from eval.progress import Progress
 from eval.store import ResultStore, sole_evaluator
+from eval.workers import Order, Results, measure_here, measure_in_workers
 from ffn_variants.errors import UsageError
+
+# A worker takes some 8 s of processor time to start, so it should have this much to do.
+SECONDS_WORTH_A_WORKER = 60.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be measured: a unit of work, or a whole run where ``key`` is None."""
+
+    run_dir: Path
+    key: str | None
+    error: Exception
+
+    def __str__(self) -> str:
+        return f"{self.run_dir}{'' if self.key is None else f' {self.key}'}: {self.error}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All rows of every run that could be read, those of earlier evaluations included, and what failed."""
+
+    rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _OpenRun:
+    """A run that this process alone evaluates, and what is missing of it, by key."""
+
+    identity: RunIdentity
+    store: ResultStore
+    missing: dict[str, Work]
 
 
 def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd.DataFrame:
-    """Score a run on every task asked for, leaving out those that are done.
-
-    Args:
-        run_dir: A run's folder, with a trained model.
-        config: The suites, where their data is, and how they are scored.
-        progress: Show a bar with the current score, or lines where there is no terminal.
-
-    Returns:
-        All rows of the run, those of earlier evaluations included.
+    """Score one run in this process; returns its rows.
 
     Raises:
-        UsageError: For a folder that is no run or has no model, and for faulty data; what was scored before
-            is kept.
+        UsageError: For a folder that is no run or has no model, and for faulty data. Every task that could be
+            scored was, and is kept.
     """
-    run = identify_run(run_dir)
-    with sole_evaluator(run_dir):
-        store = ResultStore(run_dir, weights_hash(run_dir))
-        missing = [work for work in work_units(run_dir, run, config) if not _is_done(store, work)]
-        with Progress(run.run_id, len(missing), enabled=progress) as shown:
-            if missing and store.is_stale:
-                shown.say("the weights have changed since the last evaluation: its results are dropped")
-            for work in missing:
-                shown.start(work.key)
-                for task, result in work.measure(shown.detail).items():
-                    rows = _rows(run, work.benchmark, task, result)
-                    store.record(work.benchmark, task, work.protocols[task], rows, result.items)
-                    shown.finish(f"{work.benchmark}/{task}", result.metrics)
-                shown.end()
-        return store.rows()
+    outcome = evaluate_runs([run_dir], config, num_workers=1, progress=progress)
+    if outcome.failures:
+        raise outcome.failures[0].error
+    return outcome.rows[run_dir]
+
+
+def evaluate_runs(
+    run_dirs: Sequence[Path], config: EvalConfig, num_workers: int | None = None, progress: bool = True
+) -> Outcome:
+    """Score runs on every task asked for, leaving out those that are done.
+
+    What fails, a run or one task of it, is told and does not stop the rest.
+
+    Args:
+        run_dirs: Runs' folders, with trained models.
+        config: The suites, where their data is, and how they are scored.
+        num_workers: Processes that measure at the same time; 1 measures in this one, None chooses.
+        progress: Show a bar with the current scores, or lines where there is no terminal.
+    """
+    outcome = Outcome()
+    with ExitStack() as locks:
+        runs: dict[Path, _OpenRun] = {}
+        for run_dir in dict.fromkeys(run_dirs):
+            try:
+                runs[run_dir] = _open(run_dir, config, locks)
+            except UsageError as error:
+                outcome.failures.append(Failure(run_dir, None, error))
+        _measure_missing(runs, config, num_workers, progress, outcome)
+        outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
+    return outcome
 
 
 def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
@@ -53,12 +97,104 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
         weights = weights_hash(run_dir)
     except UsageError:
         return False
+    return not _missing(run_dir, run, ResultStore(run_dir, weights), config)
+
+
+def choose_workers(costs: Sequence[float], device: str | None) -> int:
+    """Return how many processes to use: one a core on a CPU, up to four on a GPU, one for little work.
+
+    Args:
+        costs: The cost of every unit.
+        device: As in the config; None is the GPU where there is one.
+    """
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    most = min(4, cores) if on_gpu else cores
+    return max(1, min(most, len(costs), int(sum(costs) / SECONDS_WORTH_A_WORKER)))
+
+
+def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
+    run = identify_run(run_dir)
+    weights = weights_hash(run_dir)
+    locks.enter_context(sole_evaluator(run_dir))
     store = ResultStore(run_dir, weights)
-    return all(_is_done(store, work) for work in work_units(run_dir, run, config))
+    return _OpenRun(run, store, _missing(run_dir, run, store, config))
 
 
-def _is_done(store: ResultStore, work: Work) -> bool:
-    return all(store.is_done(work.benchmark, task, protocol) for task, protocol in work.protocols.items())
+def _missing(run_dir: Path, run: RunIdentity, store: ResultStore, config: EvalConfig) -> dict[str, Work]:
+    def is_done(work: Work) -> bool:
+        return all(store.is_done(work.benchmark, task, protocol) for task, protocol in work.protocols.items())
+
+    return {work.key: work for work in work_units(run_dir, run, config) if not is_done(work)}
+
+
+def _measure_missing(
+    runs: dict[Path, _OpenRun],
+    config: EvalConfig,
+    num_workers: int | None,
+    progress: bool,
+    outcome: Outcome,
+) -> None:
+    orders = [Order(run_dir, key) for run_dir, run in runs.items() for key in run.missing]
+    costs = [_cost(runs[order.run_dir].missing[order.key]) for order in orders]
+    num_workers = choose_workers(costs, config.device) if num_workers is None else num_workers
+    names = _names(runs)
+    ids = [(names[order.run_dir], order.key) for order in orders]
+    with Progress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
+        for run_dir, run in runs.items():
+            if not run.missing:
+                shown.say(f"{names[run_dir]}: everything asked for is scored already")
+            elif run.store.is_stale:
+                shown.say(
+                    f"{names[run_dir]}: the weights have changed, the scores of the old ones are dropped"
+                )
+
+        def report(order: Order, message: str) -> None:
+            shown.detail(names[order.run_dir], order.key, message)
+
+        if num_workers == 1:
+            outcomes = measure_here(orders, config, report)
+        else:
+            # A run's longest unit first, so that it is not the last to end.
+            nth = {run_dir: number for number, run_dir in enumerate(runs)}
+            ranked = sorted(
+                zip(costs, orders, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0])
+            )
+            outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, report)
+        for order, results in outcomes:
+            run = runs[order.run_dir]
+            if isinstance(results, Exception):
+                outcome.failures.append(Failure(order.run_dir, order.key, results))
+                shown.say(f"failed: {names[order.run_dir]} {order.key}: {_last_line(results)}")
+                results = {}
+            shown.finish(names[order.run_dir], order.key, _record(run, order.key, results))
+
+
+def _cost(work: Work) -> float:
+    try:
+        return work.cost()
+    except UsageError:
+        return 0.0  # faulty data, which measuring will tell
+
+
+def _names(runs: dict[Path, _OpenRun]) -> dict[Path, str]:
+    """Name each run by its id, or by its folder where one run is given in several places."""
+    ids = [run.identity.run_id for run in runs.values()]
+    return {
+        run_dir: run_id if ids.count(run_id) == 1 else str(run_dir)
+        for run_dir, run_id in zip(runs, ids, strict=True)
+    }
+
+
+def _record(run: _OpenRun, key: str, results: Results) -> dict[str, dict[str, float]]:
+    """Write what was measured; returns the metrics by benchmark and task."""
+    work = run.missing[key]
+    for task, result in results.items():
+        rows = _rows(run.identity, work.benchmark, task, result)
+        run.store.record(work.benchmark, task, work.protocols[task], rows, result.items)
+    return {f"{work.benchmark}/{task}": result.metrics for task, result in results.items()}
 
 
 def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd.DataFrame:
@@ -77,3 +213,8 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
         }
         for metric, score in result.metrics.items()
     )
+
+
+def _last_line(error: Exception) -> str:
+    """Return what went wrong in one line: of a traceback its last one."""
+    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 PAIR_PROTOCOL_VERSION = 1
 GLUE_PROTOCOL_VERSION = 1
 
+# A guess, by which units are put in order and the time left is estimated until something was measured.
+PAIRS_PER_S = 100
+
 Report = Callable[[str], None]
 
 
@@ -55,8 +58,7 @@ class Work:
         benchmark: The suite, as in rows.
         protocols: For each task, by name, everything that its scores depend on besides the weights.
         measure: Given a function to tell how it goes, returns the results of all its tasks.
-        cost: Returns how much there is to do: pairs of sentences, or examples to train on. Only units of one
-            benchmark can be compared by it.
+        cost: Returns roughly how many seconds one core takes for it, with a model of 10M parameters.
     """
 
     benchmark: str
@@ -96,14 +98,14 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
             benchmark=pair_task.suite,
             protocols={pair_task.name: protocol},
             measure=partial(_measure_pairs, pair_task, run_dir, run.objective, config),
-            cost=partial(_num_pairs, pair_task, config),
+            cost=partial(_pairs_cost, pair_task, config),
         )
     for tasks in _classification_tasks(config):
         yield Work(
             benchmark=tasks[0].benchmark,
             protocols={task.name: _glue_protocol(task, config) for task in tasks},
             measure=partial(_measure_glue, tasks, run_dir, config),
-            cost=partial(_num_train_examples, tasks[0], config),
+            cost=partial(_glue_cost, tasks[0], config),
         )
 
 
@@ -158,8 +160,8 @@ def _load_scorer(
     return scorer(model, tokenizer, batch_tokens=batch_tokens)
 
 
-def _num_pairs(task: PairTask, config: EvalConfig) -> float:
-    return float(len(read_pairs(task, config.max_pairs)))
+def _pairs_cost(task: PairTask, config: EvalConfig) -> float:
+    return len(read_pairs(task, config.max_pairs)) / PAIRS_PER_S
 
 
 def _classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
@@ -199,8 +201,8 @@ def _measure_glue(
     return {name: TaskResult("GLUE", metrics, items) for name, (metrics, items) in results.items()}
 
 
-def _num_train_examples(task: ClassificationTask, config: EvalConfig) -> float:
+def _glue_cost(task: ClassificationTask, config: EvalConfig) -> float:
     from eval.glue_tasks import read_examples
 
     examples = len(read_examples(task, "train", config))
-    return float(min(examples, config.glue.max_train_examples or examples))
+    return min(examples, config.glue.max_train_examples or examples) * config.glue.num_train_epochs / 100

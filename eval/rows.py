@@ -64,7 +64,9 @@ def empty_rows() -> pd.DataFrame:
 def replace_task(rows: pd.DataFrame, benchmark: str, task: str, new: pd.DataFrame) -> pd.DataFrame:
     """Return ``rows`` with everything said about one task replaced by ``new``."""
     kept = rows[(rows["benchmark"] != benchmark) | (rows["task"] != task)]
-    return check_rows(pd.concat([kept, new], ignore_index=True) if len(kept) else new)
+    rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
+    # Tasks may end in any order.
+    return rows.sort_values(["benchmark", "task"], kind="stable", ignore_index=True)
 
 
 def write_rows(rows: pd.DataFrame, path: Path) -> Path:

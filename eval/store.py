@@ -68,7 +68,8 @@ class ResultStore:
         items = items.assign(protocol=protocol_hash(protocol))
         if path.is_file():
             kept = pd.read_parquet(path)
-            items = pd.concat([kept[kept["task"] != task], items], ignore_index=True)
+            items = pd.concat([kept[kept["task"] != task], items]).sort_values("task", kind="stable")
+            items = items.reset_index(drop=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
         self._rows = replace_task(self.rows(), benchmark, task, rows)
         write_rows(self._rows, self._folder / "rows.parquet")

@@ -168,7 +168,7 @@ def test_other_weights_are_measured_again_and_old_rows_go(make_run, capsys):
     shutil.copy(other / "model" / "model.safetensors", run / "model" / "model.safetensors")
     assert not is_evaluated(run, PAIRS)
     rows = evaluate_run(run, PAIRS)
-    assert "weights have changed" in capsys.readouterr().err
+    assert "the weights have changed" in capsys.readouterr().err
     assert set(rows["benchmark"]) == {"embedded-pairs"}
     expected = evaluate_run(other, PAIRS, progress=False)
     assert rows["score"].tolist() == expected["score"].tolist()
@@ -249,9 +249,9 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
     flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", SIX[0])
     command = [sys.executable, "-m", "eval", str(broken), str(good), *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    assert "[1/1] gpt_neo/swish/seed3" in done.stderr
-    assert f"failed: {broken}" in done.stderr
+    assert done.returncode == 2, done.stderr
+    assert "[2/2, done] gpt_neo/swish/seed3" in done.stderr
+    assert f"error: {broken}" in done.stderr
     assert "Traceback" not in done.stderr
     assert SIX[0] in done.stdout
     assert identify_run(good).run_id in done.stdout

@@ -1,0 +1,65 @@
+"""Which runs a path names: a run's folder is itself, a study's folder is every trained run in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from eval.config import EvalConfig
+from ffn_variants.errors import UsageError
+
+STUDY_FILE = "study.yaml"
+RUN_PATTERN = "*/*/*/config.yaml"  # <family>/<variant>/<run>/config.yaml
+
+
+def find_runs(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+    """List the runs that paths name.
+
+    Args:
+        paths: Folders of runs and of studies.
+
+    Returns:
+        Run folders, and sentences that name what a study's folder holds but cannot be scored yet.
+
+    Raises:
+        UsageError: If no path is given, or a folder holds neither a run nor a trained run.
+    """
+    if not paths:
+        raise UsageError("no run given; name a study's folder or runs: python -m eval runs/<study>")
+    runs, notes = [], []
+    for path in paths:
+        inside = [] if (path / "config.yaml").is_file() else sorted(path.glob(RUN_PATTERN))
+        if not inside:
+            runs.append(path)  # a run, or nothing: whoever opens it says so
+            continue
+        folders = [file.parent for file in inside]
+        trained = [folder for folder in folders if (folder / "model" / "config.json").is_file()]
+        if not trained:
+            raise UsageError(f"{path} holds {len(folders)} runs and none is trained yet; train one first")
+        runs += trained
+        if untrained := [folder for folder in folders if folder not in trained]:
+            names = ", ".join(folder.relative_to(path).as_posix() for folder in untrained)
+            notes.append(f"{path}: left out, not trained yet: {names}")
+    return runs, notes
+
+
+def study_config(paths: Sequence[Path]) -> EvalConfig:
+    """Return the evaluation that the first study among the paths asks for; the defaults without a study.
+
+    Raises:
+        UsageError: If that study's file is unusable.
+    """
+    for path in paths:
+        file = path / STUDY_FILE
+        if file.is_file():
+            try:
+                content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+                return EvalConfig.model_validate(content.get("evaluation") or {})
+            except (yaml.YAMLError, UnicodeDecodeError, AttributeError, ValidationError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
+    return EvalConfig()

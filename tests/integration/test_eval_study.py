@@ -1,0 +1,176 @@
+"""``python -m eval STUDY``: several runs, several processes, and what happens when these are killed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from eval.config import EvalConfig
+from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
+from eval.runs import find_runs, study_config
+from ffn_variants.errors import UsageError
+from pretrain.config import load_config
+from pretrain.embedded import stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+CONFIG = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(stories(200, 0)), 400)
+
+
+@pytest.fixture
+def study(tmp_path, tokenizer) -> Path:
+    """A study of two runs, one of each family, with untrained weights."""
+    for seed, family in enumerate(("gpt_neo", "roberta"), start=1):
+        overrides = {
+            "family": family,
+            "seed": seed,
+            "model": {"ffn": "relu", **SIZES},
+            "data": {"block_size": 64},
+            "output": {"runs_dir": str(tmp_path), "study": "two"},
+        }
+        config = load_config(None, overrides=overrides)
+        folder = run_dir(config)
+        write_config(folder, config)
+        torch.manual_seed(seed)
+        build(config, len(tokenizer)).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+    section = {"evaluation": CONFIG.model_dump(mode="json")}
+    (tmp_path / "two" / "study.yaml").write_text(yaml.safe_dump(section))
+    return tmp_path / "two"
+
+
+def results(run: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    return (
+        pd.read_parquet(run / "eval" / "rows.parquet"),
+        pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"),
+    )
+
+
+def forget(runs: list[Path]) -> None:
+    for run in runs:
+        shutil.rmtree(run / "eval")
+
+
+def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_them(study, tmp_path):
+    runs, _ = find_runs([study])
+    for run in runs:
+        evaluate_run(run, CONFIG, progress=False)
+    alone = [results(run) for run in runs]
+    forget(runs)
+    broken = tmp_path / "broken"
+    shutil.copytree(runs[0], broken)
+    (broken / "model" / "model.safetensors").write_bytes(b"broken")
+    outcome = evaluate_runs([broken, *runs], CONFIG, num_workers=2, progress=False)
+    for run, (rows, items) in zip(runs, alone, strict=True):
+        pd.testing.assert_frame_equal(outcome.rows[run], rows)
+        pd.testing.assert_frame_equal(results(run)[1], items)
+    assert len(outcome.failures) == 17
+    for failure in outcome.failures:
+        assert failure.run_dir == broken
+        assert isinstance(failure.error, UsageError)
+        assert "cannot load the model" in str(failure)
+
+
+def start(study: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "eval", str(study), "--workers", "2"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
+def test_a_killed_worker_is_replaced(study):
+    runs, _ = find_runs([study])
+    process = start(study)
+    assert process.stderr is not None
+    process.stderr.readline()  # the first task is scored
+    for pid in children(process.pid):
+        if b"multiprocessing.spawn" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    assert process.wait(timeout=120) == 0, process.stderr.read()
+    disturbed = [results(run) for run in runs]
+    forget(runs)
+    for run, (rows, items) in zip(runs, disturbed, strict=True):
+        evaluate_run(run, CONFIG, progress=False)
+        pd.testing.assert_frame_equal(results(run)[0], rows)
+        pd.testing.assert_frame_equal(results(run)[1], items)
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_nothing_is_scored_twice(study):
+    runs, _ = find_runs([study])
+    scored: list[str] = []
+    for _ in range(30):
+        process = start(study)
+        assert process.stderr is not None
+        done = len(scored)
+        for line in process.stderr:
+            scored += re.findall(r"\] (\S+ embedded-pairs/\S+): accuracy", line)
+            if len(scored) >= done + 5:
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() == 0 or len(set(scored)) >= 34:
+            break
+        time.sleep(0.1)
+    final = start(study)
+    assert final.wait(timeout=120) == 0
+    assert final.stderr is not None
+    scored += re.findall(r"\] (\S+ embedded-pairs/\S+): accuracy", final.stderr.read())
+    # A line is written after its task is recorded, so a kill in between may hide one but never repeat one.
+    assert len(scored) == len(set(scored)) >= 34 - 7
+    disturbed = [results(run) for run in runs]
+    forget(runs)
+    for run, (rows, items) in zip(runs, disturbed, strict=True):
+        evaluate_run(run, CONFIG, progress=False)
+        pd.testing.assert_frame_equal(results(run)[0], rows)
+        pd.testing.assert_frame_equal(results(run)[1], items)
+
+
+def test_a_study_is_evaluated_as_its_file_says(study, tmp_path):
+    assert study_config([study]) == CONFIG
+    assert study_config([tmp_path]) == EvalConfig()
+    (study / "study.yaml").write_text("evaluation: {suites: [blmp]}")
+    with pytest.raises(UsageError, match="does not say what to evaluate"):
+        study_config([study])
+
+
+def test_a_study_names_what_is_not_trained(study, tmp_path):
+    runs, notes = find_runs([study])
+    assert [run.parent.parent.name for run in runs] == ["gpt_neo", "roberta"]
+    assert notes == []
+    shutil.rmtree(runs[0] / "model")
+    trained, notes = find_runs([study])
+    assert trained == runs[1:]
+    assert notes == [f"{study}: left out, not trained yet: {runs[0].relative_to(study)}"]
+    shutil.rmtree(runs[1] / "model")
+    with pytest.raises(UsageError, match="holds 2 runs and none is trained yet"):
+        find_runs([study])
+    with pytest.raises(UsageError, match="no run given"):
+        find_runs([])
+
+
+@pytest.mark.parametrize(("costs", "most"), [([], 1), ([5.0] * 4, 1), ([70.0], 1), ([500.0] * 3, 3)])
+def test_little_work_needs_no_workers(costs, most):
+    assert 1 <= choose_workers(costs, "cpu") <= most
