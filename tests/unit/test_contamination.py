@@ -50,8 +50,8 @@ def test_it_finds_what_a_regular_expression_finds(documents, texts):
 
 
 def test_a_corpus_is_searched_once(tmp_path, monkeypatch):
-    file = tmp_path / "train.txt"
-    file.write_text("a dog ran home\n\n" * 300)
+    file = tmp_path / "train.jsonl"
+    file.write_text('{"text": "a dog ran home"}\n' * 200)
     data = DataConfig(source="files", train_files=(str(file),))
     texts = {"suite": ["A dog ran home."]}
     first = contamination(data, texts, tmp_path / "cache")
@@ -60,7 +60,7 @@ def test_a_corpus_is_searched_once(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "find_texts", lambda *args: calls.append(args) or {})
     assert contamination(data, texts, tmp_path / "cache") == first
     assert not calls
-    file.write_text("a cat ran home\n\n" * 300)
+    file.write_text('{"text": "a cat ran home"}\n' * 200)
     contamination(data, texts, tmp_path / "cache")
     contamination(data, {"suite": ["Another text to look for"]}, tmp_path / "cache")
     assert len(calls) == 2
