@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from eval.prefix_trees import PrefixTrees, build_prefix_trees
-from eval.token_scores import ScoredText, Scores, head_rows, sum_by_owner
+from eval.token_scores import ScoredText, Scores, split_rows, sum_by_owner
 
 TREE_TOKENS = 96
 # Texts whose trees are built at a time; of long texts a table of that many rows is large.
@@ -114,15 +114,19 @@ def _edge_scores(
     """
     head = model.get_output_embeddings()
     log_probs, greedy = [], []
-    size = head_rows(states.device)
-    for first in range(0, len(states), size):
-        starts = edge_start[first : first + size + 1]
-        row = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts))).to(states.device)
-        wanted = torch.from_numpy(target[starts[0] : starts[-1]]).to(states.device)
-        firsts = wanted[torch.from_numpy(starts[:-1] - starts[0]).to(states.device)]
-        logits = head(states[first : first + size]).float()
-        normaliser = F.cross_entropy(logits, firsts, reduction="none")
-        normaliser += logits.gather(1, firsts[:, None])[:, 0]
+    first = 0
+    for rows in split_rows(states):
+        starts = edge_start[first : first + len(rows) + 1]
+        first += len(rows)
+        indices = (
+            np.repeat(np.arange(len(rows)), np.diff(starts)),
+            target[starts[0] : starts[-1]],
+            target[starts[:-1]],
+        )
+        row, wanted, any_wanted = (torch.from_numpy(array).to(states.device) for array in indices)
+        logits = head(rows).float()
+        normaliser = F.cross_entropy(logits, any_wanted, reduction="none")
+        normaliser += logits.gather(1, any_wanted[:, None])[:, 0]
         found = logits[row, wanted]
         log_probs.append(found - normaliser[row])
         greedy.append(found >= logits.amax(1)[row])

@@ -30,7 +30,6 @@ from eval.token_scores import (
     TokenTable,
     batches_of_one_length,
     masked_tokens,
-    target_scores,
 )
 
 
@@ -52,7 +51,7 @@ def shared_masked_scores(
     """
     encoder = _Encoder(model.base_model, mask_token_id)
     head = model.get_submodule("lm_head" if hasattr(model, "lm_head") else "cls")
-    table = TokenTable(texts, model.device)
+    table = TokenTable(texts, head, model.device)
     for batch in batches_of_one_length(texts, batch_tokens, model.device, copies=True):
         masked = masked_tokens(texts, batch, pll_metric)
         places = table.places(batch.indices, batch.end - batch.start)
@@ -62,8 +61,7 @@ def shared_masked_scores(
         for scored in torch.arange(batch.start, batch.end, device=model.device).split(size):
             copies = scored - batch.start
             states = encoder.states_at(read, masked[:, copies], scored)
-            scores = target_scores(head, states, batch.ids[:, scored].flatten())
-            table.put(places[:, copies].flatten(), *scores)
+            table.put(places[:, copies].flatten(), states, batch.ids[:, scored].flatten())
     return table.scores()
 
 
