@@ -1,9 +1,8 @@
 """Log-likelihoods with prefixes that texts share computed once: a row of a batch is a tree of tokens.
 
-Sentences of minimal pairs mostly differ from some other sentence in a few tokens near their end. Each token of
-a tree sees its ancestors and itself, by a mask of four dimensions, and has the position that it has in its
-text; the head sees each token once, whatever follows it. The last token of a text predicts nothing and is left
-out unless another text goes on behind it.
+Many sentences of minimal pairs begin as others do. Each token of a tree sees its ancestors and itself, by a
+mask of four dimensions, and has the position that it has in its text; the head sees each token once, whatever
+follows it. The last token of a text predicts nothing and is left out unless another text goes on behind it.
 
 Shapes: B trees of a batch, L nodes of the largest, R nodes that predict something, E predictions.
 """
@@ -11,6 +10,7 @@ Shapes: B trees of a batch, L nodes of the largest, R nodes that predict somethi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ def shared_causal_scores(
 
 
 def longest_tree(model: PreTrainedModel) -> int:
-    """Return how many nodes fit a row so that each sees all others: a local layer counts places in the row."""
+    """Return how many nodes a row may have: local layers, which count places in the row, see no further."""
     config = model.config
     windows = [config.max_position_embeddings, getattr(config, "sliding_window", None)]
     if "local" in getattr(config, "attention_layers", ()):
@@ -112,7 +112,7 @@ def _edge_scores(
         edge_start: (R + 1,) first edge of each node; the softmax is taken once for all edges of one.
         target: Token ids of all edges.
     """
-    head = model.get_output_embeddings()
+    head: Any = model.get_output_embeddings()
     log_probs, greedy = [], []
     first = 0
     for rows in split_rows(states):

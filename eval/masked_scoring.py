@@ -3,12 +3,13 @@
 A text of T tokens is read once for each of its M scored tokens, with that token masked. The copies of a text
 differ only in which tokens are masked, and of each copy only the masked token's prediction is needed. So:
 
-- In the first layer a token's query, key and value depend only on whether it is masked. All are computed once
-  for a text and once for a row of mask tokens; a copy picks 2T of them. A value goes through the layer's output
-  projection before it is weighted, which costs less than after it.
-- The last layer has one query, that of the masked token. Its keys and values are never made: a score q . (W_k x)
-  is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias of the keys
-  adds the same to all scores of a query, which the softmax undoes; the weights of the values' bias sum to 1.
+- In the first layer a token's query, key and value depend only on whether it is masked. They and the scores
+  are computed once for a text and for a mask in each place; a copy picks its own among them. Values go through
+  the layer's output projection before they are weighted, when they are few.
+- The last layer has one query, that of the masked token. Its keys and values are never made: a score
+  q . (W_k x) is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias of
+  the keys adds the same to all scores of a query, which the softmax undoes; the weights of the values' bias
+  sum to 1.
 - The last layer's attention output and FFN, and the head, see the masked token only.
 
 Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
@@ -123,7 +124,7 @@ class _Encoder:
             masked: (S, M, T), which tokens of a copy are masked.
             scored: (M,) the place at which each copy is scored.
         """
-        num_texts, num_copies, length = masked.shape
+        num_texts, _, length = masked.shape
         row = torch.arange(length, device=masked.device) + length * masked
         row += 2 * length * torch.arange(num_texts, device=masked.device)[:, None, None]
         states = read.embedded.flatten(0, 1)[row.flatten()].view(-1, length, read.embedded.shape[-1])
@@ -138,7 +139,16 @@ class _Encoder:
 def _first_layer(
     layer: Any, scores: Tensor, values: Tensor, row: Tensor, masked: Tensor, states: Tensor
 ) -> Tensor:
-    """Apply the first layer to (S * M, T, D) embeddings ``states``, given what it shares and each token's row."""
+    """Apply the first layer to (S * M, T, D) embeddings.
+
+    Args:
+        layer: The layer.
+        scores: (S, 2T, H, 2T), as in ``_Read``.
+        values: (S, H * 2T, D), as in ``_Read``.
+        row: (S, M, T), where each token of a copy is among the S * 2T that were read.
+        masked: (S, M, T), which tokens of a copy are masked.
+        states: The embeddings.
+    """
     weights = scores.flatten(0, 1)[row.flatten()].view(*row.shape, *scores.shape[2:])
     absent = torch.cat((masked, ~masked), -1)[:, :, None, None]
     weights = weights.masked_fill_(absent, float("-inf")).softmax(-1)
@@ -155,9 +165,7 @@ def _last_layer(layer: Any, states: Tensor, scored: Tensor) -> Tensor:
     own = states[torch.arange(len(states), device=states.device), scored]
     query = attention.query(own).unflatten(-1, (num_heads, -1))
     query = query * query.shape[-1] ** -0.5
-    key, value = (
-        linear.weight.unflatten(0, (num_heads, -1)) for linear in (attention.key, attention.value)
-    )
+    key, value = (linear.weight.unflatten(0, (num_heads, -1)) for linear in (attention.key, attention.value))
     weights = (torch.einsum("chd,hde->che", query, key) @ states.mT).softmax(-1)
     mixed = torch.einsum("che,hde->chd", weights @ states, value).flatten(1) + attention.value.bias
     return layer.feed_forward_chunk(layer.attention.output(mixed, own))

@@ -1,8 +1,8 @@
 """Texts as trees of tokens, in which a prefix that several texts share is there once.
 
-Sorted texts that share a prefix are neighbours, so that a text adds to its tree what it does not share with the
-one before. A trie of thousands of texts has one root; it is cut into trees small enough for one row of a batch
-by starting anew, prefix included, where a text would make a tree too large.
+Sorted texts that share a prefix are neighbours, so that a text adds to its tree what it does not share with
+the one before. A trie of thousands of texts has one root; it is cut into trees small enough for one row of a
+batch by starting anew, prefix included, where a text would make a tree too large.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PrefixTrees:
 
 
 def build_prefix_trees(
-    texts: Sequence[Sequence[int]], starts: Sequence[int], tree_tokens: int, longest: int
+    texts: Sequence[list[int]], starts: Sequence[int], tree_tokens: int, longest: int
 ) -> PrefixTrees:
     """Build the trees of texts whose tokens from ``starts`` on are scored.
 
@@ -57,7 +57,7 @@ def build_prefix_trees(
             length, so that the continuations of a long context share it.
         longest: Nodes that no tree may exceed; no text may have more either.
     """
-    order = sorted(range(len(texts)), key=lambda index: texts[index])
+    order = sorted(range(len(texts)), key=texts.__getitem__)
     ids, lengths = _pad([texts[index] for index in order])
     shared = _shared_with_the_one_before(ids, lengths)
     tree, sizes = _cut(lengths - 1, shared, tree_tokens, longest)
@@ -106,7 +106,7 @@ def build_prefix_trees(
     )
 
 
-def _pad(texts: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+def _pad(texts: Sequence[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     """Return (N, longest) token ids, right-padded with -1, and (N,) lengths."""
     lengths = np.array([len(text) for text in texts])
     ids = np.full((len(texts), lengths.max()), -1)

@@ -4,8 +4,8 @@ Every score is a sum of natural-log probabilities over the scored tokens, never 
 softmax is taken in fp32 and the sum in fp64; the rest has the model's precision, whatever autocast says.
 
 There is a fast way for each kind of model, in ``causal_scoring`` and ``masked_scoring``, and a plain one in
-``token_scores``. The first time that a model is scored, both score a few short texts, and a model to which the
-fast way does not apply is scored by the plain one from then on, with a warning.
+``token_scores``. The first time that a model is scored, both score a few short texts, and a model to which
+the fast way does not apply is scored by the plain one from then on, with a warning.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def pseudo_log_likelihoods(
         texts: What to score; tokens outside ``start:end``, such as special ones, are never masked.
         mask_token_id: The id that stands for a masked token.
         batch_tokens: Tokens per forward pass, over all masked copies. Changes speed and memory, not scores.
-        pll_metric: ``original`` leaves the other tokens of a word visible while one of them is masked (Salazar
-            et al. 2020, https://aclanthology.org/2020.acl-main.240); ``within_word_l2r`` masks those behind it
-            too (Kauf and Ivanova 2023, https://aclanthology.org/2023.acl-short.80) and needs the texts' words.
+        pll_metric: What else is masked with a token: nothing (``original``, Salazar et al. 2020,
+            https://aclanthology.org/2020.acl-main.240) or what follows it in its word (``within_word_l2r``,
+            Kauf and Ivanova 2023, https://aclanthology.org/2023.acl-short.80), which needs the texts' words.
     """
 
     def fast(texts: Sequence[ScoredText]) -> Scores:
@@ -176,6 +176,6 @@ def _probes(model: PreTrainedModel) -> list[ScoredText]:
     vocabulary = np.setdiff1d(np.arange(model.config.vocab_size), list(special))
     first, second = rng.choice(vocabulary, 6).tolist(), rng.choice(vocabulary, 5).tolist()
     return [
-        ScoredText(ids, 1, len(ids) - 1, words=[0, *np.repeat(np.arange(1, len(ids)), 2)][: len(ids)])
+        ScoredText(ids, 1, len(ids) - 1, words=[(place + 1) // 2 for place in range(len(ids))])
         for ids in (first, [*first[:3], *second], second, [*second[:2], *first[:4]])
     ]

@@ -1,7 +1,7 @@
 """What is scored, what comes out, and the plain way to score it: whole forward passes, nothing shared.
 
-The plain way takes any model of transformers. A batch holds sequences of one length, so that nothing is padded,
-no attention mask is needed and no score depends on what it was batched with.
+The plain way takes any model of transformers. A batch holds sequences of one length, so that nothing is
+padded, no attention mask is needed and no score depends on what it was batched with.
 
 Shapes: S texts of a batch, M scored tokens of each, T tokens of each, R rows of logits, V vocab_size.
 """
@@ -21,8 +21,8 @@ from transformers import PreTrainedModel
 
 PLLMetric = Literal["original", "within_word_l2r"]
 
-# Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` costs 12 us a row then,
-# `torch.logsumexp` 165 us, and with 2048 rows it takes 28. A GPU needs more work per launch.
+# Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` costs 12 us a row then
+# and 28 with 2048 rows, `torch.logsumexp` 165. A GPU needs more work per launch.
 _CPU_HEAD_ROWS, _GPU_HEAD_ROWS = 256, 8192
 
 
@@ -59,8 +59,8 @@ class TokenTable:
     """Scores tokens by the head of a model, keeps their scores text after text, and sums them in fp64.
 
     States wait until there are enough of them for the head, which is slow for a few: with a vocabulary of
-    10,000 a row of 32 costs 240 us, one of 256 costs 130. The place of a token's score is its own, so that the
-    order in which states come changes no sum.
+    10,000 a row of 32 costs 240 us, one of 256 costs 130. Every token's score has its place, so that the order
+    in which states come changes no sum.
 
     Args:
         texts: What is scored.
@@ -113,7 +113,7 @@ def sum_by_owner(owners: np.ndarray, log_probs: np.ndarray, greedy: np.ndarray, 
 
 
 def split_rows(rows: Tensor) -> list[Tensor]:
-    """Split rows so that none of the parts is too small for the head to be fast, nor their logits too large."""
+    """Split rows into parts of like size, for the head: none so small that it is slow, nor too large."""
     return list(rows.chunk(max(1, len(rows) // head_rows(rows.device))))
 
 
@@ -177,7 +177,7 @@ def batches_of_one_length(
 
 
 def masked_tokens(texts: Sequence[ScoredText], batch: Batch, pll_metric: PLLMetric) -> Tensor:
-    """Return which tokens of each copy are masked, (S, M, T) bool; copy m is the one that scores token start + m.
+    """Return which tokens of each copy are masked: (S, M, T) bool. Copy m is scored at token start + m.
 
     ``original`` masks the scored token only (Salazar et al. 2020, https://aclanthology.org/2020.acl-main.240),
     ``within_word_l2r`` also the later tokens of its word (Kauf and Ivanova 2023,
