@@ -81,9 +81,9 @@ class Bench:
 
     def cases(self) -> dict[str, Case]:
         """Name the cases; the first is what the others are compared with."""
-        ours = {"ours, in lm-eval": self.ours_in_lm_eval, "ours": self.ours}
+        ours: dict[str, Case] = {"ours, in lm-eval": self.ours_in_lm_eval, "ours": self.ours}
         if self.kind == "causal":
-            cases = {
+            cases: dict[str, Case] = {
                 "lm-eval, batch 1 (its default)": lambda pairs: self.lm_eval(pairs, 1),
                 "lm-eval, batch 32": lambda pairs: self.lm_eval(pairs, 32),
                 "batches of one length": self.plain,
@@ -172,7 +172,7 @@ class Bench:
 
     @torch.inference_mode()
     def padded_copies(self, pairs: pd.DataFrame, batch_size: int = 64) -> np.ndarray:
-        """Score 64 pairs at a time, first the good sentences: 64 copies a pass, as long as the longest of 64."""
+        """Score 64 pairs at a time, first their good sentences, with 64 copies a pass."""
         texts = self.texts(pairs)
         scores = np.zeros((len(pairs), len(COLUMNS)))
         for first in range(0, len(pairs), batch_size):

@@ -51,10 +51,10 @@ def shared_causal_scores(
 def longest_tree(model: PreTrainedModel) -> int:
     """Return how many nodes a row may have: local layers, which count places in the row, see no further."""
     config = model.config
-    windows = [config.max_position_embeddings, getattr(config, "sliding_window", None)]
+    limits = [getattr(config, name, None) for name in ("max_position_embeddings", "sliding_window")]
     if "local" in getattr(config, "attention_layers", ()):
-        windows.append(config.window_size)
-    return min(window for window in windows if window)
+        limits.append(config.window_size)
+    return min((limit for limit in limits if limit), default=_TABLE_TOKENS)
 
 
 def _score_trees(model: PreTrainedModel, trees: PrefixTrees, num_texts: int, batch_tokens: int) -> Scores:

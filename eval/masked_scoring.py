@@ -4,12 +4,12 @@ A text of T tokens is read once for each of its M scored tokens, with that token
 differ only in which tokens are masked, and of each copy only the masked token's prediction is needed. So:
 
 - In the first layer a token's query, key and value depend only on whether it is masked. They and the scores
-  are computed once for a text and for a mask in each place; a copy picks its own among them. Values go through
-  the layer's output projection before they are weighted, when they are few.
+  are computed once for a text and for a mask in each place; a copy picks its own among them. Values go
+  through the layer's output projection before they are weighted, when they are few.
 - The last layer has one query, that of the masked token. Its keys and values are never made: a score
-  q . (W_k x) is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias of
-  the keys adds the same to all scores of a query, which the softmax undoes; the weights of the values' bias
-  sum to 1.
+  q . (W_k x) is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias
+  of the keys adds the same to all scores of a query, which the softmax undoes, and the weights of the bias of
+  the values sum to 1.
 - The last layer's attention output and FFN, and the head, see the masked token only.
 
 Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.

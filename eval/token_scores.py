@@ -21,8 +21,8 @@ from transformers import PreTrainedModel
 
 PLLMetric = Literal["original", "within_word_l2r"]
 
-# Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` costs 12 us a row then
-# and 28 with 2048 rows, `torch.logsumexp` 165. A GPU needs more work per launch.
+# Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` then costs 12 us a
+# row, with 2048 rows 28, and `torch.logsumexp` 165. A GPU needs more work per launch.
 _CPU_HEAD_ROWS, _GPU_HEAD_ROWS = 256, 8192
 
 
@@ -59,8 +59,8 @@ class TokenTable:
     """Scores tokens by the head of a model, keeps their scores text after text, and sums them in fp64.
 
     States wait until there are enough of them for the head, which is slow for a few: with a vocabulary of
-    10,000 a row of 32 costs 240 us, one of 256 costs 130. Every token's score has its place, so that the order
-    in which states come changes no sum.
+    10,000 a row of 32 costs 240 us, one of 256 costs 130. Every token's score has its place, so that the
+    order in which states come changes no sum.
 
     Args:
         texts: What is scored.
