@@ -1,27 +1,42 @@
-"""Scores against lm-eval's own models and against one sentence at a time in plain transformers."""
+"""Scores against lm-eval's own model, and against stock transformers one text at a time."""
 
 from __future__ import annotations
 
+import dataclasses
+import random
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
-
-from eval.files import read_json_rows
-from eval.lm_models import CausalScorer, MaskedScorer
-from eval.scoring import (
-    ScoredText,
-    causal_log_likelihoods,
-    num_positions,
-    pseudo_log_likelihoods,
-    split_head,
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BloomConfig,
+    BloomForCausalLM,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    PreTrainedModel,
+    RobertaConfig,
+    RobertaForMaskedLM,
 )
-from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
+
+from eval.causal_scoring import longest_tree, shared_causal_scores
+from eval.files import read_json_rows
+from eval.scoring import ScoredText, Scores, causal_log_likelihoods, num_positions, pseudo_log_likelihoods
+from ffn_variants import FAMILIES, FFN_VARIANTS, build_model
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+MASK = 9999
+TINY = {"vocab_size": 10_000, "hidden_size": 64, "intermediate_size": 128, "initializer_range": 0.2, **IDS}
+CAUSAL = {"num_layers": 2, "num_heads": 2, "max_position_embeddings": 64, "window_size": 24}
+MASKED = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 65}
 
 
 @pytest.fixture(scope="module")
@@ -34,139 +49,274 @@ def tokenizer(shared_data):
 @pytest.fixture(scope="module")
 def sentences(shared_data) -> list[str]:
     """60 pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
+    return read_pairs(shared_data, PARADIGMS, 60)
+
+
+def read_pairs(shared_data, paradigms, count: int) -> list[str]:
     rows = [
         row
-        for uid in PARADIGMS
-        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[:60]
+        for uid in paradigms
+        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
+            :count
+        ]
     ]
     return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")]
 
 
-def stock_causal() -> GPTNeoForCausalLM:
-    torch.manual_seed(0)
-    config = GPTNeoConfig(
-        vocab_size=10_000, hidden_size=64, num_layers=2, num_heads=2, intermediate_size=128,
-        max_position_embeddings=64, window_size=8, attention_types=[[["global", "local"], 1]],
-        initializer_range=0.2, **IDS,
-    )  # fmt: skip
-    return GPTNeoForCausalLM(config).eval()
+def encode(tokenizer, sentences: list[str], end: list[int]) -> list[ScoredText]:
+    """``<s>`` + sentence + ``end``, with the sentence scored; a word is what white space separates."""
+    texts = []
+    for sentence in sentences:
+        encoding = tokenizer(sentence, add_special_tokens=False)
+        ids, words = encoding["input_ids"], encoding.word_ids()
+        assert len(ids) == len(words)
+        texts.append(
+            ScoredText([1, *ids, *end], 1, 1 + len(ids), words=[-1, *words, *[-1] * len(end)]),
+        )
+    return texts
 
 
-def stock_masked() -> RobertaForMaskedLM:
-    torch.manual_seed(0)
-    config = RobertaConfig(
-        vocab_size=10_000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128,
-        max_position_embeddings=65, type_vocab_size=1, initializer_range=0.2, **IDS,
-    )  # fmt: skip
-    return RobertaForMaskedLM(config).eval()
+def random_texts(num_texts: int, vocab_size: int, longest: int, seed: int = 0) -> list[ScoredText]:
+    """Texts of random tokens that begin alike in many ways, each with its own scored part and words."""
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(num_texts):
+        begin = rng.choice(texts).input_ids if texts and rng.random() < 0.7 else [1]
+        ids = list(begin[: rng.randint(1, len(begin))])
+        ids += [rng.randrange(3, vocab_size - 1) for _ in range(rng.randint(2, longest))]
+        ids = ids[: longest + 2]
+        start = rng.randint(1, len(ids) - 1)
+        words = sorted(rng.randrange(6) for _ in ids)
+        texts.append(ScoredText(ids, start, rng.randint(start + 1, len(ids)), words=words))
+    return texts
 
 
-def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
-    return [SimpleNamespace(args=(context, text)) for text in texts]
+def causal_one_by_one(model: PreTrainedModel, texts: list[ScoredText]) -> Scores:
+    """The formula, one text at a time: the sum of log p(token | all tokens before it), in float64."""
+    totals, greedy = [], []
+    for text in texts:
+        ids = torch.tensor([text.input_ids])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0, text.start - 1 : text.end - 1].double()
+        targets = ids[0, text.start : text.end]
+        totals.append(logits.log_softmax(-1)[torch.arange(len(targets)), targets].sum().item())
+        greedy.append(bool((logits.argmax(-1) == targets).all()))
+    return Scores(np.array(totals), np.array(greedy))
 
 
-def decisions(scores: np.ndarray) -> np.ndarray:
-    return np.sign(scores[0::2] - scores[1::2])
+def masked_one_by_one(
+    model: PreTrainedModel, texts: list[ScoredText], mask: int, pll_metric: str = "original"
+) -> Scores:
+    """The formulas of Salazar et al. 2020 and Kauf and Ivanova 2023, one text at a time, in float64."""
+    totals, greedy = [], []
+    for text in texts:
+        ids = torch.tensor([text.input_ids])
+        places = list(range(text.start, text.end))
+        copies = ids.repeat(len(places), 1)
+        for row, place in enumerate(places):
+            for other in range(place, text.end):
+                same_word = text.words is not None and text.words[other] == text.words[place]
+                if other == place or (pll_metric == "within_word_l2r" and same_word):
+                    copies[row, other] = mask
+        with torch.no_grad():
+            logits = model(input_ids=copies, attention_mask=torch.ones_like(copies)).logits
+        logits = logits[torch.arange(len(places)), places].double()
+        targets = ids[0, places]
+        totals.append(logits.log_softmax(-1)[torch.arange(len(places)), targets].sum().item())
+        greedy.append(bool((logits.argmax(-1) == targets).all()))
+    return Scores(np.array(totals), np.array(greedy))
 
 
-def test_causal_scores_equal_those_of_lm_eval(tokenizer, sentences):
+def hflm(model: PreTrainedModel, tokenizer, sentences: list[str], batch_size: int = 16) -> Scores:
+    """Scores of ``<s>`` + sentence by lm-eval's own model."""
     from lm_eval.models.huggingface import HFLM
 
-    model = stock_causal()
     # Its prefix token is the end token unless it is told otherwise.
     reference = HFLM(
-        pretrained=model,
-        tokenizer=tokenizer,
-        batch_size=16,
-        device="cpu",
+        pretrained=model, tokenizer=tokenizer, batch_size=batch_size, device="cpu",
         prefix_token_id=tokenizer.bos_token_id,
+    )  # fmt: skip
+    requests = [SimpleNamespace(args=("", sentence)) for sentence in sentences]
+    found = reference.loglikelihood(requests, disable_tqdm=True)
+    return Scores(np.array([score for score, _ in found]), np.array([greedy for _, greedy in found]))
+
+
+def assert_same(found: Scores, expected: Scores) -> None:
+    """Scores within 1e-4 nats, and where texts come in pairs that differ, every decision."""
+    np.testing.assert_allclose(found.log_likelihood, expected.log_likelihood, rtol=0, atol=1e-4)
+    np.testing.assert_array_equal(found.is_greedy, expected.is_greedy)
+
+
+def assert_same_decisions(found: Scores, expected: Scores, sentences: list[str]) -> None:
+    differ = np.array([good != bad for good, bad in zip(sentences[::2], sentences[1::2], strict=True)])
+    signs = [
+        np.sign(scores.log_likelihood[::2] - scores.log_likelihood[1::2]) for scores in (found, expected)
+    ]
+    np.testing.assert_array_equal(signs[0][differ], signs[1][differ])
+    assert (signs[0][~differ] == 0).all()  # an identical pair ties exactly
+
+
+def train_a_little(
+    model: PreTrainedModel, texts: list[ScoredText], is_causal: bool, steps: int, mask: int = MASK
+) -> None:
+    """Train on the texts, so that attention has something to look at and tokens differ in probability."""
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    groups: dict[int, list[ScoredText]] = {}
+    for text in texts:
+        groups.setdefault(len(text.input_ids), []).append(text)
+    sized = [group for group in groups.values() if len(group) > 4]
+    for step in range(steps):
+        ids = torch.tensor([text.input_ids for text in sized[step % len(sized)][:32]])
+        hidden = torch.rand(ids.shape, generator=generator) < 0.3
+        inputs = ids if is_causal else ids.masked_fill(hidden, mask)
+        labels = ids if is_causal else ids.masked_fill(~hidden, -100)
+        model(input_ids=inputs, labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+
+
+@pytest.mark.parametrize("steps", [0, 12], ids=["random", "trained"])
+def test_causal_scores_are_those_of_lm_eval(tokenizer, sentences, steps):
+    torch.manual_seed(0)
+    model = build_model("gpt_neo", "gelu", **TINY, **CAUSAL).eval()
+    texts = encode(tokenizer, sentences, [])
+    train_a_little(model, texts, is_causal=True, steps=steps)
+    found, expected = causal_log_likelihoods(model, texts), hflm(model, tokenizer, sentences)
+    assert_same(found, expected)
+    assert_same_decisions(found, expected, sentences)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa", "stock"])
+def test_every_attention_of_gpt_neo_sees_the_prefix_only(attention):
+    torch.manual_seed(0)
+    config = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "initializer_range": 0.5, **IDS}
+    if attention == "stock":
+        types = [[["global", "local"], 1]]
+        model: PreTrainedModel = GPTNeoForCausalLM(GPTNeoConfig(**config, **CAUSAL, attention_types=types))
+    else:
+        model = build_model("gpt_neo", "gelu", **config, **CAUSAL)
+        model.set_attn_implementation(attention)
+    model.eval()
+    texts = random_texts(80, 60, 40)
+    assert any(len(text.input_ids) > CAUSAL["window_size"] + 1 for text in texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = causal_log_likelihoods(model, texts)
+    assert_same(found, causal_one_by_one(model, texts))
+
+
+@pytest.mark.parametrize("pll_metric", ["original", "within_word_l2r"])
+@pytest.mark.parametrize("steps", [0, 12], ids=["random", "trained"])
+def test_pseudo_log_likelihoods_are_those_of_the_formula(tokenizer, sentences, steps, pll_metric):
+    torch.manual_seed(0)
+    config = RobertaConfig(**{**TINY, "vocab_size": 601}, **MASKED, type_vocab_size=1)
+    model = RobertaForMaskedLM(config).eval()
+    # Tokens folded to a small vocabulary: whole logits of every copy are what takes long here.
+    texts = [
+        dataclasses.replace(text, input_ids=[token % 597 + 3 for token in text.input_ids])
+        for text in encode(tokenizer, sentences, [2])
+    ]
+    train_a_little(model, texts, is_causal=False, steps=steps, mask=600)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pseudo_log_likelihoods(model, texts, 600, pll_metric=pll_metric)
+    expected = masked_one_by_one(model, texts, 600, pll_metric)
+    assert_same(found, expected)
+    assert_same_decisions(found, expected, sentences)
+
+
+def test_what_follows_in_a_word_is_masked_too():
+    torch.manual_seed(0)
+    config = RobertaConfig(**{**TINY, "vocab_size": 60, "initializer_range": 0.5}, **MASKED)
+    model = RobertaForMaskedLM(config).eval()
+    text = ScoredText([1, 10, 11, 12, 2], 1, 4, words=[-1, 0, 0, 1, -1])
+    apart = ScoredText([1, 10, 11, 12, 2], 1, 4, words=[-1, 0, 1, 2, -1])
+    original, l2r = (pseudo_log_likelihoods(model, [text], 59, pll_metric=m).log_likelihood[0]
+                     for m in ("original", "within_word_l2r"))  # fmt: skip
+    assert abs(original - l2r) > 1e-3
+    assert (
+        pseudo_log_likelihoods(model, [apart], 59, pll_metric="within_word_l2r").log_likelihood[0] == original
     )
-    expected = reference.loglikelihood(requests(sentences), disable_tqdm=True)
-    found = CausalScorer(model, tokenizer).loglikelihood(requests(sentences))
-    expected_scores = np.array([score for score, _ in expected])
-    scores = np.array([score for score, _ in found])
-    np.testing.assert_allclose(scores, expected_scores, rtol=0, atol=1e-4)
-    same = scores[0::2] == scores[1::2]
-    np.testing.assert_array_equal(decisions(scores)[~same], decisions(expected_scores)[~same])
-    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+    with pytest.raises(ValueError, match="needs the word of every token"):
+        pseudo_log_likelihoods(model, [ScoredText([1, 10, 2], 1, 2)], 59, pll_metric="within_word_l2r")
 
 
-def test_pseudo_log_likelihoods_equal_one_sentence_at_a_time(tokenizer, sentences):
-    model = stock_masked()
-    chosen = sentences[::12] + sentences[1::12]
-    expected = []
-    for sentence in chosen:
-        ids = tokenizer(sentence, return_tensors="pt")["input_ids"]
-        total = 0.0
-        for position in range(1, ids.shape[1] - 1):
-            masked = ids.clone()
-            masked[0, position] = tokenizer.mask_token_id
-            with torch.no_grad():
-                logits = model(input_ids=masked, attention_mask=torch.ones_like(ids)).logits[0, position]
-            total += torch.log_softmax(logits.double(), -1)[ids[0, position]].item()
-        expected.append(total)
-    scores = [score for score, _ in MaskedScorer(model, tokenizer).loglikelihood(requests(chosen))]
-    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-3)
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_depth_long_texts_and_scored_parts(family, num_layers):
+    torch.manual_seed(num_layers)
+    sizes = {"vocab_size": 60, "hidden_size": 8, "intermediate_size": 8, "initializer_range": 0.5, **IDS}
+    if family == "gpt_neo":
+        depth = {"num_layers": num_layers, "num_heads": 4, "max_position_embeddings": 40, "window_size": 9}
+    else:
+        # Four heads of size 2: from 6 tokens on a text is too long for the first layer's shared values.
+        depth = {"num_hidden_layers": num_layers, "num_attention_heads": 4, "max_position_embeddings": 40}
+    model = build_model(family, "gelu", **sizes, **depth).eval()
+    texts = random_texts(40, 60, 14)
+    for batch_tokens in (7, 300):
+        if family == "gpt_neo":
+            assert_same(causal_log_likelihoods(model, texts, batch_tokens), causal_one_by_one(model, texts))
+            continue
+        for pll_metric in ("original", "within_word_l2r"):
+            found = pseudo_log_likelihoods(model, texts, 59, batch_tokens, pll_metric)
+            assert_same(found, masked_one_by_one(model, texts, 59, pll_metric))
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_scores_of_every_variant_equal_a_plain_forward_pass(family, ffn):
+def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     torch.manual_seed(1)
-    layers = "num_layers" if family == "gpt_neo" else "num_hidden_layers"
-    heads = "num_heads" if family == "gpt_neo" else "num_attention_heads"
+    layers, heads = (
+        ("num_layers", "num_heads") if family == "gpt_neo" else ("num_hidden_layers", "num_attention_heads")
+    )
     model = build_model(
         family, ffn, vocab_size=50, hidden_size=8, intermediate_size=16, max_position_embeddings=20,
         **{layers: 2, heads: 2}, **IDS,
     ).eval()  # fmt: skip
-    rng = np.random.default_rng(0)
-    texts = [
-        ScoredText(ids := [1, *rng.integers(5, 49, length).tolist(), 2], 1 + length // 3, len(ids) - 1)
-        for length in (1, 2, 3, 5, 5, 8)
-    ]
-    if family == "gpt_neo":
-        found = causal_log_likelihoods(model, texts, batch_tokens=12)
-    else:
-        found = pseudo_log_likelihoods(model, texts, mask_token_id=49, batch_tokens=12)
-    for index, text in enumerate(texts):
-        ids = torch.tensor([text.input_ids])
-        total = 0.0
-        for position in range(text.start, text.end):
-            seen = ids.clone()
-            seen[0, position] = ids[0, position] if family == "gpt_neo" else 49
-            with torch.no_grad():
-                logits = model(input_ids=seen).logits[0, position - (family == "gpt_neo")]
-            total += torch.log_softmax(logits.double(), -1)[ids[0, position]].item()
-        assert found.log_likelihood[index] == pytest.approx(total, abs=1e-4)
+    texts = random_texts(12, 50, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none of them takes the plain way
+        if family == "gpt_neo":
+            assert_same(causal_log_likelihoods(model, texts, 30), causal_one_by_one(model, texts))
+        else:
+            assert_same(pseudo_log_likelihoods(model, texts, 49, 30), masked_one_by_one(model, texts, 49))
 
 
-def test_batch_size_and_company_change_no_score(tokenizer, sentences):
-    for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
-        texts = scorer.encode([("", sentence) for sentence in sentences[:40]])
-        scorer.batch_tokens = 1
-        alone = scorer.score(texts).log_likelihood
-        scorer.batch_tokens = 4096
-        together = scorer.score(texts[::-1]).log_likelihood[::-1]
-        np.testing.assert_allclose(alone, together, rtol=0, atol=1e-4)
+def test_batches_trees_and_company_change_no_score(tokenizer, sentences):
+    torch.manual_seed(0)
+    causal = build_model("gpt_neo", "gelu", **TINY, **CAUSAL).eval()
+    masked = build_model("roberta", "gelu", **TINY, **MASKED).eval()
+    texts = encode(tokenizer, sentences[:80], [])
+    expected = causal_log_likelihoods(causal, texts, 1)
+    together = causal_log_likelihoods(causal, texts[::-1], 4096)
+    assert_same(Scores(together.log_likelihood[::-1], together.is_greedy[::-1]), expected)
+    with torch.inference_mode():
+        for tree_tokens in (1, 12, 24, 1000):
+            assert_same(shared_causal_scores(causal, texts, 512, tree_tokens), expected)
+    alone, together = (pseudo_log_likelihoods(masked, texts, MASK, tokens) for tokens in (1, 4096))
+    assert_same(alone, together)
 
 
-def test_identical_sentences_tie_exactly(tokenizer):
-    for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
-        same = "Some boys think that Anna is here."
-        (first, _), _, (second, _) = scorer.loglikelihood(requests([same, "Anna is here.", same]))
-        assert first == second
+def test_no_text_nothing_to_score_and_equal_texts():
+    torch.manual_seed(0)
+    causal = build_model("gpt_neo", "gelu", **{**TINY, "vocab_size": 60}, **CAUSAL).eval()
+    masked = build_model("roberta", "gelu", **{**TINY, "vocab_size": 60}, **MASKED).eval()
+    same, nothing = ScoredText([1, 5, 6, 7], 1, 4), ScoredText([1, 5, 6], 2, 2)
+    for score in (
+        lambda texts: causal_log_likelihoods(causal, texts),
+        lambda texts: pseudo_log_likelihoods(masked, texts, 59),
+    ):
+        assert score([]).log_likelihood.shape == (0,)
+        scores = score([same, nothing, ScoredText([1, 5, 6, 8], 1, 4), same])
+        assert scores.log_likelihood[1] == 0
+        assert scores.log_likelihood[0] == scores.log_likelihood[3] < 0
 
 
-def test_a_context_is_read_and_not_scored(tokenizer):
-    for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
-        with_context = scorer.encode([("Anna ", "is here.")])[0]
-        assert with_context.input_ids[0] == 1
-        scored = tokenizer.decode(with_context.input_ids[with_context.start : with_context.end])
-        assert scored == " is here."
-
-
-def test_greedy_marks_the_first_choice(tokenizer):
-    model = stock_causal()
+def test_greedy_marks_the_first_choice():
+    torch.manual_seed(0)
+    model = build_model("gpt_neo", "gelu", **TINY, **CAUSAL).eval()
     with torch.no_grad():
         best = model(input_ids=torch.tensor([[1]])).logits[0, -1].argmax().item()
     other = (best + 1) % 10_000
@@ -174,60 +324,144 @@ def test_greedy_marks_the_first_choice(tokenizer):
     assert scores.is_greedy.tolist() == [True, False]
 
 
-def test_a_head_that_is_not_all_of_the_rest_is_not_used_alone():
-    class Scaled(GPTNeoForCausalLM):
-        def forward(self, **inputs):
-            output = super().forward(**inputs)
-            output.logits = output.logits / 2
-            return output
+def test_bert_and_gpt2_share_as_well():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 60, "hidden_size": 16, "intermediate_size": 16, "initializer_range": 0.5}
+    bert = BertForMaskedLM(BertConfig(**sizes, **{**MASKED, "pad_token_id": 0})).eval()
+    gpt2 = GPT2LMHeadModel(
+        GPT2Config(vocab_size=60, n_embd=16, n_layer=2, n_head=2, n_positions=64, initializer_range=0.5)
+    ).eval()
+    texts = random_texts(20, 60, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(pseudo_log_likelihoods(bert, texts, 59), masked_one_by_one(bert, texts, 59))
+        assert_same(causal_log_likelihoods(gpt2, texts), causal_one_by_one(gpt2, texts))
 
-    config = GPTNeoConfig(
-        vocab_size=50, hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8,
-        max_position_embeddings=16, attention_types=[[["global"], 1]], initializer_range=0.5,
+
+class Halved(GPTNeoForCausalLM):
+    """A model whose head is not all that follows its backbone."""
+
+    def forward(self, **inputs):
+        output = super().forward(**inputs)
+        output.logits = output.logits / 2
+        return output
+
+
+def odd_models() -> list[tuple[PreTrainedModel, str]]:
+    torch.manual_seed(0)
+    neo = GPTNeoConfig(
+        vocab_size=60, hidden_size=16, num_layers=1, num_heads=1, intermediate_size=16,
+        max_position_embeddings=32, attention_types=[[["global"], 1]], initializer_range=0.5,
     )  # fmt: skip
-    model = Scaled(config).eval()
-    ids = torch.tensor([[1, 4, 9]])
-    backbone, head = split_head(model)
-    torch.testing.assert_close(head(backbone(ids)), model(input_ids=ids).logits)
-    assert isinstance(head, torch.nn.Identity)
+    # Its positions are distances in the row, which a tree changes.
+    bloom = BloomConfig(vocab_size=60, hidden_size=16, n_layer=2, n_head=2, initializer_range=0.5)
+    distil = DistilBertConfig(
+        vocab_size=60, dim=16, hidden_dim=16, n_layers=2, n_heads=2, initializer_range=0.5
+    )
+    return [
+        (Halved(neo), "moves a score by"),
+        (BloomForCausalLM(bloom), "Error"),
+        (DistilBertForMaskedLM(distil), "AttributeError"),
+    ]
+
+
+@pytest.mark.parametrize("index", range(3), ids=["another head", "other positions", "other modules"])
+def test_another_model_is_scored_the_plain_way_with_one_warning(index):
+    model, reason = odd_models()[index]
+    model.eval()
+    texts = random_texts(15, 60, 10)
+    is_masked = isinstance(model, DistilBertForMaskedLM)
+
+    def score() -> Scores:
+        return pseudo_log_likelihoods(model, texts, 59) if is_masked else causal_log_likelihoods(model, texts)
+
+    with pytest.warns(
+        UserWarning, match=f"{type(model).__name__} is scored by whole forward passes.*{reason}"
+    ):
+        found = score()
+    assert_same(found, masked_one_by_one(model, texts, 59) if is_masked else causal_one_by_one(model, texts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        score()
+
+
+def test_autocast_does_not_sneak_in():
+    torch.manual_seed(0)
+    model = build_model("gpt_neo", "gelu", **{**TINY, "vocab_size": 60}, **CAUSAL).eval()
+    texts = random_texts(10, 60, 10)
+    expected = causal_log_likelihoods(model, texts)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = causal_log_likelihoods(model, texts)
+    np.testing.assert_array_equal(found.log_likelihood, expected.log_likelihood)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_in_bf16_is_scored_in_bf16_with_its_softmax_in_fp32(family):
+    torch.manual_seed(0)
+    model = build_model(family, "gelu", **TINY, **(CAUSAL if family == "gpt_neo" else MASKED)).eval()
+    texts = random_texts(10, 10_000, 10)
+
+    def score() -> np.ndarray:
+        if family == "gpt_neo":
+            return causal_log_likelihoods(model, texts).log_likelihood
+        return pseudo_log_likelihoods(model, texts, MASK).log_likelihood
+
+    exact = score()
+    model.to(torch.bfloat16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounded = score()
+    assert 0 < np.abs(rounded - exact).max() < 1
+    # In a softmax in bf16 all scores of one token would be multiples of 1/32.
+    assert (np.abs(rounded * 32 - np.round(rounded * 32)) > 1e-3).any()
+
+
+def test_padding_inside_a_text_is_scored_as_the_model_would(tokenizer):
+    torch.manual_seed(0)
+    model = build_model("roberta", "gelu", **{**TINY, "vocab_size": 60}, **MASKED).eval()
+    texts = [ScoredText([1, 5, 0, 6, 7, 2], 1, 5), ScoredText([1, 5, 6, 7, 2], 1, 4)]
+    expected = []
+    for text in texts:
+        ids = torch.tensor([text.input_ids])
+        copies = ids.repeat(text.end - 1, 1)
+        copies[torch.arange(len(copies)), torch.arange(1, text.end)] = 59
+        with torch.no_grad():
+            logits = model(input_ids=copies).logits[torch.arange(len(copies)), torch.arange(1, text.end)]
+        picked = logits.double().log_softmax(-1)[torch.arange(len(copies)), ids[0, 1 : text.end]]
+        expected.append(picked.sum().item())
+    found = pseudo_log_likelihoods(model, texts, 59)
+    np.testing.assert_allclose(found.log_likelihood, expected, rtol=0, atol=1e-4)
 
 
 def test_num_positions_counts_what_can_be_read():
-    assert num_positions(stock_causal()) == 64
-    model = stock_masked()
-    assert num_positions(model) == 64
-    model(input_ids=torch.ones(1, 64, dtype=torch.long))
+    causal = build_model("gpt_neo", "gelu", **TINY, **CAUSAL)
+    masked = build_model("roberta", "gelu", **TINY, **MASKED)
+    assert num_positions(causal) == 64
+    assert longest_tree(causal) == 24
+    assert num_positions(masked) == 64
+    masked(input_ids=torch.ones(1, 64, dtype=torch.long))
     with pytest.raises((IndexError, RuntimeError)):
-        model(input_ids=torch.ones(1, 65, dtype=torch.long))
+        masked(input_ids=torch.ones(1, 65, dtype=torch.long))
 
 
-def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
-    scorer = CausalScorer(stock_causal(), tokenizer)
-    with pytest.raises(UsageError, match="no token"):
-        scorer.loglikelihood(requests([""]))
-    with pytest.raises(UsageError, match="101 tokens does not fit the model's 64 positions"):
-        scorer.loglikelihood(requests([" cat" * 100]))
-    with pytest.raises(UsageError, match="does not write"):
-        scorer.generate_until([])
-    with pytest.raises(UsageError, match="rolling"):
-        scorer.loglikelihood_rolling([])
-
-
-def test_the_models_are_registered_with_lm_eval():
-    from lm_eval.api.registry import get_model
-
-    assert get_model("ffn-clm") is CausalScorer
-    assert get_model("ffn-mlm") is MaskedScorer
-
-
-def test_a_folder_can_be_given_instead_of_a_model(tokenizer, tmp_path):
-    for scorer, model in ((CausalScorer, stock_causal()), (MaskedScorer, stock_masked())):
-        folder = tmp_path / scorer.__name__
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-        # lm-eval's command line passes its own settings too.
-        loaded = scorer(str(folder), device="cpu", batch_size=1, max_batch_size=None)
-        texts = requests(["Anna is here.", "Anna are here."])
-        assert loaded.loglikelihood(texts) == scorer(model, tokenizer).loglikelihood(texts)
-    with pytest.raises(UsageError, match="cannot load the model"):
-        CausalScorer(tmp_path / "absent")
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [0, 60], ids=["random", "trained"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_paradigms_at_the_sizes_of_the_source_study(shared_data, tokenizer, family, steps):
+    """67 paradigms x 20 pairs: every decision, and scores within 1e-4."""
+    paradigms = sorted(
+        path.name.removesuffix(".jsonl.gz") for path in (shared_data / "blimp" / "full").glob("*.gz")
+    )
+    sentences = read_pairs(shared_data, paradigms, 20)
+    assert len(sentences) == 67 * 20 * 2
+    torch.manual_seed(0)
+    model = build_model(family, "gelu").eval()
+    texts = encode(tokenizer, sentences, [] if family == "gpt_neo" else [2])
+    train_a_little(model, texts, family == "gpt_neo", steps)
+    if family == "gpt_neo":
+        found, expected = causal_log_likelihoods(model, texts), hflm(model, tokenizer, sentences)
+        assert_same(found, causal_one_by_one(model, texts))
+    else:
+        found, expected = pseudo_log_likelihoods(model, texts, MASK), masked_one_by_one(model, texts, MASK)
+    assert_same(found, expected)
+    assert_same_decisions(found, expected, sentences)
