@@ -17,6 +17,15 @@ SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
 
 
+# Every other metric is a percentage: perplexities are not, nor is what lm-eval gives no unit for.
+_NO_PERCENT = r"(?:^|_)perplexity|bits_per_byte|^raw_"
+
+
+def is_percent(metrics: pd.Series) -> pd.Series:
+    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
+    return ~metrics.str.contains(_NO_PERCENT, regex=True)
+
+
 def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     """Check a table of scores and give it every column of the rows schema.
 
@@ -129,6 +138,12 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         left out.
     """
     kept, notes = [], []
+    in_percent = is_percent(rows["metric"])
+    for (benchmark, task), metrics in rows.groupby(["benchmark", "task"])["metric"]:
+        if not in_percent[metrics.index].any():
+            named = ", ".join(sorted(set(metrics)))
+            notes.append(f"{benchmark}: {task} has no percentage and is in no mean, only {named}")
+    rows = rows[in_percent]
     for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
         table = scores.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
@@ -142,4 +157,5 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
-    return pd.concat(kept, ignore_index=True), notes
+    columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
+    return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns), notes
