@@ -16,17 +16,21 @@ import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
+from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.protocol import Protocol, ProtocolConfig
 from eval.scoring import ScoredText, Scores, causal_log_likelihoods, num_positions, pseudo_log_likelihoods
 from eval.texts import TextTokenizer
-from ffn_variants.errors import UsageError
+from ffn_variants.errors import UsageError, unknown_name
 
 # Measured with 2-layer models of hidden size 128: a core is fastest where the activations fit its cache, gelu
 # with 2048 tokens and kan, whose splines need eight times the room, with 512. A GPU needs more per launch.
 CPU_BATCH_TOKENS = 1024
 GPU_BATCH_TOKENS = 65536
+
+# What lm-eval's command line passes to every model.
+_UNUSED_ARGUMENTS = ("batch_size", "max_batch_size")
 
 
 class DocumentScore(NamedTuple):
@@ -46,7 +50,7 @@ class TextScorer(LM):
         batch_tokens: Tokens per forward pass; None chooses by device.
         device: Where to run; None keeps a model where it is and puts a loaded one on the GPU if there is one.
         **options: Fields of ``ProtocolConfig`` to change, such as ``prefix``. What lm-eval's command line
-            passes to every model, such as ``batch_size``, is left unused.
+            passes to every model (``batch_size``, ``max_batch_size``) is left unused.
 
     Raises:
         UsageError: For an option that does not exist or a value that it cannot have.
@@ -70,7 +74,7 @@ class TextScorer(LM):
         if isinstance(pretrained, PreTrainedModel):
             model = pretrained
         else:
-            # lm-eval's command line asks for this device where it is told none, and its own models do without.
+            # lm-eval's command line asks for this device where it is told none; its own models do without.
             absent = device == "cuda:0" and not torch.cuda.is_available()
             model, tokenizer = self._load(Path(pretrained), None if absent else device)
         if tokenizer is None:
@@ -100,7 +104,7 @@ class TextScorer(LM):
                 score that is not finite.
         """
         pairs = tuple((context, continuation) for context, continuation in (r.args for r in requests))
-        texts = self.texts.encode(pairs)
+        texts = self.encode(pairs)
         scores = self.score(texts)
         values = scores.log_likelihood
         if self.protocol.reduction == "mean":
@@ -108,9 +112,13 @@ class TextScorer(LM):
         _check_finite(values, pairs)
         return list(zip(values.tolist(), scores.is_greedy.tolist(), strict=True))
 
-    def count_tokens(self, pairs: tuple[tuple[str, str], ...]) -> list[int]:
-        """Return how many tokens of each continuation are scored, from (context, continuation) pairs."""
-        return [text.end - text.start for text in self.texts.encode(pairs)]
+    def encode(self, pairs: Iterable[tuple[str, str]]) -> Sequence[ScoredText]:
+        """Tokenise (context, continuation) pairs, of which the continuation is scored."""
+        return self.texts.encode(tuple(pairs))
+
+    def count_tokens(self, pairs: Iterable[tuple[str, str]]) -> list[int]:
+        """Return how many tokens of each continuation are scored."""
+        return [text.end - text.start for text in self.encode(pairs)]
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
         """Score whole documents, in nats: each token once, in lm-eval's windows of the model's positions.
@@ -175,9 +183,16 @@ SCORERS: dict[str, type[TextScorer]] = {"causal": CausalScorer, "masked": Masked
 
 def _protocol(preset: str, objective: str, options: dict[str, object]) -> Protocol:
     """Read a protocol from the arguments that lm-eval passes to a model."""
-    fields = set(ProtocolConfig.model_fields)
+    fields = [name for name in ProtocolConfig.model_fields if name != "preset"]
+    if unknown := [name for name in options if name not in (*fields, *_UNUSED_ARGUMENTS)]:
+        raise unknown_name("model argument", unknown[0], ["pretrained", "protocol", "batch_tokens", *fields])
     chosen = {name: value for name, value in options.items() if name in fields}
-    return ProtocolConfig.model_validate({"preset": preset, **chosen}).resolve(objective)
+    try:
+        return ProtocolConfig.model_validate({"preset": preset, **chosen}).resolve(objective)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = f"{first['loc'][0]}: {first['msg'].removeprefix('Value error, ')}"
+        raise UsageError(message if "unknown" in message else f"{message} (is {first['input']!r})") from None
 
 
 def _in_dtype(model: PreTrainedModel, dtype: str) -> PreTrainedModel:
