@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from eval.text_task import Report, TaskResult, TextTask, evenly_spaced
+from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, evenly_spaced
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,10 +61,7 @@ def entity_metrics(items: pd.DataFrame) -> dict[str, float]:
     The BabyLM score is the mean over the numbers of operations (0 to 5), each counting the same.
     """
     of_each = items.groupby("num_operations")["correct"].mean()
-    return {
-        "accuracy": 100 * float(items["correct"].mean()),
-        "accuracy_by_operations": 100 * float(of_each.mean()),
-    }
+    return {**accuracy_and_ties(items), "accuracy_by_operations": 100 * float(of_each.mean())}
 
 
 @lru_cache(maxsize=16)

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from eval.paradigms import phenomenon_name
-from eval.text_task import Report, TaskResult, TextTask, evenly_spaced
+from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, evenly_spaced
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class PairTask(TextTask):
         pairs = read_pairs(self)
         report(f"{len(pairs)} pairs")
         items = score_pairs(self, pairs, scorer)
-        return TaskResult(task_group(items), {"accuracy": 100 * float(items["correct"].mean())}, items)
+        return TaskResult(task_group(items), accuracy_and_ties(items), items)
 
     def num_items(self) -> int:
         return len(read_pairs(self))

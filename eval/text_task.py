@@ -54,6 +54,12 @@ class TextTask(ABC):
         """How many items there are to score."""
 
 
+def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:
+    """Return the share of items that are right, and, where there are any, of those that tie, in percent."""
+    ties = 100 * float(items["tie"].mean())
+    return {"accuracy": 100 * float(items["correct"].mean()), **({"ties": ties} if ties else {})}
+
+
 def evenly_spaced(rows: list[Row], wanted: int | None) -> list[Row]:
     """Keep so many rows, evenly spaced over all, since files are sorted by paradigm; None keeps all."""
     if wanted is None or wanted >= len(rows):

@@ -1,4 +1,4 @@
-"""Protocols against plain re-statements of what the original tools compute, and against lm-eval's own model."""
+"""Protocols against plain re-statements of the original pipelines, and against lm-eval's own model."""
 
 from __future__ import annotations
 
