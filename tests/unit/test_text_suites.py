@@ -54,7 +54,7 @@ def given(rows: list[dict]) -> list[dict]:
 
 @torch.no_grad()
 def completion_score(objective: str, model, tokenizer, sentence: str, completion: str) -> float:
-    """The pipeline's: of the tokenizer's tokens, those are scored that overlap the completion's characters."""
+    """The pipeline's: those of the tokenizer's tokens count that overlap the completion's characters."""
     encoded = tokenizer(sentence, return_offsets_mapping=True)
     ids = torch.tensor(encoded["input_ids"])
     first = len(sentence) - len(completion)
@@ -68,15 +68,15 @@ def completion_score(objective: str, model, tokenizer, sentence: str, completion
     return -cross_entropy(logits, ids[scored], reduction="sum").item()
 
 
-@pytest.mark.parametrize("objective", ["causal", "masked"])
-def test_entity_tracking_is_scored_as_by_the_pipeline(models, tokenizer, shared_data, objective):
-    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=12)
+@pytest.mark.parametrize(("objective", "num_items"), [("causal", 12), ("masked", 4)])
+def test_entity_tracking_is_scored_as_by_the_pipeline(models, tokenizer, shared_data, objective, num_items):
+    config = EvalConfig(babylm25_dir=shared_data / "babylm2025", max_pairs=num_items)
     scorer = SCORERS[objective](models[objective], tokenizer, "babylm25")
     correct, total = Counter(), Counter()
     for task in find_suite_tasks("entity-tracking", config)[:2]:
         result = task.measure(scorer, print)
         rows = task.read()
-        rows = [rows[index * len(rows) // 12] for index in range(12)]
+        rows = [rows[index * len(rows) // num_items] for index in range(num_items)]
         for row, scores in zip(rows, result.items["scores"], strict=True):
             expected = [
                 completion_score(
@@ -181,7 +181,7 @@ def test_no_preference_at_all_correlates_with_nothing():
 )
 def test_faulty_items_are_named(kind, row, message):
     task = kind("suite", "task", message, partial(given, [row]))
-    with pytest.raises(UsageError, match=f"suite/task, row 1: {message}"):
+    with pytest.raises(UsageError, match=f"suite/task, row 1: .*{message}"):
         task.num_items()
 
 
@@ -194,8 +194,8 @@ def test_perplexity_is_that_of_each_token_once(models, tokenizer):
     nats, num_tokens = 0.0, 0
     for text in DOCUMENTS:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        # Windows as lm-eval cuts them: the first begins with <s>; each later one has as many tokens before what
-        # it scores as fit, at least one.
+        # Windows as lm-eval cuts them: the first begins with <s>; each later one has as many tokens before
+        # what it scores as fit, at least one.
         done = 0
         while done < len(ids):
             end = min(done + 512, len(ids))
