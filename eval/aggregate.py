@@ -144,6 +144,9 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             named = ", ".join(sorted(set(metrics)))
             notes.append(f"{benchmark}: {task} has no percentage and is in no mean, only {named}")
     rows = rows[in_percent]
+    if rows.empty:
+        columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
+        return pd.DataFrame(columns=columns), notes
     for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
         table = scores.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
@@ -157,5 +160,4 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
             notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
-    columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
-    return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame(columns=columns), notes
+    return pd.concat(kept, ignore_index=True), notes
