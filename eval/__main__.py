@@ -25,6 +25,8 @@ EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to 
 Examples:
   python -m eval runs/quickstart                                     # all of a study, as its study.yaml says
   python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
+  python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
+  python -m eval RUN --tasks arc_easy                                # a task of lm-eval
   python -m eval RUN RUN --suites glue --glue.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
@@ -80,19 +82,30 @@ def _status(failures: Iterable[Failure]) -> int:
 
 
 def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
-    """Return the scores of the suites asked for: tasks down, runs across, a suite's mean below its tasks."""
+    """Return the scores of what was asked for: tasks down, runs across, a suite's means below its tasks."""
     import pandas as pd
 
+    from eval.aggregate import is_percent
+    from eval.suite_means import suite_means
+
     rows = pd.concat(tables)
-    rows = rows[rows["benchmark"].isin(config.suites)]
     lines = []
-    for benchmark, of_suite in rows.groupby("benchmark", sort=False):
+    for benchmark in config.benchmarks:
+        of_suite = rows[rows["benchmark"] == benchmark]
+        if of_suite.empty:
+            continue
         table = of_suite.pivot(index=["task", "metric"], columns="run_id", values="score")
-        accuracy = table.xs("accuracy", level="metric")
-        table.loc[(f"mean of {len(accuracy)}", "accuracy"), :] = accuracy.mean()
-        lines.append(
-            f"{benchmark} (percent)\n{table.rename_axis(columns=None).to_string(float_format='%.1f')}\n"
-        )
+        means = pd.DataFrame({run_id: suite_means(of_run) for run_id, of_run in of_suite.groupby("run_id")})
+        means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
+        table = pd.concat([table, means]).rename_axis(columns=None)
+        # Perplexities and bits need more digits than percentages.
+        digits = is_percent(table.index.get_level_values("metric").to_series()).map({True: 1, False: 3})
+        texts = [
+            ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
+            for places, scores in zip(digits, table.to_numpy(), strict=True)
+        ]
+        shown = pd.DataFrame(texts, index=table.index, columns=table.columns)
+        lines.append(f"{benchmark}\n{shown.to_string()}\n")
     return "\n".join(lines)
 
 
@@ -101,7 +114,10 @@ def main() -> int:
     from eval.runs import study_config
 
     folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    default = EvaluateArgs(runs=(), config=study_config(folders))
+    config = study_config(folders)
+    if any(argument.partition("=")[0] == "--tasks" for argument in sys.argv[1:]):
+        config = config.model_copy(update={"suites": ()})  # --suites beside it brings its own
+    default = EvaluateArgs(runs=(), config=config)
     args = parse_flags(EvaluateArgs, default=default, prog="python -m eval", description=EXAMPLES)
     return evaluate(args.runs, args.config, args.workers)
 

@@ -17,6 +17,15 @@ SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
 
 
+# Every other metric is a percentage: perplexities are not, nor is what lm-eval gives no unit for.
+_NO_PERCENT = r"(?:^|_)perplexity|bits_per_byte|^raw_"
+
+
+def is_percent(metrics: pd.Series) -> pd.Series:
+    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
+    return ~metrics.str.contains(_NO_PERCENT, regex=True)
+
+
 def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     """Check a table of scores and give it every column of the rows schema.
 
@@ -129,6 +138,15 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         left out.
     """
     kept, notes = [], []
+    in_percent = is_percent(rows["metric"])
+    for (benchmark, task), metrics in rows.groupby(["benchmark", "task"])["metric"]:
+        if not in_percent[metrics.index].any():
+            named = ", ".join(sorted(set(metrics)))
+            notes.append(f"{benchmark}: {task} has no percentage and is in no mean, only {named}")
+    rows = rows[in_percent]
+    if rows.empty:
+        columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
+        return pd.DataFrame(columns=columns), notes
     for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
         table = scores.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"

@@ -23,7 +23,17 @@ from ffn_variants.errors import UsageError, unknown_name
 
 DEFAULT_BASELINE = "gelu"
 # Benchmarks in the order in which readers of this field expect them; any other follows by name.
-BENCHMARK_ORDER = ("blimp", "blimp-filtered", "blimp-supplement", "embedded-pairs", "glue", "embedded-glue")
+BENCHMARK_ORDER = (
+    "blimp",
+    "babylm23",
+    "blimp-fast",
+    "embedded-pairs",
+    "entity-tracking",
+    "wug",
+    "perplexity",
+    "glue",
+    "embedded-glue",
+)
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each, so chance is 50%
 
 
@@ -161,10 +171,12 @@ def _contrasts(scores, contrasts, variants, baseline, benchmarks, confidence):
 def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmarks) -> pd.DataFrame:
     """List the planned cells without a score, seeds of one family and variant together."""
     plan = source.plan
+    # Perplexity is measured and not compared.
+    unscaled = set(source.rows.benchmark) - set(benchmarks)
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
     columns = ["benchmark", "family", "variant", "seeds"]
     missing = []
-    for benchmark in _ordered({*benchmarks, *plan.benchmarks}, BENCHMARK_ORDER):
+    for benchmark in _ordered({*benchmarks, *plan.benchmarks} - unscaled, BENCHMARK_ORDER):
         for family in _ordered({*families, *plan.families}, plan.families):
             for variant in _ordered({*variants, *plan.variants}, variants):
                 seeds = [s for s in plan.seeds if (benchmark, family, variant, s) not in found]

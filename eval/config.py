@@ -8,15 +8,20 @@ from typing import Annotated, Literal, get_args
 import tyro
 from pydantic import BeforeValidator, Field
 
+from eval.protocol import ProtocolConfig
 from ffn_variants.cli import Section
 from ffn_variants.errors import unknown_name
 
-Suite = Literal["blimp", "blimp-filtered", "blimp-supplement", "embedded-pairs", "glue", "embedded-glue"]
+Suite = Literal[
+    "blimp", "babylm23", "blimp-fast", "entity-tracking", "wug", "perplexity", "embedded-pairs", "glue",
+    "embedded-glue",
+]  # fmt: skip
 GlueTaskName = Literal[
     "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"
 ]
 SUITES: tuple[str, ...] = get_args(Suite)
-PAIR_SUITES = ("blimp", "blimp-filtered", "blimp-supplement", "embedded-pairs")
+HARNESS_PREFIX = "lm-eval-"
+"""Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
 GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
 
 
@@ -68,23 +73,38 @@ class EvalConfig(Section):
     suites: Annotated[
         tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...], tyro.conf.arg(aliases=["--suite"])
     ] = ("blimp", "glue")
-    """Benchmarks: blimp (67 paradigms), blimp-filtered (12 tasks of BabyLM 2023), blimp-supplement (5 tasks),
-    embedded-pairs, glue (11 tasks), embedded-glue."""
+    """Benchmarks: blimp (67 paradigms), babylm23 (12 filtered tasks and 5 supplement tasks), blimp-fast (200
+    pairs a paradigm), entity-tracking, wug, perplexity, embedded-pairs, glue (11 tasks), embedded-glue."""
+    tasks: tuple[str, ...] = ()
+    """Tasks, groups or tags of lm-eval that score text; on the command line without --suites, only these."""
+    include_path: tuple[Path, ...] = ()
+    """Folders with further task files of lm-eval."""
+    protocol: ProtocolConfig = ProtocolConfig()
+    """How texts are scored."""
     blimp_dir: Path | None = None
     """Folder with full/, filtered/, supplement/ (JSON Lines, a file a task); null: the hub (blimp only)."""
+    babylm25_dir: Path | None = None
+    """Folder with the evaluation data of BabyLM 2025, for blimp-fast, entity-tracking and wug."""
+    text_file: Path | None = None
+    """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     pair_tasks: tuple[str, ...] | None = None
-    """Only these minimal-pair tasks of the suites (null: all)."""
+    """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
-    """Score only so many pairs of each task, evenly spaced over its file (null: all)."""
+    """Score only so many pairs, items or documents of each task, evenly spaced over its file (null: all)."""
     embedded_pairs_per_paradigm: int = Field(60, ge=1)
     """Minimal pairs that the embedded grammar writes for each paradigm."""
     embedded_seed: int = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""
     batch_tokens: int | None = Field(None, ge=1)
-    """Tokens per forward pass when scoring pairs; changes speed and memory, not scores (null: by device)."""
+    """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by device)."""
     device: str | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     glue: GlueConfig = GlueConfig()
     """Fine-tuning on GLUE."""
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """What its scores are called in rows: the suites, and a benchmark for every name in ``tasks``."""
+        return (*dict.fromkeys(self.suites), *(HARNESS_PREFIX + name for name in dict.fromkeys(self.tasks)))

@@ -12,42 +12,24 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from eval.blimp import (
-    PairTask,
-    find_pair_tasks,
-    missing_tasks,
-    read_pairs,
-    score_pairs,
-    select_pair_tasks,
-    task_group,
-)
-from eval.config import PAIR_SUITES, EvalConfig
+from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.glue_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
+from eval.harness import HarnessTask, find_harness_tasks
 from eval.loading import RunIdentity, load_language_model, model_folder, weights_hash
+from eval.protocol import Protocol
+from eval.suites import find_suite_tasks, find_text_tasks, missing_tasks
+from eval.text_task import Report, TaskResult, TextTask
 
 if TYPE_CHECKING:
     from eval.lm_models import TextScorer
 
 # Raise these when a change of the code changes scores, so that they are measured again.
-PAIR_PROTOCOL_VERSION = 1
+TEXT_PROTOCOL_VERSION = 2
 GLUE_PROTOCOL_VERSION = 1
 
 # A guess, by which units are put in order and the time left is estimated until something was measured.
-PAIRS_PER_S = 100
-
-Report = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class TaskResult:
-    """What was measured on one task: metrics in percent, and one row an item."""
-
-    group: str
-    metrics: dict[str, float]
-    items: pd.DataFrame
+ITEMS_PER_S = 100
 
 
 @dataclass(frozen=True)
@@ -83,22 +65,13 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
     Raises:
         UsageError: For absent data, or a task that does not exist.
     """
-    for pair_task in _pair_tasks(config):
-        protocol = {
-            "version": PAIR_PROTOCOL_VERSION,
-            "score": "log-likelihood" if run.objective == "causal" else "pseudo-log-likelihood",
-            "text": "<s> sentence" if run.objective == "causal" else "<s> sentence </s>",
-            "reduction": "sum",
-            "softmax": "fp32",
-            "tie": 0.5,
-            "data": pair_task.source,
-            "max_pairs": config.max_pairs,
-        }
+    protocol = config.protocol.resolve(run.objective)
+    for task in _text_tasks(config, run_dir):
         yield Work(
-            benchmark=pair_task.suite,
-            protocols={pair_task.name: protocol},
-            measure=partial(_measure_pairs, pair_task, run_dir, run.objective, config),
-            cost=partial(_pairs_cost, pair_task, config),
+            benchmark=task.suite,
+            protocols={task.name: _text_protocol(task, protocol)},
+            measure=partial(_measure_texts, task, run_dir, protocol, config),
+            cost=partial(_text_cost, task),
         )
     for tasks in _classification_tasks(config):
         yield Work(
@@ -120,48 +93,48 @@ def check_sources(config: EvalConfig) -> list[str]:
     """
     notes = []
     for suite in dict.fromkeys(config.suites):
-        if suite in PAIR_SUITES and config.pair_tasks is None:
-            absent = missing_tasks(suite, find_pair_tasks(suite, config))
-            if absent:
-                notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
-    _pair_tasks(config)
+        if config.pair_tasks is None and (absent := missing_tasks(suite, find_suite_tasks(suite, config))):
+            notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
+    _text_tasks(config, None)
     _classification_tasks(config)
     return notes
 
 
-def _pair_tasks(config: EvalConfig) -> list[PairTask]:
-    suites = [suite for suite in dict.fromkeys(config.suites) if suite in PAIR_SUITES]
-    tasks = [task for suite in suites for task in find_pair_tasks(suite, config)]
-    return select_pair_tasks(tasks, config.pair_tasks)
+def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | HarnessTask]:
+    return [*find_text_tasks(config, run_dir), *(find_harness_tasks(config) if config.tasks else [])]
 
 
-def _measure_pairs(
-    task: PairTask, run_dir: Path, objective: str, config: EvalConfig, report: Report
+def _text_protocol(task: TextTask | HarnessTask, protocol: Protocol) -> dict:
+    return {
+        "version": TEXT_PROTOCOL_VERSION,
+        **protocol.record(),
+        "data": task.source,
+        "max_pairs": task.max_items,
+    }
+
+
+def _measure_texts(
+    task: TextTask | HarnessTask, run_dir: Path, protocol: Protocol, config: EvalConfig, report: Report
 ) -> dict[str, TaskResult]:
-    pairs = read_pairs(task, config.max_pairs)
-    report(f"{len(pairs)} pairs")
     scorer = _load_scorer(
-        model_folder(run_dir), weights_hash(run_dir), objective, config.device, config.batch_tokens
+        model_folder(run_dir), weights_hash(run_dir), protocol, config.device, config.batch_tokens
     )
-    items = score_pairs(task, pairs, scorer)
-    metrics = {"accuracy": 100 * float(items["correct"].mean())}
-    return {task.name: TaskResult(task_group(items), metrics, items)}
+    return {task.name: task.measure(scorer, report)}
 
 
 # One run's tasks follow one another, so its model is kept for the next.
 @lru_cache(maxsize=1)
 def _load_scorer(
-    folder: Path, weights: str, objective: str, device: str | None, batch_tokens: int | None
+    folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
 ) -> TextScorer:
-    from eval.lm_models import CausalScorer, MaskedScorer
+    from eval.lm_models import SCORERS
 
-    model, tokenizer = load_language_model(folder, objective, device)
-    scorer = CausalScorer if objective == "causal" else MaskedScorer
-    return scorer(model, tokenizer, batch_tokens=batch_tokens)
+    model, tokenizer = load_language_model(folder, protocol.objective, device)
+    return SCORERS[protocol.objective](model, tokenizer, protocol, batch_tokens=batch_tokens)
 
 
-def _pairs_cost(task: PairTask, config: EvalConfig) -> float:
-    return len(read_pairs(task, config.max_pairs)) / PAIRS_PER_S
+def _text_cost(task: TextTask | HarnessTask) -> float:
+    return task.num_items() / ITEMS_PER_S
 
 
 def _classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:

@@ -65,7 +65,7 @@ class ResultStore:
         if self._is_stale:
             self._drop()
         path = self._folder / "items" / f"{benchmark}.parquet"
-        items = items.assign(protocol=protocol_hash(protocol))
+        items = items.assign(protocol=protocol_label(protocol))
         if path.is_file():
             kept = pd.read_parquet(path)
             items = pd.concat([kept[kept["task"] != task], items]).sort_values("task", kind="stable")
@@ -105,6 +105,11 @@ def sole_evaluator(run_dir: Path) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def protocol_label(protocol: dict) -> str:
+    """Return what stands for a protocol in the items: its name where it has one, and its hash."""
+    return " ".join([*([protocol["name"]] if "name" in protocol else []), protocol_hash(protocol)])
 
 
 def protocol_hash(protocol: dict) -> str:

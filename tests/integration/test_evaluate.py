@@ -13,14 +13,15 @@ import pandas as pd
 import pytest
 import torch
 
-from eval.__main__ import main
-from eval.blimp import find_pair_tasks
+from eval.__main__ import main, summary
 from eval.config import EvalConfig, GlueConfig
 from eval.evaluate import evaluate_run, is_evaluated
 from eval.loading import identify_run
 from eval.plan import check_sources
+from eval.protocol import ProtocolConfig
 from eval.rows import ROW_COLUMNS, read_rows
 from eval.store import sole_evaluator
+from eval.suites import SUITE_TASKS, find_suite_tasks
 from ffn_variants import UsageError
 from ffn_variants.errors import run_cli
 from pretrain.config import load_config
@@ -31,7 +32,7 @@ from pretrain.tokenizer import train_tokenizer
 
 GLUE = GlueConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
-SIX = tuple(task.name for task in find_pair_tasks("embedded-pairs", EVERY)[:6])
+SIX = tuple(task.name for task in find_suite_tasks("embedded-pairs", EVERY)[:6])
 PAIRS = EVERY.model_copy(update={"pair_tasks": SIX})
 BOTH = PAIRS.model_copy(update={"suites": ("embedded-pairs", "embedded-glue"), "glue": GLUE})
 
@@ -67,13 +68,17 @@ def make_run(tmp_path, tokenizer):
     return make
 
 
+def done_records(run: Path) -> list[dict]:
+    return list(json.loads((run / "eval" / "done.json").read_text())["tasks"].values())
+
+
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
     import eval.glue
-    import eval.plan
+    import eval.pairs
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = eval.plan.score_pairs, eval.glue.evaluate_tasks
+    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.glue.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
@@ -83,7 +88,7 @@ def count_calls(monkeypatch) -> list[str]:
         calls.extend(task.name for task in tasks)
         return evaluate_tasks(model_dir, tasks, *arguments)
 
-    monkeypatch.setattr("eval.plan.score_pairs", counted_pairs)
+    monkeypatch.setattr("eval.pairs.score_pairs", counted_pairs)
     monkeypatch.setattr("eval.glue.evaluate_tasks", counted_tasks)
     return calls
 
@@ -184,12 +189,12 @@ def test_a_model_card_is_not_part_of_the_weights(make_run):
 
 def test_faulty_data_keeps_what_was_scored_before(make_run, tmp_path):
     run = make_run()
-    folder = tmp_path / "blimp" / "supplement"
+    folder = tmp_path / "blimp" / "full"
     folder.mkdir(parents=True)
     good = json.dumps({"sentence_good": "the dog ran", "sentence_bad": "the dog run"}) + "\n"
     (folder / "a.jsonl").write_text(good)
     (folder / "b.jsonl").write_text(good + '{"sentence_bad": "x"}\n')
-    config = EvalConfig(suites=("blimp-supplement",), blimp_dir=tmp_path / "blimp")
+    config = EvalConfig(suites=("blimp",), blimp_dir=tmp_path / "blimp")
     with pytest.raises(UsageError, match=r"b\.jsonl, row 2: no column 'sentence_good'"):
         evaluate_run(run, config, progress=False)
     assert read_rows(run / "eval" / "rows.parquet")["task"].tolist() == ["a"]
@@ -229,18 +234,46 @@ def test_sources_are_checked_before_any_model_is_loaded(shared_data, tmp_path):
 
 def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
     run = make_run("roberta")
-    config = EvalConfig(
-        suites=("blimp-filtered", "blimp-supplement"), blimp_dir=shared_data / "blimp", max_pairs=4
-    )
+    config = EvalConfig(suites=("babylm23",), blimp_dir=shared_data / "blimp", max_pairs=4)
     with pytest.raises(UsageError, match="does not fit the model's 64 positions"):
         evaluate_run(run, config, progress=False)
-    fitting = [task.name for task in find_pair_tasks("blimp-filtered", config)]
-    config = config.model_copy(update={"pair_tasks": (*fitting, "hypernym")})
-    rows = evaluate_run(run, config, progress=False)
-    rows = rows[rows["task"].isin(config.pair_tasks)]
-    assert rows.groupby("benchmark").size().to_dict() == {"blimp-filtered": 12, "blimp-supplement": 1}
+    rows = read_rows(run / "eval" / "rows.parquet")
+    too_long = set(SUITE_TASKS["babylm23"]) - set(rows["task"])
+    assert 0 < len(too_long) < 5  # every other task was scored all the same
+    fitting = tuple(name for name in SUITE_TASKS["babylm23"] if name not in too_long)
+    assert is_evaluated(run, config.model_copy(update={"pair_tasks": fitting}))
     assert set(rows["n_items"]) == {4}
-    assert set(rows["group"]) == set(rows["task"]) >= {"filler_gap", "argument_structure"}
+    assert (rows["group"] == rows["task"]).all()
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_protocols_are_recorded_and_done_each_for_itself(make_run, family):
+    run = make_run(family)
+    first = evaluate_run(run, PAIRS, progress=False)
+    spaced = PAIRS.model_copy(update={"protocol": ProtocolConfig(preset="babylm23", reduction="mean")})
+    assert not is_evaluated(run, spaced)
+    second = evaluate_run(run, spaced, progress=False)
+    assert is_evaluated(run, spaced)
+    assert not is_evaluated(run, PAIRS)
+    assert second["task"].tolist() == first["task"].tolist()
+    items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
+    assert items["protocol"].str.startswith("babylm23,reduction=mean ").all()
+    (record,) = {json.dumps({**r, "data": 0}) for r in done_records(run)}
+    assert '"leading_space": "one"' in record
+    assert '"reduction": "mean"' in record
+
+
+def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
+    run = make_run()
+    config = EvalConfig(suites=("perplexity",), max_pairs=4)
+    rows = evaluate_run(run, config, progress=False)
+    assert dict(zip(rows["metric"], rows["n_items"], strict=True)) == {"perplexity": 4, "bits_per_byte": 4}
+    assert rows["score"][rows["metric"] == "bits_per_byte"].between(1, 20).all()
+    assert is_evaluated(run, config)
+    (tmp_path / "own.txt").write_text("A story of my own.")
+    own = config.model_copy(update={"text_file": tmp_path / "own.txt"})
+    assert set(evaluate_run(run, own, progress=False)["task"]) == {"validation", "own"}
+    assert "validation bits_per_byte" in summary([rows], config).replace("  ", " ")
 
 
 def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_run):
@@ -261,7 +294,10 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
     ("arguments", "message"),
     [
         (("RUN", "--suites", "blmp"), "blimp"),
-        (("RUN", "--suites", "blimp-filtered"), "--blimp-dir FOLDER"),
+        (("RUN", "--suites", "babylm23"), "--blimp-dir FOLDER"),
+        (("RUN", "--suites", "wug"), "--babylm25-dir FOLDER"),
+        (("RUN", "--suites", "blimp", "--protocol", "babylm24"), "did you mean 'babylm2"),
+        (("RUN", "--tasks", "arc_esy", "--include-path", "absent"), "no folder absent"),
         (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
         (("RUN", "--suite", "glue", "--glue.tasks", "rt"), "rte"),
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.config import GLUE_TASK_NAMES, PAIR_SUITES, SUITES, EvalConfig, GlueConfig
+from eval.config import GLUE_TASK_NAMES, SUITES, EvalConfig, GlueConfig
+from eval.suites import SUITE_TASKS
 
 
 def test_the_defaults_are_what_a_reader_of_the_field_expects():
@@ -15,7 +16,8 @@ def test_the_defaults_are_what_a_reader_of_the_field_expects():
     assert config.glue.select_on == "held-out"
     assert config.glue.tasks == GLUE_TASK_NAMES
     assert len(GLUE_TASK_NAMES) == 11
-    assert set(PAIR_SUITES) < set(SUITES)
+    assert set(SUITE_TASKS) < set(SUITES)
+    assert config.protocol.preset == "native"
 
 
 def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
@@ -48,3 +50,8 @@ def test_mistakes_name_the_field(section, message):
 def test_it_is_frozen():
     with pytest.raises(ValidationError):
         GlueConfig().seed = 3
+
+
+def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():
+    config = EvalConfig(suites=("blimp", "wug", "blimp"), tasks=("arc_easy",))
+    assert config.benchmarks == ("blimp", "wug", "lm-eval-arc_easy")

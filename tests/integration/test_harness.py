@@ -1,0 +1,214 @@
+"""Tasks of lm-eval by name, its own command line, and the rows and items that come of both."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+from eval.__main__ import main
+from eval.config import EvalConfig
+from eval.evaluate import evaluate_run, is_evaluated
+from eval.harness import find_harness_tasks
+from eval.lm_models import SCORERS
+from eval.plan import check_sources
+from ffn_variants import UsageError
+from ffn_variants.errors import run_cli
+from pretrain.config import load_config
+from pretrain.embedded import minimal_pairs, stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+PAIRS = next(iter(minimal_pairs(12, 0).values()))
+TEXTS = stories(4, 1)
+# lm-eval puts a space before a choice and none before a target, whose task brings its own.
+CLOZES = [{"context": "Once upon a", "word": " time"}, {"context": "The dog was very", "word": " happy"}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(stories(200, 0)), 400)
+
+
+@pytest.fixture(params=["gpt_neo", "roberta"])
+def run(request, tmp_path, tokenizer) -> Path:
+    """The folder of a run as training leaves it, with untrained weights."""
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = load_config(
+        None,
+        overrides={
+            "family": request.param,
+            "model": {"ffn": "swish", **sizes},
+            "data": {"block_size": 64},
+            "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
+        },
+    )
+    folder = run_dir(config)
+    write_config(folder, config)
+    torch.manual_seed(3)
+    build(config, len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    return folder
+
+
+@pytest.fixture
+def tasks(tmp_path) -> Path:
+    """Task files as lm-eval reads them: a task of each kind that is scored, a group, and one that writes."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+
+    def write(name: str, rows: list[dict], **settings: object) -> None:
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        data = {"data_files": {"test": str(folder / f"{name}.jsonl")}, "cache_dir": str(tmp_path / "cache")}
+        task = {
+            "task": name,
+            "dataset_path": "json",
+            "dataset_kwargs": data,
+            "test_split": "test",
+            **settings,
+        }
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(task))
+
+    pairs = [{key: row[key] for key in ("sentence_good", "sentence_bad")} for row in PAIRS]
+    write(
+        "my_pairs", pairs, output_type="multiple_choice", doc_to_text="", doc_to_target=0,
+        doc_to_choice="{{[sentence_good, sentence_bad]}}", metric_list=[{"metric": "acc"}],
+    )  # fmt: skip
+    write(
+        "my_cloze", CLOZES, output_type="loglikelihood", doc_to_text="{{context}}", doc_to_target="{{word}}",
+        metric_list=[{"metric": "perplexity"}, {"metric": "acc"}],
+    )  # fmt: skip
+    write(
+        "my_texts", [{"text": text} for text in TEXTS], output_type="loglikelihood_rolling", doc_to_text="",
+        doc_to_target="{{text}}", metric_list=[{"metric": "word_perplexity"}, {"metric": "bits_per_byte"}],
+    )  # fmt: skip
+    write(
+        "my_writing", CLOZES, output_type="generate_until", doc_to_text="{{context}}",
+        doc_to_target="{{word}}", metric_list=[{"metric": "exact_match"}],
+    )  # fmt: skip
+    (folder / "group.yaml").write_text(
+        yaml.safe_dump({"group": "my_group", "task": ["my_pairs", "my_cloze"]})
+    )
+    return folder
+
+
+def load_scorer(run: Path):
+    kind = "causal" if run.parts[-3] == "gpt_neo" else "masked"
+    return SCORERS[kind](run)
+
+
+def scores(scorer, pairs: list[tuple[str, str]]) -> list[float]:
+    return [score for score, _ in scorer.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])]
+
+
+def test_tasks_of_every_scored_kind_give_rows_and_items(run, tasks):
+    config = EvalConfig(suites=(), tasks=("my_group", "my_texts"), include_path=(tasks,))
+    rows = evaluate_run(run, config, progress=False)
+    assert is_evaluated(run, config)
+    found = rows.set_index(["benchmark", "task", "metric"])["score"]
+    scorer = load_scorer(run)
+    pseudo = "pseudo_" if scorer.objective == "masked" else ""
+
+    good, bad = (
+        scores(scorer, [("", f" {row[side]}") for row in PAIRS]) for side in ("sentence_good", "sentence_bad")
+    )
+    accuracy = 100 * np.mean([a > b for a, b in zip(good, bad, strict=True)])
+    assert found["lm-eval-my_group", "my_pairs", "accuracy"] == pytest.approx(accuracy)
+    items = pd.read_parquet(run / "eval" / "items" / "lm-eval-my_group.parquet")
+    of_pairs = items[items["task"] == "my_pairs"]
+    np.testing.assert_allclose(np.stack(of_pairs["scores"]), np.stack([good, bad], 1), atol=1e-4)
+    assert of_pairs["item_id"].tolist() == [str(index) for index in range(12)]
+    assert (of_pairs["metric_acc"].mean() * 100) == pytest.approx(accuracy)
+    lengths = [scorer.count_tokens([("", row["sentence_good"])])[0] for row in PAIRS]
+    assert [counts[0] for counts in of_pairs["num_tokens"]] == lengths
+    assert items["protocol"].str.startswith("native ").all()
+
+    clozes = scores(scorer, [(row["context"], row["word"]) for row in CLOZES])
+    of_cloze = found["lm-eval-my_group", "my_cloze", f"{pseudo}perplexity"]
+    assert of_cloze == pytest.approx(math.exp(-np.mean(clozes)), rel=1e-4)
+
+    nats = -sum(document.log_likelihood for document in scorer.score_documents(TEXTS))
+    num_bytes = sum(len(text.encode()) for text in TEXTS)
+    bits = found["lm-eval-my_texts", "my_texts", f"{pseudo}bits_per_byte"]
+    assert bits == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-4)
+
+
+def test_fewer_documents_are_spread_over_a_task(run, tasks):
+    config = EvalConfig(suites=(), tasks=("my_pairs",), include_path=(tasks,), max_pairs=3)
+    rows = evaluate_run(run, config, progress=False)
+    assert rows["n_items"].tolist() == [3]
+    items = pd.read_parquet(run / "eval" / "items" / "lm-eval-my_pairs.parquet")
+    assert items["item_id"].tolist() == ["0", "4", "8"]
+
+
+def test_what_a_task_is_asked_is_known_by_content(tasks):
+    config = EvalConfig(suites=(), tasks=("my_pairs",), include_path=(tasks,))
+    (before,) = find_harness_tasks(config)
+    moved = tasks.rename(tasks.parent / "elsewhere")
+    text = (moved / "my_pairs.yaml").read_text().replace(str(tasks), str(moved))
+    (moved / "my_pairs.yaml").write_text(text)
+    (after,) = find_harness_tasks(config.model_copy(update={"include_path": (moved,)}))
+    assert after.source == before.source
+
+
+def test_a_task_that_cannot_be_scored_is_refused_before_a_model_is_loaded(tasks):
+    def check(name):
+        check_sources(EvalConfig(suites=(), tasks=(name,), include_path=(tasks,)))
+
+    with pytest.raises(UsageError, match=r"my_writing has the model write text \(generate_until\)"):
+        check("my_writing")
+    (tasks / "my_pairs.jsonl").unlink()
+    with pytest.raises(UsageError, match="my_pairs cannot be loaded: "):
+        check("my_pairs")
+
+
+@pytest.mark.slow  # reads lm-eval's own 14,000 names
+def test_a_name_that_does_not_exist_is_told_with_its_neighbours(tasks, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["eval", "RUN", "--tasks", "my_pair", "--include-path", str(tasks)])
+    with pytest.raises(SystemExit) as exit_info:
+        run_cli(main)
+    assert exit_info.value.code == 2
+    told = capsys.readouterr().err
+    assert "unknown lm-eval task 'my_pair'; did you mean 'my_pairs'" in told
+    assert len(told.splitlines()) == 1
+
+
+def test_tasks_on_the_command_line_stand_for_the_suites(run, tasks, monkeypatch, capsys):
+    flags = ["--tasks", "my_pairs", "--include-path", str(tasks), "--protocol", "lm-eval", "--workers", "1"]
+    monkeypatch.setattr("sys.argv", ["eval", str(run), *flags])
+    assert main() == 0
+    told = capsys.readouterr()
+    assert "my_pairs accuracy" in " ".join(told.out.split())
+    assert json.loads((run / "eval" / "done.json").read_text())["tasks"].keys() == {
+        "lm-eval-my_pairs/my_pairs"
+    }
+
+
+@pytest.mark.slow  # lm-eval's own command line, in a process of its own
+def test_lm_evals_command_line_can_be_pointed_at_a_run(run, tasks, tmp_path):
+    scorer = load_scorer(run)
+    kind = "ffn-clm" if scorer.objective == "causal" else "ffn-mlm"
+    command = [
+        sys.executable, "-m", "eval.lmeval", "--model", kind,
+        "--model_args", f"pretrained={run},protocol=babylm23", "--tasks", "my_pairs",
+        "--include_path", str(tasks), "--output_path", str(tmp_path / "out"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (written,) = (tmp_path / "out").rglob("results_*.json")
+    found = json.loads(written.read_text())["results"]["my_pairs"]["acc,none"]
+    spaced = SCORERS[scorer.objective](run, protocol="babylm23")
+    good, bad = (
+        scores(spaced, [("", row[side]) for row in PAIRS]) for side in ("sentence_good", "sentence_bad")
+    )
+    assert found == pytest.approx(np.mean([a > b for a, b in zip(good, bad, strict=True)]))
