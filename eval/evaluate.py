@@ -155,7 +155,7 @@ def _classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share."""
     tasks: list[ClassificationTask] = []
     if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in dict.fromkeys(config.glue.tasks)]
+        tasks += [GLUE_TASKS[name] for name in config.glue.task_names]
     if "embedded-glue" in config.suites:
         tasks += embedded_tasks(config).values()
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
@@ -175,7 +175,7 @@ def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     else:
         splits = ("train", "validation")
         source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
-    settings = config.glue.model_dump(mode="json", exclude={"tasks"})
+    settings = config.glue.resolve(task.name).model_dump(mode="json")
     return {"version": GLUE_PROTOCOL_VERSION, "data": source, **settings}
 
 
