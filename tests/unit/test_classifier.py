@@ -60,7 +60,8 @@ def gradients(model: PreTrainedModel, logits: torch.Tensor, labels: np.ndarray) 
     model.zero_grad(set_to_none=True)
     F.cross_entropy(logits, torch.from_numpy(labels)).backward()
     return {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+        for name, p in model.named_parameters()
     }
 
 

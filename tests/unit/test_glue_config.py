@@ -55,7 +55,14 @@ def test_babylm25_is_its_eval_finetuning_script():
         "qqp": (32, 10, "f1"),
         "mnli": (32, 10, "accuracy"),
     }
-    names = ("learning_rate", "lr_scheduler_type", "warmup_ratio", "min_lr_rate", "weight_decay", "max_length")
+    names = (
+        "learning_rate",
+        "lr_scheduler_type",
+        "warmup_ratio",
+        "min_lr_rate",
+        "weight_decay",
+        "max_length",
+    )
     assert values("babylm25", "rte", *names) == (3e-5, "cosine", 0.06, 0.1, 0.01, 512)
     names = ("patience", "eval_steps", "max_grad_norm", "dataloader_drop_last", "select_on", "seeds")
     assert values("babylm25", "rte", *names) == (None, None, None, True, "validation", (42,))
