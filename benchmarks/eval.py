@@ -118,11 +118,12 @@ class Bench:
     def ours_in_lm_eval(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score as ``python -m eval`` does."""
         from eval.lm_models import CausalScorer, MaskedScorer
-        from eval.lm_tasks import evaluate_pairs
+        from eval.lm_tasks import Choice, score_choices
 
         scorer = CausalScorer if self.kind == "causal" else MaskedScorer
         lm = scorer(self.model, self.tokenizer, batch_tokens=self.batch_tokens)
-        return evaluate_pairs("pairs", pairs, lm)
+        choices = [Choice("", tuple(both)) for both in pairs[list(COLUMNS)].to_numpy().tolist()]
+        return np.array([scored.scores for scored in score_choices("pairs", choices, lm)])
 
     def lm_eval(self, pairs: pd.DataFrame, batch_size: int) -> np.ndarray:
         """Score by lm-eval's own model and a task of templates, as in its YAML files."""

@@ -1,43 +1,34 @@
-"""Fine-tuning of one classifier: batches of like length, AdamW with linear decay, the best epoch kept.
+"""Fine-tuning of one classifier: AdamW with a schedule, evaluations on the way, the best weights kept.
 
-Tokens are made once and padded per batch, to the longest input of the batch and not to a fixed length: with
-short inputs that is where most of the time would go, and it changes nothing in the result.
+Batches are random and as large as asked for, as a padded training's would be: what is saved is their padding
+(``eval/classifier.py``), so that nothing about the result depends on it.
 
-Shapes: B examples of a batch, T tokens of its longest, C labels, N examples.
+Shapes: C labels, N examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-from transformers import PreTrainedModel, get_linear_schedule_with_warmup
+from torch import nn
+from transformers import get_scheduler
 
-from eval.config import GlueConfig
+from eval.classifier import PackedClassifier, PaddedClassifier
+from eval.encoding import Encoded
+from eval.glue_config import FineTuning
+from ffn_variants.errors import UsageError
 
-# Batches are sorted by length within so many of them, so that the order of examples stays random.
-BATCHES_SORTED_TOGETHER = 50
-# That of the Hugging Face trainer, which the BabyLM pipelines use.
-MAX_GRAD_NORM = 1.0
+Classifier = PackedClassifier | PaddedClassifier
+Metric = Callable[[np.ndarray, np.ndarray], float]
 
-
-@dataclass(frozen=True)
-class Encoded:
-    """Examples as tokens: N lists of token ids, special tokens included, and their N labels."""
-
-    input_ids: Sequence[Sequence[int]]
-    labels: np.ndarray
-
-    def take(self, indices: Sequence[int] | np.ndarray) -> Encoded:
-        """Return the examples at those indices."""
-        return Encoded([self.input_ids[i] for i in indices], self.labels[np.asarray(indices, dtype=int)])
-
-    def __len__(self) -> int:
-        return len(self.input_ids)
+REPORT_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -45,111 +36,219 @@ class FineTuned:
     """How a fine-tuning went.
 
     Attributes:
-        best_epoch: From 1; the model has its weights.
-        scores: The selection score after each epoch, in percent.
+        best_step: The model has its weights; the last one where nothing was evaluated on the way.
+        num_steps: Steps done.
+        scores: The score on the selection set at each evaluation, in percent.
     """
 
-    best_epoch: int
+    best_step: int
+    num_steps: int
     scores: tuple[float, ...]
 
 
-def fine_tune(
-    model: PreTrainedModel,
-    train: Encoded,
-    selection: Encoded,
-    metric: Callable[[np.ndarray, np.ndarray], float],
-    config: GlueConfig,
-    report: Callable[[str], None] = lambda message: None,
-) -> FineTuned:
-    """Train a classifier and leave it with the weights of its best epoch.
-
-    The best epoch has the highest metric on ``selection``; among equals, which small sets have many of, the
-    lowest loss. Training stops after ``config.patience`` epochs that are not better.
+class Ticker:
+    """Passes a message on at most every ``REPORT_EVERY_S`` seconds.
 
     Args:
-        model: A sequence classifier with ``pad_token_id`` in its config; changed in place.
-        train: What it is trained on.
-        selection: What the epoch is chosen on.
-        metric: From (N,) labels and (N,) predictions to percent.
-        config: Learning rate, batch size and so on. Its seed decides the order of the examples; dropout draws
-            from torch's global generator, which the caller seeds before making the model.
-        report: Told of each epoch.
+        report: Where to.
     """
-    generator = np.random.default_rng(config.seed)
-    size = config.per_device_train_batch_size
-    steps_per_epoch = -(-len(train) // size)
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report, self._next_s = report, 0.0
+        self.message = ""
+
+    def say(self, message: str) -> None:
+        """Report a message, now or never."""
+        self.message = message
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Report the last message again, to show that there is life."""
+        if time.monotonic() >= self._next_s:
+            self._report(self.message)
+            self._next_s = time.monotonic() + REPORT_EVERY_S
+
+
+def fine_tune(
+    classifier: Classifier,
+    train: Encoded,
+    selection: Encoded,
+    metric: Metric,
+    settings: FineTuning,
+    seed: int,
+    report: Callable[[str], None] = lambda message: None,
+) -> FineTuned:
+    """Train a classifier and leave it with its best weights.
+
+    Best are those with the highest metric on ``selection`` at an evaluation. Where training ends before the
+    first evaluation, which ``eval_steps`` allows, the last weights stay.
+
+    Args:
+        classifier: Its model is changed in place.
+        train: What it is trained on.
+        selection: What the weights are chosen on.
+        metric: From (N,) labels and (N,) predictions to percent.
+        settings: Learning rate, batch size and so on.
+        seed: Of the order of the examples; dropout draws from torch's global generator, which the caller
+            seeds before making the model.
+        report: Told of progress every few seconds.
+
+    Raises:
+        UsageError: If the logits are no longer finite.
+    """
+    model, generator, ticker = classifier.model, np.random.default_rng(seed), Ticker(report)
+    steps_per_epoch = num_steps(len(train), settings)
+    max_steps = steps_per_epoch * settings.num_train_epochs
+    eval_steps = evaluation_interval(steps_per_epoch, settings)
     optimizer = torch.optim.AdamW(
-        model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
-    schedule = get_linear_schedule_with_warmup(optimizer, 0, steps_per_epoch * config.num_train_epochs)
-    best, best_epoch, best_weights = (-np.inf, -np.inf), 0, {}
-    scores: list[float] = []
-    for epoch in range(1, config.num_train_epochs + 1):
-        model.train()
-        for indices in shuffled_batches(train, size, generator):
+    scheduler = build_scheduler(optimizer, settings, max_steps)
+    best = _Best(settings)
+    step = 0
+    for epoch in range(1, settings.num_train_epochs + 1):
+        for indices in shuffled_batches(len(train), generator, settings):
+            classifier.train()
             batch = train.take(indices)
-            loss = F.cross_entropy(_logits(model, batch), torch.as_tensor(batch.labels, device=model.device))
-            optimizer.zero_grad(set_to_none=True)
+            with _autocast(model.device, settings.dtype):
+                logits = classifier(batch)
+            loss = F.cross_entropy(logits.float(), torch.from_numpy(batch.labels).to(model.device))
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRAD_NORM)
+            if settings.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
             optimizer.step()
-            schedule.step()
-        logits = predict(model, selection, size)
-        scores.append(metric(selection.labels, logits.argmax(1)))
-        report(f"epoch {epoch}/{config.num_train_epochs} {scores[-1]:.1f}")
-        now = (scores[-1], -_mean_loss(logits, selection.labels))
-        if now > best:
-            best, best_epoch = now, epoch
-            best_weights = {key: value.detach().clone() for key, value in model.state_dict().items()}
-        if epoch - best_epoch >= config.patience:
-            break
-    model.load_state_dict(best_weights)
-    return FineTuned(best_epoch, tuple(scores))
+            scheduler.step()
+            optimizer.zero_grad(set_to_none=True)
+            step += 1
+            ticker.say(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
+            if step % eval_steps == 0:
+                best.judge(classifier, step, selection, metric, ticker)
+                if best.is_exhausted:
+                    best.restore(model)
+                    return FineTuned(best.step, step, tuple(best.scores))
+    best.restore(model)
+    return FineTuned(best.step or step, step, tuple(best.scores))
+
+
+class _Best:
+    """The best weights so far, and for how many evaluations there were none better."""
+
+    def __init__(self, settings: FineTuning) -> None:
+        self.settings = settings
+        self.step, self.scores, self.waited = 0, list[float](), 0
+        self._key: tuple[float, float] | None = None
+        self._weights: dict[str, torch.Tensor] = {}
+
+    @property
+    def text(self) -> str:
+        """The best score, to be shown."""
+        if not self.scores:
+            return ""
+        name = "held-out" if self.settings.select_on == "held-out" else "validation"
+        return f" {name} {max(self.scores):.1f}"
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.settings.patience is not None and self.waited >= self.settings.patience
+
+    def judge(
+        self, classifier: Classifier, step: int, selection: Encoded, metric: Metric, ticker: Ticker
+    ) -> None:
+        """Evaluate, and keep the weights if they are the best."""
+        logits = predict(
+            classifier,
+            selection,
+            self.settings.per_device_train_batch_size,
+            self.settings.dtype,
+            ticker.repeat,
+        )
+        if not np.isfinite(logits).all():
+            raise UsageError(
+                f"fine-tuning diverged before step {step}: logits are not finite; lower --glue.learning-rate "
+                f"(is {self.settings.learning_rate:g})"
+            )
+        score, before = metric(selection.labels, logits.argmax(1)), max(self.scores, default=-math.inf)
+        key = (score, -_mean_loss(logits, selection.labels) if self.settings.loss_breaks_ties else 0.0)
+        is_best = self._key is None or key > self._key
+        # As transformers' EarlyStoppingCallback counts, except that a lower loss at a tie counts too.
+        threshold = 100 * self.settings.threshold
+        self.waited = 0 if is_best and (not threshold or score - before > threshold) else self.waited + 1
+        self.scores.append(score)
+        if is_best:
+            self._key, self.step = key, step
+            state = classifier.model.state_dict()
+            self._weights = {name: value.detach().clone() for name, value in state.items()}
+
+    def restore(self, model: nn.Module) -> None:
+        """Give a model the best weights, if any were judged."""
+        if self._weights:
+            model.load_state_dict(self._weights)
 
 
 @torch.inference_mode()
-def predict(model: PreTrainedModel, data: Encoded, batch_size: int) -> np.ndarray:
-    """Return (N, C) logits in the order of the examples."""
-    model.eval()
+def predict(
+    classifier: Classifier,
+    data: Encoded,
+    batch_size: int,
+    dtype: str = "auto",
+    tick: Callable[[], None] = lambda: None,
+) -> np.ndarray:
+    """Return (N, C) float32 logits in the order of the examples; ``tick`` is called after each batch."""
+    classifier.eval()
     parts = []
-    order = np.argsort([len(ids) for ids in data.input_ids], kind="stable")
+    order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
     for first in range(0, len(order), batch_size):
-        indices = order[first : first + batch_size]
-        parts.append(_logits(model, data.take(indices)).cpu().numpy())
-    logits = np.concatenate(parts)
-    return logits[np.argsort(order, kind="stable")]
+        with _autocast(classifier.model.device, dtype):
+            logits = classifier(data.take(order[first : first + batch_size]))
+        parts.append(logits.float().cpu().numpy())
+        tick()
+    return np.concatenate(parts)[np.argsort(order, kind="stable")]
 
 
-def shuffled_batches(data: Encoded, size: int, generator: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield every example once, in random batches whose examples are of like length."""
-    lengths = np.array([len(ids) for ids in data.input_ids])
-    order = generator.permutation(len(data))
-    batches: list[np.ndarray] = []
-    for first in range(0, len(order), size * BATCHES_SORTED_TOGETHER):
-        pool = order[first : first + size * BATCHES_SORTED_TOGETHER]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[start : start + size] for start in range(0, len(pool), size)]
-    for index in generator.permutation(len(batches)):
-        yield batches[index]
+def num_steps(num_examples: int, settings: FineTuning) -> int:
+    """Steps of an epoch; at least one, even where examples are dropped that fill no batch."""
+    size = settings.per_device_train_batch_size
+    return max(1, num_examples // size) if settings.dataloader_drop_last else -(-num_examples // size)
 
 
-def _logits(model: PreTrainedModel, batch: Encoded) -> Tensor:
-    """Return (B, C) logits in fp32 of a batch, padded on the right to its longest input."""
-    ids, mask = _pad(batch.input_ids, model.config.pad_token_id, model.device)
-    return model(input_ids=ids, attention_mask=mask).logits.float()
+def evaluation_interval(steps_per_epoch: int, settings: FineTuning) -> int:
+    """Steps from one evaluation to the next, as transformers counts them."""
+    if settings.eval_steps is None:
+        return steps_per_epoch
+    if settings.eval_steps < 1:
+        return math.ceil(settings.eval_steps * steps_per_epoch * settings.num_train_epochs)
+    return int(settings.eval_steps)
 
 
-def _pad(
-    sequences: Sequence[Sequence[int]], pad_token_id: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    longest = max(map(len, sequences))
-    ids = torch.full((len(sequences), longest), pad_token_id)
-    mask = torch.zeros_like(ids)
-    for row, sequence in enumerate(sequences):
-        ids[row, : len(sequence)] = torch.tensor(sequence)
-        mask[row, : len(sequence)] = 1
-    return ids.to(device), mask.to(device)
+def shuffled_batches(
+    num_examples: int, generator: np.random.Generator, settings: FineTuning
+) -> Iterator[np.ndarray]:
+    """Yield the indices of an epoch's batches, each example at most once and in random order."""
+    order, size = generator.permutation(num_examples), settings.per_device_train_batch_size
+    for number in range(num_steps(num_examples, settings)):
+        yield order[number * size : (number + 1) * size]
+
+
+def build_scheduler(
+    optimizer: torch.optim.Optimizer, settings: FineTuning, max_steps: int
+) -> torch.optim.lr_scheduler.LRScheduler:
+    """Warm-up and decay over ``max_steps`` updates."""
+    name, warmup = settings.lr_scheduler_type, int(settings.warmup_ratio * max_steps)
+    options = {}
+    if name == "cosine" and settings.min_lr_rate:
+        name, options = "cosine_with_min_lr", {"min_lr_rate": settings.min_lr_rate}
+    if name == "constant" and warmup:
+        name = "constant_with_warmup"
+    return get_scheduler(name, optimizer, warmup, max_steps, scheduler_specific_kwargs=options)
+
+
+def _autocast(device: torch.device, dtype: str) -> AbstractContextManager:
+    """Products in bf16 where asked for: on a CPU it is faster too, but only a GPU has it by default."""
+    enabled = dtype == "bfloat16"
+    if dtype == "auto":
+        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
 def _mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
-    return float(F.cross_entropy(torch.from_numpy(logits).double(), torch.as_tensor(labels)))
+    return float(F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels)))

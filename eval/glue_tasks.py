@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from eval.config import EvalConfig
-from eval.files import list_data_files, read_hub_rows, read_json_rows
+from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
 from ffn_variants.errors import UsageError
 
 HUB_GLUE, HUB_SUPER_GLUE = "nyu-mll/glue", "aps/super_glue"
@@ -46,7 +46,7 @@ class ClassificationTask:
         columns: What every example must have besides its label.
         make_input: From an example to a text or a pair of texts.
         num_labels: Labels are integers from 0.
-        metrics: In rows; the first one chooses the epoch.
+        metrics: In rows; the first one is the task's headline.
         train: Name of the training file; tasks with the same one share a fine-tuned model.
         validation: Name of the validation file.
         hub: Data set, configuration and validation split on the hub; None for the embedded tasks.
@@ -141,7 +141,8 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         config: Says where from.
 
     Raises:
-        UsageError: For an absent folder or file, an absent column, or a label outside the task's set.
+        UsageError: For an absent folder or file, an absent column, an example without text, or a label
+            outside the task's set.
     """
     if task.hub is None:
         rows = _embedded_examples(config.embedded_seed)[task.name][split]
@@ -155,6 +156,15 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         rows = [flat for row in rows for flat in flatten_multirc(row)]
     _check_examples(task, rows, source)
     return rows
+
+
+def data_source(task: ClassificationTask, split: str, config: EvalConfig) -> str:
+    """Return what stands for the content of a task's split, wherever it lies."""
+    if task.hub is None:
+        return f"embedded:{config.embedded_seed}"
+    if config.glue_dir is None:
+        return f"hub:{task.hub[0]}"
+    return fingerprint([find_glue_file(task, split, config.glue_dir)])
 
 
 def find_glue_file(task: ClassificationTask, split: str, glue_dir: Path) -> Path:
@@ -198,7 +208,14 @@ def _check_examples(task: ClassificationTask, rows: list[dict], source: str) -> 
     for number, row in enumerate(rows, start=1):
         for column in task.columns:
             if not isinstance(row.get(column), str):
-                raise UsageError(f"{source}, row {number}: no text in column {column!r} of task {task.name}")
+                present = ", ".join(map(repr, row))
+                raise UsageError(
+                    f"{source}, row {number}: no text in column {column!r} of task {task.name}; it has "
+                    f"{present}"
+                )
+        # Of a pair one may be empty, as some questions of QQP are.
+        if not any(row[column].strip() for column in task.columns):
+            raise UsageError(f"{source}, row {number}: every text of the example is empty; remove the row")
         if row.get("label") not in range(task.num_labels):
             allowed = ", ".join(map(str, range(task.num_labels)))
             label = row.get("label")

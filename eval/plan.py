@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 TEXT_PROTOCOL_VERSION = 2
 GLUE_PROTOCOL_VERSION = 1
 
-# A guess, by which units are put in order and the time left is estimated until something was measured.
+# Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100
+FINE_TUNING_TOKENS_PER_S = 5000
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share."""
     tasks: list[ClassificationTask] = []
     if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in dict.fromkeys(config.glue.tasks)]
+        tasks += [GLUE_TASKS[name] for name in config.glue.task_names]
     if "embedded-glue" in config.suites:
         tasks += embedded_tasks(config).values()
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
@@ -161,7 +162,7 @@ def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     else:
         splits = ("train", "validation")
         source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
-    settings = config.glue.model_dump(mode="json", exclude={"tasks"})
+    settings = config.glue.resolve(task.name).model_dump(mode="json")
     return {"version": GLUE_PROTOCOL_VERSION, "data": source, **settings}
 
 
@@ -175,7 +176,6 @@ def _measure_glue(
 
 
 def _glue_cost(task: ClassificationTask, config: EvalConfig) -> float:
-    from eval.glue_tasks import read_examples
+    from eval.glue import estimated_cost
 
-    examples = len(read_examples(task, "train", config))
-    return min(examples, config.glue.max_train_examples or examples) * config.glue.num_train_epochs / 100
+    return estimated_cost(task, config) / FINE_TUNING_TOKENS_PER_S

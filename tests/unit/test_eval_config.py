@@ -11,10 +11,11 @@ def test_the_defaults_are_what_a_reader_of_the_field_expects():
     config = EvalConfig()
     assert config.suites == ("blimp", "glue")
     assert config.max_pairs is None
-    assert (config.glue.learning_rate, config.glue.per_device_train_batch_size) == (5e-5, 64)
-    assert (config.glue.num_train_epochs, config.glue.max_length, config.glue.seed) == (10, 128, 12)
-    assert config.glue.select_on == "held-out"
-    assert config.glue.tasks == GLUE_TASK_NAMES
+    glue = config.glue.resolve("rte")
+    assert (glue.learning_rate, glue.per_device_train_batch_size) == (5e-5, 64)
+    assert (glue.num_train_epochs, glue.max_length, glue.seeds) == (10, 128, (12,))
+    assert glue.select_on == "held-out"
+    assert config.glue.task_names == GLUE_TASK_NAMES
     assert len(GLUE_TASK_NAMES) == 11
     assert set(SUITE_TASKS) < set(SUITES)
     assert config.protocol.preset == "native"
@@ -38,6 +39,8 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
         ({"glue": {"tasks": ["mnly"]}}, "did you mean 'mnli'"),
         ({"glue": {"num_train_epochs": 0}}, "greater than or equal to 1"),
         ({"glue": {"held_out_fraction": 1.0}}, "less than 1"),
+        ({"glue": {"preset": "babylm24"}}, "'babylm23'"),
+        ({"glue": {"seeds": []}}, "at least 1 item"),
         ({"max_pair": 3}, "Extra inputs"),
         ({"max_pairs": 0}, "greater than or equal to 1"),
     ],
@@ -49,7 +52,7 @@ def test_mistakes_name_the_field(section, message):
 
 def test_it_is_frozen():
     with pytest.raises(ValidationError):
-        GlueConfig().seed = 3
+        GlueConfig().learning_rate = 3
 
 
 def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():

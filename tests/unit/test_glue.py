@@ -10,9 +10,29 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
+from eval.classifier import make_classifier
 from eval.config import EvalConfig, GlueConfig
-from eval.finetune import Encoded, fine_tune, predict, shuffled_batches
-from eval.glue import METRICS, encode, evaluate_tasks, hold_out, load_classifier
+from eval.encoding import Encoded, encode
+from eval.finetune import (
+    build_scheduler,
+    evaluation_interval,
+    fine_tune,
+    num_steps,
+    predict,
+    shuffled_batches,
+)
+from eval.glue import (
+    describe_truncation,
+    estimated_cost,
+    evaluate_tasks,
+    hold_out,
+    load_classifier,
+    load_classifier_tokenizer,
+    majority_baselines,
+    read_task_data,
+)
+from eval.glue_config import FineTuning
+from eval.glue_metrics import METRICS, majority_scores, read_baselines, write_baselines
 from eval.glue_tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.embedded import stories
@@ -105,15 +125,27 @@ def test_inputs_are_those_of_babylm(task, row, expected):
 
 
 def test_tokens_are_wrapped_and_cut_as_the_tokenizer_does_it(tokenizer):
-    rows = [{"sentence1": "the dog ran", "sentence2": "it " * 40, "label": 1}]
-    found = encode(tokenizer, GLUE_TASKS["rte"], rows, 32).input_ids[0]
-    first, second = (
-        tokenizer(rows[0][key], add_special_tokens=False)["input_ids"] for key in ("sentence1", "sentence2")
-    )
-    assert found == [1, *first, 2, 2, *second[: 32 - len(first) - 4], 2]
-    single = encode(tokenizer, GLUE_TASKS["cola"], [{"sentence": "the dog ran", "label": 0}], 32)
-    assert single.input_ids[0] == [1, *first, 2]
-    assert single.labels.tolist() == [0]
+    pairs = [("the dog ran", "it " * 40), ("the dog", "it ran")]
+    found = encode(tokenizer, pairs, [1, 0], 32)
+    first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in pairs[0])
+    long = [1, *first, 2, 2, *second[: 32 - len(first) - 4], 2]
+    assert found.tokens.tolist() == long + tokenizer(*pairs[1])["input_ids"]
+    assert found.lengths.tolist() == [32, len(found.tokens) - 32]
+    assert found.truncated.tolist() == [True, False]
+    assert found.labels.tolist() == [1, 0]
+    single = encode(tokenizer, [("the dog ran", None)], [0], len(first) + 2)
+    assert single.tokens.tolist() == [1, *first, 2]
+    assert single.truncated.tolist() == [False]
+
+
+def test_examples_are_taken_in_the_order_asked_for():
+    lists = [[1, 2], [3, 4, 5], [6], [7, 8, 9, 10]]
+    data = Encoded.from_lists(lists, [0, 1, 0, 2], [False, True, False, False], ["a", "b", "c", "d"])
+    taken = data.take([3, 0, 1, 3])
+    assert taken.tokens.tolist() == [*lists[3], *lists[0], *lists[1], *lists[3]]
+    assert taken.lengths.tolist() == [4, 2, 3, 4]
+    assert (taken.labels.tolist(), taken.idx.tolist()) == ([2, 0, 1, 2], ["d", "a", "b", "d"])
+    assert taken.truncated.tolist() == [False, False, True, False]
 
 
 def test_nested_multirc_becomes_one_row_an_answer():
@@ -159,7 +191,11 @@ def test_the_real_files_are_read(shared_data):
         ([{"sentence": "a", "label": 2}], r"row 1: label 2; cola's labels are 0, 1"),
         ([{"sentence": "a", "label": 1}, {"sentence": "a", "label": "x"}], r"row 2: label 'x'"),
         ([{"sentence": "a"}], r"row 1: no column 'label'"),
-        ([{"text": "a", "label": 1}], r"row 1: no text in column 'sentence'"),
+        (
+            [{"text": "a", "label": 1}],
+            r"row 1: no text in column 'sentence' of task cola; it has 'text', 'label'",
+        ),
+        ([{"sentence": "a", "label": 1}, {"sentence": " ", "label": 1}], r"row 2: every text .* is empty"),
         ([{"sentence": "a", "label": -1}], r"label -1"),
     ],
 )
@@ -179,50 +215,64 @@ def test_missing_glue_files_are_named(tmp_path):
         read_examples(GLUE_TASKS["rte"], "train", EvalConfig())
 
 
+def test_one_empty_text_of_a_pair_is_allowed(tmp_path):
+    write_glue(tmp_path / "glue", "qqp.train", [{"question1": "a?", "question2": "", "label": 0}] * 2)
+    assert len(read_examples(GLUE_TASKS["qqp"], "train", EvalConfig(glue_dir=tmp_path / "glue"))) == 2
+
+
 def test_the_held_out_part_is_disjoint_and_seeded():
-    data = Encoded([[n] for n in range(50)], np.arange(50))
+    data = Encoded.from_lists([[n] for n in range(50)], np.arange(50))
     train, held_out = hold_out(data, 0.1, 12)
     assert len(held_out) == 5
     assert sorted([*train.labels, *held_out.labels]) == list(range(50))
-    assert [ids[0] for ids in train.input_ids] == train.labels.tolist()
+    assert train.tokens.tolist() == train.labels.tolist()
     assert hold_out(data, 0.1, 12)[1].labels.tolist() == held_out.labels.tolist()
     assert hold_out(data, 0.1, 13)[1].labels.tolist() != held_out.labels.tolist()
     assert [len(part) for part in hold_out(data.take([0, 1]), 0.9, 0)] == [1, 1]
 
 
-def test_batches_hold_every_example_once_and_like_lengths_together():
-    lengths = np.random.default_rng(0).integers(1, 60, 1000)
-    data = Encoded([[0] * length for length in lengths], np.zeros(1000, dtype=int))
-    batches = list(shuffled_batches(data, 32, np.random.default_rng(1)))
-    assert sorted(np.concatenate(batches)) == list(range(1000))
-    padding = sum(lengths[batch].max() * len(batch) for batch in batches) / lengths.sum() - 1
-    assert padding < 0.05
-    first = [lengths[batch].max() for batch in batches]
-    assert first != sorted(first)
-    again = list(shuffled_batches(data, 32, np.random.default_rng(1)))
+def test_an_epoch_holds_every_example_once_in_random_batches():
+    settings = FineTuning(per_device_train_batch_size=32)
+    batches = list(shuffled_batches(100, np.random.default_rng(1), settings))
+    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
+    assert sorted(np.concatenate(batches)) == list(range(100))
+    again = list(shuffled_batches(100, np.random.default_rng(1), settings))
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    dropped = settings.model_copy(update={"dataloader_drop_last": True})
+    batches = list(shuffled_batches(100, np.random.default_rng(1), dropped))
+    assert [len(batch) for batch in batches] == [32, 32, 32]
+    assert [len(batch) for batch in shuffled_batches(5, np.random.default_rng(1), dropped)] == [5]
 
 
-def test_padding_changes_no_prediction(save_model, tokenizer):
-    for family in FAMILIES:
-        model, _ = load_classifier(save_model(family), 3, seed=1)
-        data = Encoded([[1, *range(10, 10 + length), 2] for length in (1, 5, 20, 3)], np.zeros(4, dtype=int))
-        together = predict(model, data, 4)
-        alone = np.concatenate([predict(model, data.take([index]), 1) for index in range(4)])
-        np.testing.assert_allclose(together, alone, atol=1e-5)
-        assert together.shape == (4, 3)
+def test_evaluations_are_counted_as_transformers_counts_them():
+    for eval_steps, expected in ((None, 25), (200, 200), (0.05, 13), (0.001, 1)):
+        settings = FineTuning(eval_steps=eval_steps, per_device_train_batch_size=4)
+        assert num_steps(99, settings) == 25
+        assert evaluation_interval(25, settings) == expected
+
+
+def test_the_cosine_of_babylm25_is_its_formula():
+    settings = GlueConfig(preset="babylm25").resolve("rte")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=settings.learning_rate)
+    scheduler = build_scheduler(optimizer, settings, 105)
+    for step in range(105):
+        cosine = 0.1 + 0.9 * 0.5 * (1 + np.cos(np.pi * (step - 6) / 99))
+        factor = step / 6 if step < 6 else cosine
+        assert scheduler.get_last_lr()[0] == pytest.approx(3e-5 * factor)
+        optimizer.step()
+        scheduler.step()
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_only_the_head_is_new(save_model, family, ffn):
     folder = save_model(family, ffn)
-    model, tokenizer = load_classifier(folder, 2, seed=3)
-    again, _ = load_classifier(folder, 2, seed=3)
+    tokenizer = load_classifier_tokenizer(folder)
+    model, again = (load_classifier(folder, 2, 3, tokenizer) for _ in range(2))
     assert model.config.ffn == ffn
     assert model.config.pad_token_id == tokenizer.pad_token_id == 0
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
-    other, _ = load_classifier(folder, 2, seed=4)
+    other = load_classifier(folder, 2, 4, tokenizer)
     changed = {
         name
         for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True)
@@ -232,7 +282,7 @@ def test_only_the_head_is_new(save_model, family, ffn):
     assert not any(name.startswith(model.base_model_prefix) for name in changed)
 
 
-def test_a_backbone_without_all_weights_is_refused(save_model, tmp_path):
+def test_a_backbone_without_all_weights_is_refused(save_model, tokenizer, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = save_model("roberta")
@@ -243,7 +293,7 @@ def test_a_backbone_without_all_weights_is_refused(save_model, tmp_path):
     del weights[dropped]
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UsageError, match=r"1 weights are missing.*query"):
-        load_classifier(tmp_path, 2, seed=0)
+        load_classifier(tmp_path, 2, 0, tokenizer)
 
 
 def test_stock_models_are_fine_tuned_too(tmp_path, tokenizer):
@@ -253,7 +303,18 @@ def test_stock_models_are_fine_tuned_too(tmp_path, tokenizer):
     for name, model in (("neo", GPTNeoForCausalLM(neo)), ("roberta", RobertaForMaskedLM(roberta))):
         model.save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
-        assert load_classifier(tmp_path / name, 2, seed=0)[0].config.num_labels == 2
+        assert load_classifier(tmp_path / name, 2, 0, tokenizer).config.num_labels == 2
+
+
+def test_a_tokenizer_without_padding_is_refused(save_model, tokenizer, tmp_path):
+    folder = save_model("gpt_neo")
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=r"no pad_token.*set tokenizer\.pad_token"):
+        load_classifier_tokenizer(tmp_path)
 
 
 def separable(num_examples: int, seed: int) -> Encoded:
@@ -261,55 +322,208 @@ def separable(num_examples: int, seed: int) -> Encoded:
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 2, num_examples)
     ids = [[1, *rng.integers(20, 60, rng.integers(1, 8)), 10 + label, 2] for label in labels]
-    return Encoded([[int(token) for token in sequence] for sequence in ids], labels)
+    return Encoded.from_lists(ids, labels)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_training_learns_and_is_repeatable(save_model, family):
-    config = GlueConfig(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
-    outcomes = []
+def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
+    settings = FineTuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
+    folder, outcomes = save_model(family), []
     for _ in range(2):
-        model, _ = load_classifier(save_model(family), 2, config.seed)
-        result = fine_tune(model, separable(200, 0), separable(50, 1), METRICS["accuracy"], config)
-        outcomes.append((result, predict(model, separable(100, 2), 16)))
+        classifier = make_classifier(load_classifier(folder, 2, 12, tokenizer))
+        result = fine_tune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
+        outcomes.append((result, predict(classifier, separable(100, 2), 16)))
     (result, logits), (repeated, logits_again) = outcomes
     assert METRICS["accuracy"](separable(100, 2).labels, logits.argmax(1)) > 90
     assert result == repeated
     np.testing.assert_array_equal(logits, logits_again)
 
 
-def test_the_best_epoch_is_kept_and_patience_stops(save_model):
-    model, _ = load_classifier(save_model("gpt_neo"), 2, 0)
-    script = iter([10.0, 30.0, 20.0, 15.0, 5.0, 99.0])
-    weights = []
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, family, error):
+    """Against a plain loop over transformers' own forward pass: AdamW, clipping, linear decay."""
+    data = separable(70, 3)
+    settings = FineTuning(
+        learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=2, eval_steps=99
+    )
+    folder = save_model(family)
+    models = [load_classifier(folder, 2, 12, tokenizer) for _ in range(2)]
+    for module in [module for model in models for module in model.modules()]:
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    fine_tune(make_classifier(models[0]), data, data, METRICS["accuracy"], settings, 5)
+    plain, generator = models[1].train(), np.random.default_rng(5)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)
+    starts = np.cumsum(data.lengths) - data.lengths
+    for step, batch in enumerate(
+        batch for _ in range(2) for batch in np.array_split(generator.permutation(70), [16, 32, 48, 64])
+    ):
+        ids = torch.zeros(len(batch), 20, dtype=torch.long)
+        for row, index in enumerate(batch):
+            length = data.lengths[index]
+            ids[row, :length] = torch.from_numpy(data.tokens[starts[index] :][:length])
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / 10)
+        labels = torch.from_numpy(data.labels[batch])
+        plain(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    for (name, found), wanted in zip(models[0].named_parameters(), plain.parameters(), strict=True):
+        if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which Adam magnifies
+            assert error(found.detach(), wanted.detach()) < 1e-3, name
+
+
+def scripted(classifier, scores: list[float], weights: list) -> Callable:
+    """A metric that returns these scores one after another, and notes the weights at each evaluation."""
+    script = iter(scores)
 
     def metric(labels: np.ndarray, predictions: np.ndarray) -> float:
-        weights.append(model.score.weight.detach().clone())
+        weights.append(classifier.model.score.weight.detach().clone())
         return next(script)
 
-    config = GlueConfig(learning_rate=1e-3, num_train_epochs=6, patience=3, per_device_train_batch_size=16)
-    result = fine_tune(model, separable(64, 0), separable(16, 1), metric, config)
-    assert result.best_epoch == 2
-    assert result.scores == (10.0, 30.0, 20.0, 15.0, 5.0)
-    assert torch.equal(model.score.weight, weights[1])
+    return metric
 
 
-def test_one_training_serves_both_parts_of_mnli(save_model, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("scores", "changes", "num_evaluations", "best"),
+    [
+        ([10.0, 30.0, 20.0, 15.0, 5.0, 99.0], {"patience": 3}, 5, 2),
+        ([10.0, 30.0, 20.0, 15.0, 5.0, 99.0], {"patience": None}, 6, 6),
+        # Less than the threshold better is no reason to go on, but the best all the same.
+        ([10.0, 10.05, 10.04, 99.0], {"patience": 2, "threshold": 0.001}, 3, 2),
+        ([10.0, 10.2, 10.25, 10.4, 5.0, 5.0], {"patience": 2, "threshold": 0.001}, 6, 4),
+        ([10.0, 30.0, 30.0, 20.0], {"patience": 2, "loss_breaks_ties": False}, 4, 2),
+    ],
+)
+def test_the_best_weights_are_kept_and_patience_stops(
+    save_model, tokenizer, scores, changes, num_evaluations, best
+):
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    weights: list = []
+    settings = FineTuning(
+        learning_rate=1e-3, num_train_epochs=len(scores), per_device_train_batch_size=16
+    ).model_copy(update=changes)
+    metric = scripted(classifier, scores, weights)
+    result = fine_tune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
+    assert result.scores == tuple(scores[:num_evaluations])
+    assert (result.best_step, result.num_steps) == (4 * best, 4 * num_evaluations)
+    assert torch.equal(classifier.model.score.weight, weights[best - 1])
+
+
+def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, tokenizer):
+    """As the BabyLM 2023 pipeline does where training is shorter than its 200 steps."""
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    before = classifier.model.score.weight.detach().clone()
+    settings = FineTuning(eval_steps=200, num_train_epochs=2, per_device_train_batch_size=16)
+    result = fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+    assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
+    assert not torch.equal(classifier.model.score.weight, before)
+
+
+def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    settings = FineTuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
+    with pytest.raises(UsageError, match=r"diverged before step .* lower --glue\.learning-rate"):
+        fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+
+
+@pytest.fixture
+def quick() -> GlueConfig:
+    return GlueConfig(num_train_epochs=1, per_device_train_batch_size=8)
+
+
+@pytest.fixture
+def mnli(tmp_path) -> EvalConfig:
     rows = [{"premise": f"the dog {n}", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
     for name in ("train", "validation_matched", "validation_mismatched"):
         write_glue(tmp_path, f"mnli.{name}", rows)
-    calls = []
-    monkeypatch.setattr("eval.glue.fine_tune", lambda *arguments: calls.append(arguments))
-    config = EvalConfig(glue_dir=tmp_path)
-    results = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]], config)
-    assert len(calls) == 1
+    return EvalConfig(glue_dir=tmp_path)
+
+
+def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_model, mnli, quick):
+    glue = quick.model_copy(update={"seeds": (3, 4)})
+    messages: list[str] = []
+    tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
+    config = mnli.model_copy(update={"glue": glue})
+    results = evaluate_tasks(save_model("roberta"), tasks, config, messages.append)
     assert list(results) == ["mnli", "mnli-mm"]
-    train, selection = calls[0][1:3]
-    assert (len(train), len(selection)) == (27, 3)
     metrics, items = results["mnli"]
-    assert metrics == {"accuracy": 100 * float((items["label"] == items["prediction"]).mean())}
-    assert [len(logits) for logits in items["logits"]] == [3] * 30
-    assert items["idx"].tolist() == [str(n) for n in range(30)]
+    by_seed = (items["label"] == items["prediction"]).groupby(items["seed"]).mean()
+    assert metrics == {"accuracy": pytest.approx(100 * by_seed.mean())}
+    assert by_seed.index.tolist() == [3, 4]
+    assert items["idx"].tolist() == [str(n) for n in range(30)] * 2
+    assert [len(logits) for logits in items["logits"]] == [3] * 60
+    logits = np.stack(items["logits"])
+    assert (logits[:30] != logits[30:]).any()
+    # The same examples, model and training: what is predicted for the second part is what is for the first.
+    np.testing.assert_array_equal(logits, np.stack(results["mnli-mm"][1]["logits"]))
+    assert sum("epoch 1/1 step 1/" in message for message in messages) == 2
+    assert messages[0] == (
+        "seed 3 cut to 32 tokens: 0 of 30 training, 0 of 30 mnli validation, 0 of 30 mnli-mm validation "
+        "inputs"
+    )
+
+
+def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick, monkeypatch):
+    config = mnli.model_copy(update={"glue": quick.model_copy(update={"seeds": (3, 4)})})
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return encode(*arguments)
+
+    monkeypatch.setattr("eval.encoding._cache", {})
+    monkeypatch.setattr("eval.glue.encode", counted)
+    first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    assert len(calls) == 2
+    np.testing.assert_array_equal(*(np.stack(found["mnli"][1]["logits"]) for found in (first, second)))
+    assert mnli.glue_dir is not None
+    rows = [{"premise": "a dog", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
+    write_glue(mnli.glue_dir, "mnli.train", rows)
+    evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    assert len(calls) == 3
+
+
+def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model, tokenizer, tmp_path):
+    rows = [{"sentence": "the dog ran " * (1 + n % 2 * 40), "label": n % 2, "idx": n} for n in range(20)]
+    for name in ("train", "validation"):
+        write_glue(tmp_path, f"cola.{name}", rows)
+    config = EvalConfig(glue_dir=tmp_path, glue=GlueConfig(num_train_epochs=1, max_length=512))
+    for family, positions in (("gpt_neo", 33), ("roberta", 32)):
+        _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
+        assert items["truncated"].tolist() == [False, True] * 10
+        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config)
+        assert data.train.lengths.max() == positions
+        assert describe_truncation(data, positions) == (
+            f"cut to {positions} tokens: 10 of 20 training, 10 of 20 cola validation inputs"
+        )
+
+
+@pytest.mark.parametrize(
+    ("labels", "glue", "message"),
+    [
+        ([1] * 20, {}, r"all 18 training examples have label 1"),
+        ([1], {}, r"1 training examples are too few"),
+        ([0, 1] * 10, {"metric_for_best_model": "f1"}, None),
+    ],
+)
+def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labels, glue, message):
+    for name in ("train", "validation"):
+        rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
+        write_glue(tmp_path, f"cola.{name}", rows)
+    config = EvalConfig(glue_dir=tmp_path, glue=GlueConfig(num_train_epochs=1, **glue))
+    if message is None:
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
+        return
+    with pytest.raises(UsageError, match=message):
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
+
+
+def test_f1_of_three_labels_is_refused(save_model, mnli):
+    config = mnli.model_copy(update={"glue": GlueConfig(metric_for_best_model="f1")})
+    with pytest.raises(UsageError, match="mnli has 3 labels and f1 is for two"):
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
 
 
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
@@ -319,6 +533,64 @@ def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model
     glue = GlueConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
     evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(glue=glue))
     assert [len(part) for part in calls[0][1:3]] == [40, 20]
+
+
+def test_the_source_study_averages_are_rows(save_model, tmp_path):
+    rows = [
+        {"paragraph": f"the dog {n}", "question": "who", "answer": "it", "label": n % 2} for n in range(30)
+    ]
+    for name in ("train", "validation"):
+        write_glue(tmp_path, f"multirc.{name}", rows)
+    glue = GlueConfig(preset="source-study", num_train_epochs=1)
+    config = EvalConfig(glue_dir=tmp_path, glue=glue)
+    metrics, items = evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["multirc"]], config)["multirc"]
+    labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
+    f1, mcc = METRICS["f1"](labels, predictions), METRICS["matthews_correlation"](labels, predictions)
+    assert metrics == {
+        "accuracy": METRICS["accuracy"](labels, predictions),
+        "f1": f1,
+        "matthews_correlation": mcc,
+        "mean_f1_matthews": pytest.approx((f1 + mcc) / 2),
+    }
+
+
+def test_constant_answers_by_hand():
+    train, labels = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1, 0])
+    names = ("accuracy", "f1", "matthews_correlation", "mean_accuracy_f1")
+    scores = majority_scores(names, train, labels)
+    assert scores["accuracy"] == pytest.approx(40)
+    assert scores["f1"] == pytest.approx(100 * 2 * 3 / (2 * 3 + 2))
+    assert scores["matthews_correlation"] == 0
+    assert scores["mean_accuracy_f1"] == pytest.approx((0 + 40) / 2)
+
+
+def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp_path):
+    config = EvalConfig(glue_dir=shared_data / "glue")
+    tasks = [GLUE_TASKS[name] for name in ("cola", "mrpc", "rte", "boolq", "wsc")]
+    found = majority_baselines(tasks, config)["glue"]
+    published = {"mrpc": ("f1", 82.0), "rte": ("accuracy", 50.5), "boolq": ("accuracy", 59.9)}
+    published |= {"cola": ("matthews_correlation", 0.0), "wsc": ("accuracy", 61.4)}
+    assert {task: round(found[task][metric], 1) for task, (metric, _) in published.items()} == {
+        task: score for task, (_, score) in published.items()
+    }
+    write_baselines(tmp_path, {"glue": {"rte": found["rte"]}})
+    write_baselines(tmp_path, {"glue": {"wsc": found["wsc"]}, "embedded-glue": {}})
+    assert read_baselines(tmp_path) == {"glue": {n: found[n] for n in ("rte", "wsc")}, "embedded-glue": {}}
+    assert read_baselines(tmp_path / "absent") == {}
+
+
+def test_the_estimated_cost_grows_with_what_is_done(shared_data, tokenizer):
+    folder = shared_data / "glue"
+
+    def cost(task: str, **glue) -> float:
+        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, glue=GlueConfig(**glue)))
+
+    assert cost("rte") < cost("mrpc") < cost("boolq")
+    assert cost("rte", seeds=(1, 2)) == pytest.approx(2 * cost("rte"))
+    assert cost("rte", num_train_epochs=5) == pytest.approx(cost("rte") / 2, rel=0.05)
+    assert cost("mrpc", max_train_examples=158) < 0.2 * cost("mrpc")
+    every_step = cost("rte", select_on="validation", eval_steps=1)
+    assert every_step > 1.3 * cost("rte", select_on="validation")
 
 
 def test_the_embedded_tasks_are_complete():

@@ -1,0 +1,214 @@
+"""How classifiers are fine-tuned: what a preset says, and what is chosen instead.
+
+``GlueConfig`` is what a user gives; every hyperparameter in it may be left open. ``GlueConfig.resolve(task)``
+fills the gaps from the preset, and the ``FineTuning`` that it returns is what a protocol records.
+
+The presets follow their originals in data order, schedule, stopping and choice of epoch. They differ in this:
+
+- ``babylm23`` (github.com/babylm/evaluation-pipeline-2023, finetune_model.sh and finetune_classification.py):
+  MNLI is fine-tuned once for both of its validation files and chosen on the matched one; there each file has
+  a fine-tuning of its own. Examples are in another random order.
+- ``babylm25`` (github.com/babylm/evaluation-pipeline-2025, eval_finetuning.sh and its package finetune): the
+  head is transformers' own, which reads GPT-Neo's last token, in place of a two-layer one that reads the
+  first token of every model.
+- ``source-study`` (github.com/AISE-TUDelft/tiny-transformers, code/common/evaluate.sh and eval_baselines.py):
+  ``babylm23`` with batches of 80 and an evaluation every 5% of the steps. Its average takes
+  ``mean_accuracy_f1`` of MRPC and QQP and ``mean_f1_matthews`` of MultiRC, which rows hold besides the usual
+  metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from ffn_variants.cli import Section
+from ffn_variants.errors import unknown_name
+
+GlueTaskName = Literal[
+    "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"
+]
+PresetName = Literal["default", "babylm23", "babylm25", "source-study"]
+Metric = Literal["accuracy", "f1", "matthews_correlation", "mean_accuracy_f1", "mean_f1_matthews"]
+Schedule = Literal["linear", "cosine", "constant"]
+GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
+
+
+def _check_task(name: object) -> object:
+    if name not in GLUE_TASK_NAMES:
+        raise unknown_name("GLUE task", name, GLUE_TASK_NAMES)
+    return name
+
+
+class FineTuning(Section):
+    """How one task is fine-tuned, every value settled. The defaults are those of the preset ``default``."""
+
+    learning_rate: float = 5e-5
+    lr_scheduler_type: Schedule = "linear"
+    warmup_ratio: float = 0.0
+    """Share of all steps."""
+    min_lr_rate: float = 0.0
+    """Where a cosine ends, as a share of the learning rate."""
+    weight_decay: float = 0.0
+    max_grad_norm: float | None = 1.0
+    per_device_train_batch_size: int = 64
+    dataloader_drop_last: bool = False
+    num_train_epochs: int = 10
+    max_length: int = 128
+    eval_steps: int | float | None = None
+    """Steps between evaluations; below 1 a share of all steps; null: once an epoch."""
+    patience: int | None = 3
+    """Evaluations without a better score before training stops; null: never."""
+    threshold: float = 0.0
+    """By how much a score must exceed the best one to count for patience, as a fraction of 1."""
+    metric_for_best_model: Metric = "accuracy"
+    loss_breaks_ties: bool = True
+    """Whether the lower loss wins among equal scores, which small sets have many of; else the first."""
+    select_on: Literal["held-out", "validation"] = "held-out"
+    held_out_fraction: float = 0.1
+    extra_metrics: tuple[Metric, ...] = ()
+    """Reported besides the task's own."""
+    seeds: tuple[int, ...] = (12,)
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    max_train_examples: int | None = None
+    max_validation_examples: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """Values for every task, those that single tasks have instead, and the tasks that it consists of."""
+
+    settings: FineTuning
+    by_task: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: tuple[str, ...] = GLUE_TASK_NAMES
+
+
+_BABYLM23 = FineTuning(
+    eval_steps=200,
+    patience=10,
+    threshold=0.001,
+    metric_for_best_model="f1",
+    loss_breaks_ties=False,
+    select_on="validation",
+)
+_ACCURACY_FOR_MNLI: dict[str, dict[str, Any]] = {
+    task: {"metric_for_best_model": "accuracy"} for task in ("mnli", "mnli-mm")
+}
+
+PRESETS: dict[str, Preset] = {
+    "default": Preset(
+        settings=FineTuning(),
+        by_task={
+            "cola": {"metric_for_best_model": "matthews_correlation"},
+            "mrpc": {"metric_for_best_model": "f1"},
+            "qqp": {"metric_for_best_model": "f1"},
+        },
+    ),
+    "babylm23": Preset(settings=_BABYLM23, by_task=_ACCURACY_FOR_MNLI),
+    "babylm25": Preset(
+        settings=FineTuning(
+            learning_rate=3e-5,
+            lr_scheduler_type="cosine",
+            warmup_ratio=0.06,
+            min_lr_rate=0.1,
+            weight_decay=0.01,
+            max_grad_norm=None,
+            per_device_train_batch_size=32,
+            dataloader_drop_last=True,
+            max_length=512,
+            patience=None,
+            loss_breaks_ties=False,
+            select_on="validation",
+            seeds=(42,),
+        ),
+        by_task={
+            "boolq": {"per_device_train_batch_size": 16},
+            "multirc": {"per_device_train_batch_size": 16},
+            "wsc": {"num_train_epochs": 30},
+            "mrpc": {"metric_for_best_model": "f1"},
+            "qqp": {"metric_for_best_model": "f1"},
+        },
+        tasks=("boolq", "multirc", "rte", "wsc", "mrpc", "qqp", "mnli"),
+    ),
+    "source-study": Preset(
+        settings=_BABYLM23.model_copy(update={"per_device_train_batch_size": 80, "eval_steps": 0.05}),
+        by_task=_ACCURACY_FOR_MNLI
+        | {task: {"extra_metrics": ("mean_accuracy_f1",)} for task in ("mrpc", "qqp")}
+        | {"multirc": {"extra_metrics": ("f1", "matthews_correlation", "mean_f1_matthews")}},
+    ),
+}
+
+
+class GlueConfig(Section):
+    """Fine-tuning. What is left open is as the preset says."""
+
+    preset: PresetName = "default"
+    """default: BabyLM 2023's values, but the best epoch is chosen on a part held out of the training set and
+    the validation file is only reported on; babylm23, babylm25, source-study: as those did, choosing on the
+    validation file that is reported, which flatters every model."""
+    tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
+    """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Peak learning rate of AdamW (null: the preset's, 5e-5; babylm25 3e-5)."""
+    lr_scheduler_type: Schedule | None = None
+    """How it falls: linear to zero, cosine to min_lr_rate, or constant (null: the preset's)."""
+    warmup_ratio: float | None = Field(None, ge=0, lt=1)
+    """Share of the steps in which it rises from zero (null: the preset's)."""
+    min_lr_rate: float | None = Field(None, ge=0, le=1)
+    """Where a cosine ends, as a share of the learning rate (null: the preset's)."""
+    weight_decay: float | None = Field(None, ge=0)
+    """Weight decay of AdamW (null: the preset's)."""
+    per_device_train_batch_size: int | None = Field(None, ge=1)
+    """Examples per training step (null: the preset's)."""
+    num_train_epochs: int | None = Field(None, ge=1)
+    """Passes over the training set, unless stopped early (null: the preset's, 10)."""
+    max_length: int | None = Field(None, ge=8)
+    """Tokens per input, special tokens included; longer inputs are truncated (null: the preset's)."""
+    eval_steps: int | float | Literal["epoch"] | None = None
+    """Steps between evaluations, a share of all steps, or epoch for once an epoch (null: the preset's)."""
+    patience: int | None = Field(None, ge=1)
+    """Evaluations without a better score before training stops (null: the preset's)."""
+    threshold: float | None = Field(None, ge=0, lt=1)
+    """How much better counts for patience, as a fraction: 0.001 is 0.1 points (null: the preset's)."""
+    metric_for_best_model: Literal["accuracy", "f1", "matthews_correlation"] | None = None
+    """What the best epoch is chosen by (null: the preset's; default: the task's first metric)."""
+    select_on: Literal["held-out", "validation"] | None = None
+    """Where the best epoch is chosen: on a part held out of the training set, or on the validation file that
+    is reported (null: the preset's)."""
+    held_out_fraction: float = Field(0.1, gt=0, lt=1)
+    """Share of the training set held out for choosing the epoch."""
+    max_train_examples: int | None = Field(None, ge=16)
+    """Use only so many training examples of each task, drawn with the seed (null: all)."""
+    max_validation_examples: int | None = Field(None, ge=1)
+    """Report on only so many validation examples of each task, the same for every seed (null: all)."""
+    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, min_length=1)
+    """Seeds of the new head, the held-out part, the order of examples and dropout; the same for every run.
+    With several, a score is the mean over them (null: the preset's, 12; babylm25 42)."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
+
+    @field_validator("eval_steps")
+    @classmethod
+    def _check_eval_steps(cls, value: float | str | None) -> float | str | None:
+        if isinstance(value, int | float) and not (0 < value < 1 or (value >= 1 and value == int(value))):
+            raise ValueError(f"eval_steps is {value}; a number of steps from 1 on, a share below 1, or epoch")
+        return value
+
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The tasks asked for, each once."""
+        return tuple(dict.fromkeys(PRESETS[self.preset].tasks if self.tasks is None else self.tasks))
+
+    def resolve(self, task: str) -> FineTuning:
+        """Settle how a task is fine-tuned: what is given here, else what the preset says of it."""
+        preset = PRESETS[self.preset]
+        given = {
+            name: value
+            for name in FineTuning.model_fields
+            if (value := getattr(self, name, None)) is not None
+        }
+        if given.get("eval_steps") == "epoch":
+            given["eval_steps"] = None
+        return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)
