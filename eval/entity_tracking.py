@@ -54,6 +54,9 @@ class EntityTask(TextTask):
     def num_items(self) -> int:
         return len(read_items(self))
 
+    def texts(self) -> list[str]:
+        return [f"{row['input_prefix']} {row['options'][0]}" for row in read_items(self)]
+
 
 def entity_metrics(items: pd.DataFrame) -> dict[str, float]:
     """Return the share of items that are right, and the BabyLM 2025 score, in percent.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from eval.config import EvalConfig
 from eval.loading import RunIdentity, identify_run, weights_hash
 from eval.plan import TaskResult, Work, work_units
 from eval.progress import Progress
+from eval.references import has_references, write_references
 from eval.store import ResultStore, sole_evaluator
 from eval.workers import Order, Results, measure_here, measure_in_workers
 from ffn_variants.errors import UsageError
@@ -86,6 +88,11 @@ def evaluate_runs(
             except UsageError as error:
                 outcome.failures.append(Failure(run_dir, None, error))
         _measure_missing(runs, config, num_workers, progress, outcome)
+        for run_dir, run in runs.items():
+            if run.missing or not has_references(run_dir, config):
+                note = write_references(run_dir, config)
+                if note and progress:
+                    print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
     return outcome
 

@@ -74,7 +74,7 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
             measure=partial(_measure_texts, task, run_dir, protocol, config),
             cost=partial(_text_cost, task),
         )
-    for tasks in _classification_tasks(config):
+    for tasks in classification_tasks(config):
         yield Work(
             benchmark=tasks[0].benchmark,
             protocols={task.name: _glue_protocol(task, config) for task in tasks},
@@ -97,7 +97,7 @@ def check_sources(config: EvalConfig) -> list[str]:
         if config.pair_tasks is None and (absent := missing_tasks(suite, find_suite_tasks(suite, config))):
             notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
     _text_tasks(config, None)
-    _classification_tasks(config)
+    classification_tasks(config)
     return notes
 
 
@@ -138,7 +138,7 @@ def _text_cost(task: TextTask | HarnessTask) -> float:
     return task.num_items() / ITEMS_PER_S
 
 
-def _classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
+def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share."""
     tasks: list[ClassificationTask] = []
     if "glue" in config.suites:

@@ -53,6 +53,10 @@ class TextTask(ABC):
     def num_items(self) -> int:
         """How many items there are to score."""
 
+    @abstractmethod
+    def texts(self) -> list[str]:
+        """What is scored, to be looked for in the training text."""
+
 
 def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:
     """Return the share of items that are right, and, where there are any, of those that tie, in percent."""

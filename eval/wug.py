@@ -58,6 +58,9 @@ class WugTask(TextTask):
     def num_items(self) -> int:
         return len(read_items(self))
 
+    def texts(self) -> list[str]:
+        return [text for row in read_items(self) for text in row.texts]
+
     def _correlation(self, items: pd.DataFrame) -> float:
         from scipy.stats import spearmanr
 

@@ -1,0 +1,97 @@
+"""What a run's scores are to be read against: constant answers, and the test items that were trained on.
+
+Both lie beside the rows, as ``baselines.json`` and ``contamination.json``, where the report finds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from eval.config import EvalConfig
+from eval.contamination import Contamination, contamination
+from eval.glue_metrics import read_baselines, write_baselines
+from eval.glue_tasks import ClassificationTask, read_examples
+from eval.plan import classification_tasks
+from eval.suites import find_text_tasks
+from ffn_variants.errors import UsageError
+from ffn_variants.files import write_text
+from pretrain.config import RunConfig
+from pretrain.run_dir import read_run
+
+FILE = "contamination.json"
+
+
+def write_references(run_dir: Path, config: EvalConfig) -> str | None:
+    """Write what the scores of a run are to be read against, for the benchmarks asked for.
+
+    Args:
+        run_dir: The run's folder.
+        config: What it was evaluated on.
+
+    Returns:
+        Why the training text could not be searched; None where it was.
+    """
+    folder = run_dir / "eval"
+    try:
+        if baselines := _baselines(config.model_dump_json()):
+            write_baselines(folder, baselines)
+        if not config.check_contamination:
+            return None
+        run = read_run(run_dir)
+        found = contamination(run.data, _texts(run_dir, config), _cache_dir(run_dir, run))
+    except (UsageError, OSError) as error:
+        return f"{run_dir}: the training text was not searched for test items: {error}"
+    known = {name: asdict(counts) for name, counts in (read_contamination(folder) | found).items()}
+    write_text(folder / FILE, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    return None
+
+
+def has_references(run_dir: Path, config: EvalConfig) -> bool:
+    """Whether both files speak of every suite that they could speak of."""
+    known = read_baselines(run_dir / "eval").keys() | read_contamination(run_dir / "eval").keys()
+    return set(config.suites) <= known or not config.check_contamination
+
+
+# All runs of a study have the same.
+@lru_cache(maxsize=1)
+def _baselines(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
+    from eval.glue import majority_baselines
+
+    config = EvalConfig.model_validate_json(config_json)
+    tasks = [task for group in classification_tasks(config) for task in group]
+    return majority_baselines(tasks, config)
+
+
+def read_contamination(folder: Path) -> dict[str, Contamination]:
+    """Read what ``<run>/eval/contamination.json`` says of each benchmark; empty where there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {name: Contamination(**counts) for name, counts in content.items()}
+
+
+def _cache_dir(run_dir: Path, run: RunConfig) -> Path:
+    """The study's folder, so that all its runs share one search; the run's own where it lies elsewhere."""
+    in_study = (run_dir.parent.name, run_dir.parent.parent.name) == (run.model.ffn, run.family)
+    return (run_dir.parents[2] if in_study else run_dir / "eval") / ".contamination"
+
+
+def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:
+    """The texts of every benchmark; those of lm-eval's own tasks are left out."""
+    texts: dict[str, list[str]] = {}
+    for task in find_text_tasks(config, run_dir):
+        texts.setdefault(task.suite, []).extend(task.texts())
+    for group in classification_tasks(config):
+        for task in group:
+            texts.setdefault(task.benchmark, []).extend(_validation_texts(task, config))
+    return {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}
+
+
+def _validation_texts(task: ClassificationTask, config: EvalConfig) -> Iterable[str]:
+    for example in read_examples(task, "validation", config):
+        yield from (example[column] for column in task.columns)
