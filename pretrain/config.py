@@ -161,6 +161,12 @@ class TrainConfig(Section):
     """Steps between lines of metrics.jsonl."""
     eval_steps: int | None = Field(None, gt=0)
     """Steps between evaluations on held-out text; none = a tenth of the run. The last step is always one."""
+    eval_every: Annotated[int | None, tyro.conf.arg(aliases=["--eval-every"])] = Field(None, gt=0)
+    """Steps between scorings of eval_suite, the last step included; none = never."""
+    eval_suite: Annotated[str, tyro.conf.arg(aliases=["--eval-suite"])] = "blimp-fast"
+    """Minimal pairs that eval_every scores: any suite of python -m eval that has pairs."""
+    eval_dir: Annotated[str | None, tyro.conf.arg(aliases=["--eval-dir"])] = None
+    """Folder of that suite's data, where it needs one."""
     save_steps: int | None = Field(500, gt=0)
     """Steps between checkpoints; none = only by save_minutes."""
     save_minutes: float | None = Field(5.0, gt=0)

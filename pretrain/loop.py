@@ -11,7 +11,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
+from transformers import PreTrainedModel
 
 from ffn_variants.compilation import compile_seconds
 from ffn_variants.errors import UsageError
@@ -73,6 +74,8 @@ class Loop:
         data: The packed corpus.
         path: The run folder.
         stop: Whether the process was told to stop.
+        score: Scores the model on something else every ``eval_every`` steps, into metrics.jsonl; changes
+            neither the model nor what the loop draws.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Loop:
         data: PreparedData,
         path: Path,
         stop: StopRequest | None = None,
+        score: Callable[[PreTrainedModel], dict[str, float]] | None = None,
     ) -> None:
         self.config, self.accelerator, self.source, self.data, self.path = (
             config,
@@ -98,6 +102,7 @@ class Loop:
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
         self.stop = stop or StopRequest()
+        self.score = score
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
         self._run_before: set[bool] = set()
@@ -137,6 +142,8 @@ class Loop:
                     self.writer.check()
                 if last or self.state.step % self.eval_steps == 0:
                     self._record(self._evaluation_line(timer), metrics)
+                if main and self._score_is_due(last):
+                    self._record(self._score_line(timer), metrics)
                 if not last and self._save_is_due():
                     self._save(timer)
                 if not last and self._must_stop(logged):
@@ -245,6 +252,16 @@ class Loop:
         line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
         return {**line, "eval_perplexity": perplexity(loss), **self._place(timer)}
 
+    def _score_is_due(self, last: bool) -> bool:
+        every = self.config.train.eval_every
+        return bool(self.score and every and (last or self.state.step % every == 0))
+
+    def _score_line(self, timer: Timer) -> dict[str, Any]:
+        assert self.score is not None
+        with timer.paused(), self._compiling_apart():
+            scores = self.score(self.model)
+        return {"step": self.state.step, "max_steps": self.max_steps, **scores, **self._place(timer)}
+
     def _place(self, timer: Timer) -> dict[str, Any]:
         epoch = self.state.step * self.state.rows_per_step / len(self.data.train.input_ids)
         seconds = self.state.time_s + timer.elapsed()
@@ -262,10 +279,13 @@ class Loop:
         self.accelerator.log(
             {name: value for name, value in line.items() if name != "step"}, step=line["step"]
         )
-        if "eval_loss" in line:
+        if "loss" in line:
+            self.progress.show(line)
+        elif "eval_loss" in line:
             self.progress.say(f"step {line['step']}/{self.max_steps}: held-out loss {line['eval_loss']:.4f}")
         else:
-            self.progress.show(line)
+            suite = self.config.train.eval_suite
+            self.progress.say(f"step {line['step']}/{self.max_steps}: {suite} {line[suite]:.1f}")
 
     def _read_losses(self) -> None:
         """Fetch what the device has computed since; this waits for it."""

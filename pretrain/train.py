@@ -20,6 +20,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,7 @@ def _pretrain(
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
     costs = cost_facts(config, network)
+    score = _scorer(config, network, data) if main and config.train.eval_every else None
     source = BatchSource(
         config,
         model.build_masker(config, data.tokenizer),
@@ -213,6 +215,7 @@ def _pretrain(
         data,
         path,
         stop,
+        score,
     )
     facts = {
         "device": provenance.device_name(accelerator.device),
@@ -244,6 +247,15 @@ def _pretrain(
             f"model in {path / 'model'}",
             flush=True,
         )
+
+
+def _scorer(
+    config: RunConfig, network: PreTrainedModel, data: PreparedData
+) -> Callable[[PreTrainedModel], dict[str, float]]:
+    # Only here does pretraining ask for the evaluation, which otherwise comes after it.
+    from eval.during_training import TrainingScorer
+
+    return TrainingScorer(config, network, data.tokenizer)
 
 
 def _check_same_data(path: Path, data: PreparedData) -> None:
