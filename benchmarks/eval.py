@@ -116,14 +116,16 @@ class Bench:
         return scores.log_likelihood.reshape(-1, 2)
 
     def ours_in_lm_eval(self, pairs: pd.DataFrame) -> np.ndarray:
-        """Score as ``python -m eval`` does."""
-        from eval.lm_models import CausalScorer, MaskedScorer
+        """Score as ``python -m eval`` does for the first run of a study; later ones find the tokens made."""
+        from eval.lm_models import SCORERS
         from eval.lm_tasks import Choice, score_choices
+        from eval.texts import forget_tokens
 
-        scorer = CausalScorer if self.kind == "causal" else MaskedScorer
-        lm = scorer(self.model, self.tokenizer, batch_tokens=self.batch_tokens)
-        choices = [Choice("", tuple(both)) for both in pairs[list(COLUMNS)].to_numpy().tolist()]
-        return np.array([scored.scores for scored in score_choices("pairs", choices, lm)])
+        forget_tokens()
+        lm = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
+        sentences = zip(*(pairs[column] for column in COLUMNS), strict=True)
+        scored = score_choices("pairs", [Choice("", (good, bad)) for good, bad in sentences], lm)
+        return np.array([choice.scores for choice in scored])
 
     def lm_eval(self, pairs: pd.DataFrame, batch_size: int) -> np.ndarray:
         """Score by lm-eval's own model and a task of templates, as in its YAML files."""

@@ -21,6 +21,7 @@ from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
     from eval.lm_models import TextScorer
+    from pretrain.config import DataConfig
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,19 @@ def find_perplexity_task(
             raise UsageError(f"no file {text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
         read = partial(_read_file, text_file)
         return PerplexityTask(suite, text_file.name.split(".")[0], fingerprint([text_file]), read, max_items)
-    from pretrain import corpus
     from pretrain.run_dir import read_run
 
-    data = read_run(run_dir).data
-    chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
-    source = ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen)))
+    source = _corpus_source(read_run(run_dir).data)
     return PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)
+
+
+# Reads the whole corpus, and a study's tasks are listed often.
+@lru_cache(maxsize=16)
+def _corpus_source(data: DataConfig) -> str:
+    from pretrain import corpus
+
+    chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
+    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen)))
 
 
 @lru_cache(maxsize=4)

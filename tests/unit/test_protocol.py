@@ -281,5 +281,5 @@ def test_unknown_presets_and_values_are_named(models, tokenizer):
         CausalScorer(models["causal"], tokenizer, "lmeval")
     with pytest.raises(UsageError, match="prefix"):
         CausalScorer(models["causal"], tokenizer, prefix="start")
-    with pytest.raises(UsageError, match="unknown model argument 'protocl'; did you mean 'protocol'"):
-        CausalScorer(models["causal"], tokenizer, batch_size=1, max_batch_size=None, protocl="lm-eval")
+    with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
+        CausalScorer(models["causal"], tokenizer, batch_size=1, max_batch_size=None, prefixes="eos")
