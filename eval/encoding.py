@@ -18,7 +18,7 @@ from ffn_variants.errors import UsageError
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
 NUM_CACHED = 48
 # Examples that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
-CHUNK = 4096
+CHUNK = 512
 
 _cache: dict[tuple[str, ...], Encoded] = {}
 
