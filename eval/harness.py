@@ -10,9 +10,10 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class HarnessTask:
 
         task, indices = self._task(), self._indices()
         report(f"{len(indices)} documents")
-        with only_errors("lm_eval"):
+        with only_errors("lm_eval"), _without_bars():
             results = evaluate(
                 scorer, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
@@ -143,7 +144,7 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
     for folder in include_path:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}; --include-path names folders with task files of lm-eval")
-    with only_errors("lm_eval"):
+    with only_errors("lm_eval"), _without_bars():
         manager = _manager(include_path, include_defaults=False)
         if requested not in manager.task_index:
             manager = _manager(include_path, include_defaults=True)
@@ -173,6 +174,23 @@ def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
     from lm_eval.tasks import TaskManager
 
     return TaskManager(include_path=list(include_path), include_defaults=include_defaults)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep lm-eval and datasets from drawing bars into this project's own: lm-eval has no argument for it."""
+    import datasets
+    from lm_eval.api import task as module
+
+    drawn, bar = datasets.is_progress_bar_enabled(), module.tqdm
+    datasets.disable_progress_bars()
+    module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        module.tqdm = bar
+        if drawn:
+            datasets.enable_progress_bars()
 
 
 def _unknown_task(name: str, available: Sequence[str]) -> UsageError:

@@ -268,6 +268,8 @@ def test_flags_name_a_preset_and_single_choices():
     config = parse_flags(EvalConfig, ["--protocol", "babylm23", "--protocol.end-token", "scored"])
     protocol = config.protocol.resolve("causal")
     assert (protocol.preset, protocol.prefix, protocol.end_token) == ("babylm23", "eos", "scored")
+    # The value none, which is not what stands for "the preset's".
+    assert parse_flags(EvalConfig, ["--protocol.prefix", "none"]).protocol.prefix == "none"
     with pytest.raises(UsageError, match="babylm23"):
         parse_flags(EvalConfig, ["--protocol", "babylm24"])
     with pytest.raises(UsageError, match="prefix"):
