@@ -15,6 +15,8 @@ SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
 # GLUE's own choice of headline metric for the two unbalanced kinds of task; every other task uses accuracy.
 PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
+# Where rows hold one of these, they were made for the source study's average.
+SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
 
 
 # Every other metric is a percentage: perplexities are not, nor is what lm-eval gives no unit for.
@@ -105,10 +107,11 @@ def _refuse_repeats(rows: pd.DataFrame, origin: str) -> None:
 
 
 def primary_metric(task: str, metrics: Iterable[str]) -> str:
-    """Name the metric that stands for a task: GLUE's headline one, else accuracy, else the first by name."""
+    """Name the metric that stands for a task: the source study's where it is there, else GLUE's headline one,
+    else accuracy, else the first by name."""
     available = sorted(metrics)
     wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], "accuracy")
-    for metric in (wanted, "accuracy"):
+    for metric in (*SOURCE_STUDY_METRICS, wanted, "accuracy"):
         if metric in available:
             return metric
     return available[0]

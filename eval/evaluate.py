@@ -216,10 +216,15 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
             "group": result.group,
             "metric": metric,
             "score": score,
-            "n_items": len(result.items),
+            "n_items": _num_items(result.items),
         }
         for metric, score in result.metrics.items()
     )
+
+
+def _num_items(items: pd.DataFrame) -> int:
+    """Count items once, however many seeds they were answered with."""
+    return len(items) // (items["seed"].nunique() if "seed" in items.columns else 1)
 
 
 def _last_line(error: Exception) -> str:

@@ -65,7 +65,7 @@ class Progress:
         spent[0] += took_s
         spent[1] += cost
         for task, metrics in scores.items():
-            values = ", ".join(f"{name} {score:.1f}" for name, score in metrics.items())
+            values = ", ".join(f"{name} {score:.{digits(name)}f}" for name, score in metrics.items())
             self.say(f"{self._count()} {run} {task}: {values} ({took_s:.0f} s)")
         if self._bar is not None:
             self._bar.update()
