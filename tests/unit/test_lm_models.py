@@ -65,10 +65,8 @@ def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
         scorer.loglikelihood(requests([""]))
     with pytest.raises(UsageError, match="101 tokens does not fit the model's 64 positions"):
         scorer.loglikelihood(requests([" cat" * 100]))
-    with pytest.raises(UsageError, match="does not write"):
+    with pytest.raises(UsageError, match="do not write any"):
         scorer.generate_until([])
-    with pytest.raises(UsageError, match="rolling"):
-        scorer.loglikelihood_rolling([])
 
 
 def test_the_models_are_registered_with_lm_eval():
