@@ -65,7 +65,7 @@ class Progress:
         spent[0] += took_s
         spent[1] += cost
         for task, metrics in scores.items():
-            values = ", ".join(f"{name} {score:.{digits(name)}f}" for name, score in metrics.items())
+            values = ", ".join(f"{name} {score:.{_digits(name)}f}" for name, score in metrics.items())
             self.say(f"{self._count()} {run} {task}: {values} ({took_s:.0f} s)")
         if self._bar is not None:
             self._bar.update()
@@ -98,6 +98,11 @@ class Progress:
 
 def _benchmark(unit: str) -> str:
     return unit.split("/", 1)[0]
+
+
+def _digits(metric: str) -> int:
+    """Perplexities and bits need more digits than percentages."""
+    return 3 if "perplexity" in metric or "bits" in metric else 1
 
 
 def _duration(seconds: float) -> str:

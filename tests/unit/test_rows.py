@@ -42,8 +42,8 @@ def test_a_task_is_replaced_whole():
     rows = pd.DataFrame([row(), row(metric="f1"), row(task="ellipsis")])
     merged = replace_task(check_rows(rows), "blimp", "binding", pd.DataFrame([row(score=99.0)]))
     assert merged[["task", "metric", "score"]].to_dict("split")["data"] == [
-        ["ellipsis", "accuracy", 51.5],
         ["binding", "accuracy", 99.0],
+        ["ellipsis", "accuracy", 51.5],
     ]
 
 
