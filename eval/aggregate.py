@@ -107,8 +107,10 @@ def _refuse_repeats(rows: pd.DataFrame, origin: str) -> None:
 
 
 def primary_metric(task: str, metrics: Iterable[str]) -> str:
-    """Name the metric that stands for a task: the source study's where it is there, else GLUE's headline one,
-    else accuracy, else the first by name."""
+    """Name the metric that stands for a task.
+
+    That is the source study's where it is there, else GLUE's headline one, else accuracy, else the first.
+    """
     available = sorted(metrics)
     wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], "accuracy")
     for metric in (*SOURCE_STUDY_METRICS, wanted, "accuracy"):

@@ -21,6 +21,7 @@ from ffn_variants.files import write_text
 from pretrain import corpus
 from pretrain.config import DataConfig
 
+FILE = "contamination.json"
 MIN_WORDS = 4
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 
@@ -87,6 +88,15 @@ def find_texts(
             for begin in begins:
                 found |= {text for text in left[begin] if f" {text} " in whole}
     return {name: Contamination(len(of_suite), len(of_suite & found)) for name, of_suite in wanted.items()}
+
+
+def read_contamination(folder: Path) -> dict[str, Contamination]:
+    """Read what ``<run>/eval/contamination.json`` says of each benchmark; empty where there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {name: Contamination(**counts) for name, counts in content.items()}
 
 
 def _words(text: str) -> str:

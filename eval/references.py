@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from eval.config import EvalConfig
-from eval.contamination import Contamination, contamination
+from eval.contamination import FILE, contamination, read_contamination
 from eval.glue_metrics import read_baselines, write_baselines
 from eval.glue_tasks import ClassificationTask, read_examples
 from eval.plan import classification_tasks
@@ -21,8 +21,6 @@ from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
 from pretrain.config import RunConfig
 from pretrain.run_dir import read_run
-
-FILE = "contamination.json"
 
 
 def write_references(run_dir: Path, config: EvalConfig) -> str | None:
@@ -64,15 +62,6 @@ def _baselines(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
     config = EvalConfig.model_validate_json(config_json)
     tasks = [task for group in classification_tasks(config) for task in group]
     return majority_baselines(tasks, config)
-
-
-def read_contamination(folder: Path) -> dict[str, Contamination]:
-    """Read what ``<run>/eval/contamination.json`` says of each benchmark; empty where there is none."""
-    path = folder / FILE
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return {name: Contamination(**counts) for name, counts in content.items()}
 
 
 def _cache_dir(run_dir: Path, run: RunConfig) -> Path:

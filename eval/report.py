@@ -159,6 +159,8 @@ def _numbers(analysis: Analysis, context: Context, tables: dict[str, pd.DataFram
         "benchmarks": list(analysis.benchmarks),
         "notes": list(analysis.notes),
         **{name: _records(table) for name, table in tables.items()},
+        "baselines": dict(analysis.source.baselines),
+        "contamination": {name: asdict(found) for name, found in analysis.source.contamination.items()},
         "curves": {x.run_id: [list(point) for point in x.curve] for x in analysis.facts if x.curve},
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -127,22 +127,35 @@ def tasks_section(analysis: Analysis) -> str:
         if set(tasks.task) == {SINGLE_TASK}:
             continue
         for family in (name for name in analysis.families if name in set(tasks.family)):
-            body = _task_table(tasks[tasks.family == family], analysis.variants)
+            baselines = analysis.source.baselines.get(benchmark, {})
+            body = _task_table(tasks[tasks.family == family], analysis.variants, baselines)
             parts.append(details(f"{benchmark}, {family_label(family)}", body))
     if not parts:
         return ""
     text = "Mean over seeds in percent, the best in bold. Untested: among many tasks some best is luck."
+    if analysis.source.baselines:
+        text += (
+            " *Constant answer* is what the one answer scores that does best on the training set: for "
+            "accuracy the majority class."
+        )
     return "\n\n".join(["## Tasks", text, *parts])
 
 
-def _task_table(tasks: pd.DataFrame, variants: Sequence[str]) -> str:
+def _task_table(
+    tasks: pd.DataFrame, variants: Sequence[str], baselines: Mapping[str, Mapping[str, float]]
+) -> str:
     rows = []
     for (group, task, metric), cells in tasks.groupby(["group", "task", "metric"], sort=True):
         means = dict(zip(cells.variant, cells["mean"], strict=True))
         best = best_of(means)
         shown = [bold(f"{means[name]:.1f}", name in best) if name in means else "-" for name in variants]
-        rows.append([str(group), str(task), str(metric).replace("_", " "), *shown])
-    return table(["group", "task", "metric ↑", *(f"`{name}`" for name in variants)], rows)
+        row = [str(group), str(task), str(metric).replace("_", " "), *shown]
+        if baselines:
+            constant = baselines.get(str(task), {}).get(str(metric))
+            row.append("-" if constant is None else f"{constant:.1f}")
+        rows.append(row)
+    header = ["group", "task", "metric ↑", *(f"`{name}`" for name in variants)]
+    return table([*header, "constant answer"] if baselines else header, rows)
 
 
 def training_section(analysis: Analysis, figure: str) -> str:
@@ -257,5 +270,15 @@ def _items(analysis: Analysis) -> str:
         low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        rows.append([benchmark, str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
-    return table(["benchmark", "tasks", "items", "items per task", "metrics"], rows) if rows else ""
+        row = [benchmark, str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
+        found = analysis.source.contamination.get(benchmark)
+        seen = "-" if found is None else f"{found.num_found:,} of {found.num_texts:,} texts"
+        rows.append([*row, seen])
+    header = ["benchmark", "tasks", "items", "items per task", "metrics", "seen in training"]
+    if not rows:
+        return ""
+    text = (
+        "*Seen in training*: texts of four or more words that stand in one training document word for word, "
+        "of those looked for; a text that several items share counts once."
+    )
+    return table(header, rows) + (f"\n\n{text}" if analysis.source.contamination else "")

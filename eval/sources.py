@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import pandas as pd
 import yaml
 
 from eval.aggregate import normalise_rows
+from eval.contamination import Contamination, read_contamination
+from eval.glue_metrics import read_baselines
 from eval.rows import read_rows
 from ffn_variants.errors import UsageError
 
@@ -71,6 +73,10 @@ class Source:
     plan: Plan
     facts: tuple[RunFacts, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """Benchmark, task and metric to what the best constant answer scores, in percent."""
+    contamination: Mapping[str, Contamination] = field(default_factory=dict)
+    """Benchmark to how many of its texts stand in the training text."""
 
 
 def read_source(path: Path) -> Source:
@@ -148,7 +154,14 @@ def _read_study(folder: Path) -> Source:
         plan=written or _plan_from(rows),
         facts=facts,
         notes=tuple(notes),
+        baselines=_last_known(read_baselines(path.parent) for path in files.values()),
+        contamination=_last_known(read_contamination(path.parent) for path in files.values()),
     )
+
+
+def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
+    return {name: value for of_run in of_runs for name, value in of_run.items()}
 
 
 def _run_id(folder: Path, rows_file: Path) -> str:

@@ -76,6 +76,7 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp
     assert status.stdout.splitlines()[-1] == "4 cells: 4 done"
 
 
+@pytest.mark.slow
 def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     dry = run("slurm.submit", study_file, "--runs-dir", runs, "--dry-run")

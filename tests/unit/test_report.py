@@ -15,6 +15,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from eval.glue_metrics import write_baselines
 from eval.report import main, write_report
 from eval.rows import ROW_COLUMNS, write_rows
 from eval.sources import read_source
@@ -144,6 +145,24 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
         "training.csv",
         "missing.csv",
     } == tables
+
+
+def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path, tmp_path: Path):
+    assert "constant answer" not in write_report(study, tmp_path / "without").read_text().lower()
+    folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "eval"
+    write_baselines(folder, {"embedded-glue": {"acceptability": {"accuracy": 61.5}}})
+    content = {"embedded-pairs": {"num_texts": 1200, "num_found": 34}}
+    (folder / "contamination.json").write_text(json.dumps(content))
+    out = tmp_path / "out"
+    text = write_report(study, out).read_text()
+    assert re.search(
+        r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|", text
+    )
+    assert re.search(r"\| embedded-pairs \| 2 \|.*\| 34 of 1,200 texts \|", text)
+    assert re.search(r"\| embedded-glue \| 1 \|.*\| - \|", text)
+    numbers = json.loads((out / "report.json").read_text())
+    assert numbers["contamination"] == content
+    assert numbers["baselines"] == {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
 
 
 def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
