@@ -33,7 +33,8 @@ class Failure:
     error: Exception
 
     def __str__(self) -> str:
-        return f"{self.run_dir}{'' if self.key is None else f' {self.key}'}: {self.error}"
+        # What is wrong with a whole run names its folder itself.
+        return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,11 @@ def evaluate_runs(
             except UsageError as error:
                 outcome.failures.append(Failure(run_dir, None, error))
         _measure_missing(runs, config, num_workers, progress, outcome)
+        failed = {failure.run_dir for failure in outcome.failures}
         for run_dir, run in runs.items():
             if run.missing or not has_references(run_dir, config):
                 note = write_references(run_dir, config)
-                if note and progress:
+                if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
     return outcome
