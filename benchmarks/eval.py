@@ -4,9 +4,10 @@ python benchmarks/eval.py causal masked
 python benchmarks/eval.py masked --rounds 3 --pairs 20 --model runs/roberta/gelu/seed1/model --device cuda
 
 Random models of the source study's size, or those given, in fp32. In each round all cases of a kind of model
-score the same pairs, one after the other: the first ones of one paradigm, another in each round. A rate is
-the median over the rounds; a ratio is the median of a round's ratios. On a CPU time is that of the process,
-with one thread; on a GPU it is the clock's, once the device is done.
+score the same pairs, one after the other: the first ones of one paradigm, another in each round. Paradigms
+differ in how much their sentences share, so a rate is that of all rounds together and a ratio that of these
+rates, with the lowest and the highest ratio of a round. On a CPU time is that of the process, with one
+thread; on a GPU it is the clock's, once the device is done.
 
 All cases follow one protocol, ``<s>S`` or ``<s>S</s>`` and a sum in nats; the largest difference of a score
 from the first case's is printed beside. Cases through lm-eval are left out where it is not installed.
@@ -251,10 +252,10 @@ def measure(bench: Bench, rounds: Sequence[pd.DataFrame]) -> tuple[dict[str, lis
     """Let all cases score the pairs of each round in turn.
 
     Returns:
-        Pairs per second of each case and round, and each case's largest difference from the first, in nats.
+        Seconds a pair of each case and round, and each case's largest difference from the first, in nats.
     """
     cases = bench.cases()
-    rates: dict[str, list[float]] = {name: [] for name in cases}
+    times: dict[str, list[float]] = {name: [] for name in cases}
     difference = dict.fromkeys(cases, 0.0)
     for case in cases.values():  # what is done once, such as importing lm-eval
         case(rounds[0][:4])
@@ -264,24 +265,26 @@ def measure(bench: Bench, rounds: Sequence[pd.DataFrame]) -> tuple[dict[str, lis
         for name, case in cases.items():
             start = seconds(bench.model.device.type)
             scores = case(pairs)
-            rates[name].append(len(pairs) / (seconds(bench.model.device.type) - start))
+            times[name].append((seconds(bench.model.device.type) - start) / len(pairs))
             reference = scores if reference is None else reference
             difference[name] = max(difference[name], float(np.abs(scores - reference).max()))
     print(file=sys.stderr)
-    return rates, difference
+    return times, difference
 
 
-def table(kind: str, rates: dict[str, list[float]], difference: dict[str, float], unit: str) -> str:
-    """Rates, and for this project's scorer how many times those of the others."""
-    best = list(rates)[-1]
-    shown = next((name for name in rates if name.startswith("ours, in")), best)
+def table(kind: str, times: dict[str, list[float]], difference: dict[str, float], unit: str) -> str:
+    """Rates, and how many times as fast this project's scorer is."""
+    ours = next((name for name in times if name.startswith("ours, in")), list(times)[-1])
     lines = [
-        f"| {kind} | pairs per {unit} | x by {shown} | largest difference, nats |",
-        "| --- | --: | --: | --: |",
+        f"| {kind} | pairs per {unit} | {ours}, is x as fast | in single rounds | largest difference, nats |",
+        "| --- | --: | --: | --: | --: |",
     ]
-    for name, found in rates.items():
-        ratio = statistics.median(a / b for a, b in zip(rates[shown], found, strict=True))
-        lines.append(f"| {name} | {statistics.median(found):.1f} | {ratio:.2f} | {difference[name]:.1e} |")
+    for name, found in times.items():
+        ratios = [a / b for a, b in zip(found, times[ours], strict=True)]
+        lines.append(
+            f"| {name} | {1 / statistics.mean(found):.1f} | {sum(found) / sum(times[ours]):.2f} | "
+            f"{min(ratios):.2f} to {max(ratios):.2f} | {difference[name]:.1e} |"
+        )
     return "\n".join(lines)
 
 
@@ -308,9 +311,9 @@ def main() -> None:
     tables = []
     for kind in args.kinds:
         pairs = choose_pairs(args.blimp, args.rounds, args.pairs or PAIRS[kind])
-        rates, difference = measure(load(kind, args), pairs)
+        times, difference = measure(load(kind, args), pairs)
         unit = "CPU-second" if args.device == "cpu" else "second"
-        tables.append(table(kind, rates, difference, unit))
+        tables.append(table(kind, times, difference, unit))
     print(f"`python {shlex.join(sys.argv)}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(torch.device(args.device))}, {platform.machine()}, "
