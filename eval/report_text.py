@@ -202,7 +202,10 @@ def _limits(analysis: Analysis) -> str:
         )
     if any("glue" in name for name in analysis.benchmarks):
         lines.append(
-            "Majority-class scores of the fine-tuning tasks are not shown yet; a score may be no better."
+            "Where a fine-tuned model is no better than its constant answer (under Tasks), a difference between "
+            "variants says little."
+            if analysis.source.baselines
+            else "What a constant answer scores is not known here; a fine-tuned model may be no better."
         )
     if sizes := _size_differences(analysis):
         lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
