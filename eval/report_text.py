@@ -202,10 +202,10 @@ def _limits(analysis: Analysis) -> str:
         )
     if any("glue" in name for name in analysis.benchmarks):
         lines.append(
-            "Where a fine-tuned model is no better than its constant answer (under Tasks), a difference between "
-            "variants says little."
+            "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
+            "between variants says little."
             if analysis.source.baselines
-            else "What a constant answer scores is not known here; a fine-tuned model may be no better."
+            else "What always giving one answer would score is not known here; a model may be no better."
         )
     if sizes := _size_differences(analysis):
         lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
