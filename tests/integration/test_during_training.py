@@ -26,7 +26,7 @@ def settings(tmp_path, family: str, **chosen):
     return load_config(None, overrides=overrides)
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path, family):
     scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"))
     plain = train(settings(tmp_path, family))

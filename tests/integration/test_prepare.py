@@ -114,13 +114,14 @@ def peak_mb(out: str) -> float:
     return int("".join(filter(str.isdigit, out.rpartition("peak kB")[2]))) / 1024
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(
     ("num_stories", "sizes", "allowed_mb"),
     [
         (800, (100_000, 25_000), 8),  # 0.9 MB of text, then 19 MB
         # 41 MB of text, then 820 MB, with shards and windows as they are; measured were 608 and 649 MB.
-        pytest.param(35_000, (2**22, 2**23), 64, marks=pytest.mark.slow),
+        (35_000, (2**22, 2**23), 64),
     ],
 )
 def test_a_corpus_20_times_as_large_takes_no_more_memory(prepare, tmp_path, num_stories, sizes, allowed_mb):

@@ -99,6 +99,7 @@ def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -
     assert "4 of 4 cells done" in again.stdout
 
 
+@pytest.mark.slow
 def test_a_killed_launcher_leaves_a_study_that_continues(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
