@@ -146,11 +146,11 @@ def _measure_missing(
     progress: bool,
     outcome: Outcome,
 ) -> None:
-    orders = [Order(run_dir, key) for run_dir, run in runs.items() for key in run.missing]
-    costs = [_cost(runs[order.run_dir].missing[order.key]) for order in orders]
+    units = {Order(run_dir, key): work for run_dir, run in runs.items() for key, work in run.missing.items()}
+    costs = [_cost(work) for work in units.values()]
     num_workers = choose_workers(costs, config.device) if num_workers is None else num_workers
     names = _names(runs)
-    ids = [(names[order.run_dir], order.key) for order in orders]
+    ids = [(names[order.run_dir], order.key) for order in units]
     with Progress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
         for run_dir, run in runs.items():
             if not run.missing:
@@ -164,13 +164,11 @@ def _measure_missing(
             shown.detail(names[order.run_dir], order.key, message)
 
         if num_workers == 1:
-            outcomes = measure_here(orders, config, report)
+            outcomes = measure_here(units, report)
         else:
             # A run's longest unit first, so that it is not the last to end.
             nth = {run_dir: number for number, run_dir in enumerate(runs)}
-            ranked = sorted(
-                zip(costs, orders, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0])
-            )
+            ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
             outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, report)
         for order, results in outcomes:
             run = runs[order.run_dir]

@@ -11,9 +11,10 @@ import os
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from eval.config import EvalConfig
 from eval.loading import identify_run
-from eval.plan import TaskResult, work_units
+from eval.plan import TaskResult, Work, work_units
 from ffn_variants.errors import UsageError
 
 MAX_ATTEMPTS = 2
@@ -43,21 +44,12 @@ class WorkerError(RuntimeError):
     """A defect that showed in a worker; its message is the traceback from there."""
 
 
-def measure(order: Order, config: EvalConfig, report: Callable[[str], None]) -> Results:
-    """Measure a unit in this process; returns the results of its tasks."""
-    run = identify_run(order.run_dir)
-    (work,) = (work for work in work_units(order.run_dir, run, config) if work.key == order.key)
-    return work.measure(report)
-
-
-def measure_here(
-    orders: Sequence[Order], config: EvalConfig, report: Report
-) -> Iterator[tuple[Order, Results | Exception]]:
+def measure_here(units: Mapping[Order, Work], report: Report) -> Iterator[tuple[Order, Results | Exception]]:
     """Measure units one after the other in this process; an error is an outcome too."""
-    for order in orders:
+    for order, work in units.items():
         report(order, "")
         try:
-            outcome: Results | Exception = measure(order, config, lambda message: report(order, message))  # noqa: B023
+            outcome: Results | Exception = work.measure(partial(report, order))
         except Exception as error:
             outcome = error
         yield order, outcome
@@ -88,11 +80,13 @@ def measure_in_workers(
                     order, attempt = waiting.popleft()
                     worker.start(order, attempt)
                     report(order, "")
-            busy = {worker.connection: worker for worker in workers if worker.order is not None}
+            busy = [worker for worker in workers if worker.order is not None]
             if not busy:
                 return
-            for connection in wait(list(busy)):
-                worker = busy[connection]  # type: ignore[index]
+            ready = wait([worker.connection for worker in busy])
+            for worker in busy:
+                if worker.connection not in ready:
+                    continue
                 order, attempt = worker.order, worker.attempt
                 assert order is not None
                 answer = worker.receive()
@@ -161,13 +155,19 @@ def _work(connection: Connection, config: EvalConfig) -> None:
     import torch
 
     torch.set_num_threads(1)
+
+    # A run's units come one after another, so it is planned once for all of them.
+    @lru_cache(maxsize=2)
+    def units_of(run_dir: Path) -> dict[str, Work]:
+        return {work.key: work for work in work_units(run_dir, identify_run(run_dir), config)}
+
     while True:
         try:
             order = connection.recv()
         except EOFError:
             return
         try:
-            outcome: Results | Exception = measure(order, config, connection.send)
+            outcome: Results | Exception = units_of(order.run_dir)[order.key].measure(connection.send)
         except BrokenPipeError:
             return  # the process that asked has died
         except UsageError as error:
