@@ -85,7 +85,7 @@ def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
     """Return the scores of what was asked for: tasks down, runs across, a suite's means below its tasks."""
     import pandas as pd
 
-    from eval.aggregate import is_percent
+    from eval.aggregate import decimals
     from eval.suite_means import suite_means
 
     rows = pd.concat(tables)
@@ -98,8 +98,7 @@ def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
         means = pd.DataFrame({run_id: suite_means(of_run) for run_id, of_run in of_suite.groupby("run_id")})
         means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
         table = pd.concat([table, means]).rename_axis(columns=None)
-        # Perplexities and bits need more digits than percentages.
-        digits = is_percent(table.index.get_level_values("metric").to_series()).map({True: 1, False: 3})
+        digits = table.index.get_level_values("metric").map(decimals)
         texts = [
             ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
             for places, scores in zip(digits, table.to_numpy(), strict=True)

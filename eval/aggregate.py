@@ -28,6 +28,11 @@ def is_percent(metrics: pd.Series) -> pd.Series:
     return ~metrics.str.contains(_NO_PERCENT, regex=True)
 
 
+def decimals(metric: str) -> int:
+    """Return how many decimals to show of a metric: perplexities and bits need more than percentages."""
+    return 1 if is_percent(pd.Series([metric])).item() else 3
+
+
 def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     """Check a table of scores and give it every column of the rows schema.
 

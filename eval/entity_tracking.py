@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, evenly_spaced
+from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def read_items(task: EntityTask) -> tuple[dict, ...]:
     Raises:
         UsageError: For an item that is not as ``ENTITY_COLUMNS`` say; names the row.
     """
-    rows = [_checked(task, number, row) for number, row in enumerate(task.read(), start=1)]
-    return tuple(evenly_spaced(rows, task.max_items))
+    return tuple(read_checked(task, _checked))
 
 
 def _choice(row: dict) -> Choice:

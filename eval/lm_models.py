@@ -86,10 +86,9 @@ class TextScorer(LM):
         self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS)
 
     def _load(self, folder: Path, device: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        from eval.loading import load_language_model
+        from eval.loading import has_model, load_language_model, model_folder
 
-        inside = folder / "model"  # of a run's folder
-        folder = inside if (inside / "config.json").is_file() else folder
+        folder = model_folder(folder) if has_model(folder) else folder
         return load_language_model(folder, self.objective, device)
 
     @abstractmethod

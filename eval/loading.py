@@ -49,18 +49,22 @@ def identify_run(run_dir: Path) -> RunIdentity:
     return RunIdentity(run_id, config.family, variant, config.seed, objective(config.family))
 
 
+def has_model(run_dir: Path) -> bool:
+    """Whether a run's folder holds its trained model."""
+    return (run_dir / "model" / "config.json").is_file()
+
+
 def model_folder(run_dir: Path) -> Path:
     """Return the folder of a run's trained model.
 
     Raises:
         UsageError: If there is none yet.
     """
-    folder = run_dir / "model"
-    if not (folder / "config.json").is_file():
+    if not has_model(run_dir):
         raise UsageError(
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
         )
-    return folder
+    return run_dir / "model"
 
 
 def weights_hash(run_dir: Path) -> str:

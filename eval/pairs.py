@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from eval.paradigms import phenomenon_name
-from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, evenly_spaced
+from eval.text_task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ def read_pairs(task: PairTask) -> pd.DataFrame:
     Raises:
         UsageError: For a sentence that is not text or is empty; names the row.
     """
-    rows = [_normalise(task, number, row) for number, row in enumerate(task.read(), start=1)]
-    return pd.DataFrame(evenly_spaced(rows, task.max_items))
+    return pd.DataFrame(read_checked(task, _normalise))
 
 
 def _normalise(task: PairTask, number: int, row: dict) -> dict[str, str]:

@@ -10,6 +10,8 @@ from types import TracebackType
 
 from tqdm import tqdm
 
+from eval.aggregate import decimals
+
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
 
@@ -65,7 +67,7 @@ class Progress:
         spent[0] += took_s
         spent[1] += cost
         for task, metrics in scores.items():
-            values = ", ".join(f"{name} {score:.{_digits(name)}f}" for name, score in metrics.items())
+            values = ", ".join(f"{name} {score:.{decimals(name)}f}" for name, score in metrics.items())
             self.say(f"{self._count()} {run} {task}: {values} ({took_s:.0f} s)")
         if self._bar is not None:
             self._bar.update()
@@ -98,11 +100,6 @@ class Progress:
 
 def _benchmark(unit: str) -> str:
     return unit.split("/", 1)[0]
-
-
-def _digits(metric: str) -> int:
-    """Perplexities and bits need more digits than percentages."""
-    return 3 if "perplexity" in metric or "bits" in metric else 1
 
 
 def _duration(seconds: float) -> str:

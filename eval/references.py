@@ -6,7 +6,6 @@ Both lie beside the rows, as ``baselines.json`` and ``contamination.json``, wher
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from eval.config import EvalConfig
 from eval.contamination import FILE, contamination, read_contamination
 from eval.glue_metrics import read_baselines, write_baselines
-from eval.glue_tasks import ClassificationTask, read_examples
+from eval.glue_tasks import read_examples
 from eval.plan import classification_tasks
 from eval.suites import find_text_tasks
 from ffn_variants.errors import UsageError
@@ -75,12 +74,19 @@ def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:
     texts: dict[str, list[str]] = {}
     for task in find_text_tasks(config, run_dir):
         texts.setdefault(task.suite, []).extend(task.texts())
-    for group in classification_tasks(config):
-        for task in group:
-            texts.setdefault(task.benchmark, []).extend(_validation_texts(task, config))
+    return {name: tuple(of_suite) for name, of_suite in texts.items()} | _validation_texts(
+        config.model_dump_json()
+    )
+
+
+# All runs of a study have the same.
+@lru_cache(maxsize=1)
+def _validation_texts(config_json: str) -> dict[str, tuple[str, ...]]:
+    config = EvalConfig.model_validate_json(config_json)
+    texts: dict[str, list[str]] = {}
+    for task in (task for group in classification_tasks(config) for task in group):
+        examples = read_examples(task, "validation", config)
+        texts.setdefault(task.benchmark, []).extend(
+            row[column] for row in examples for column in task.columns
+        )
     return {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}
-
-
-def _validation_texts(task: ClassificationTask, config: EvalConfig) -> Iterable[str]:
-    for example in read_examples(task, "validation", config):
-        yield from (example[column] for column in task.columns)

@@ -10,9 +10,10 @@ import yaml
 from pydantic import ValidationError
 
 from eval.config import EvalConfig
+from eval.loading import has_model
+from eval.sources import STUDY_FILE
 from ffn_variants.errors import UsageError
 
-STUDY_FILE = "study.yaml"
 RUN_PATTERN = "*/*/*/config.yaml"  # <family>/<variant>/<run>/config.yaml
 
 
@@ -37,7 +38,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
             runs.append(path)  # a run, or nothing: whoever opens it says so
             continue
         folders = [file.parent for file in inside]
-        trained = [folder for folder in folders if (folder / "model" / "config.json").is_file()]
+        trained = [folder for folder in folders if has_model(folder)]
         if not trained:
             raise UsageError(f"{path} holds {len(folders)} runs and none is trained yet; train one first")
         runs += trained

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Report = Callable[[str], None]
 Row = TypeVar("Row")
+Task = TypeVar("Task", bound="TextTask")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,12 @@ def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:
     """Return the share of items that are right, and, where there are any, of those that tie, in percent."""
     ties = 100 * float(items["tie"].mean())
     return {"accuracy": 100 * float(items["correct"].mean()), **({"ties": ties} if ties else {})}
+
+
+def read_checked(task: Task, check: Callable[[Task, int, dict], Row]) -> list[Row]:
+    """Read a task's items, each made by ``check`` of the task, the row's number from 1, and the row."""
+    rows = [check(task, number, row) for number, row in enumerate(task.read(), start=1)]
+    return evenly_spaced(rows, task.max_items)
 
 
 def evenly_spaced(rows: list[Row], wanted: int | None) -> list[Row]:

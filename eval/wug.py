@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from eval.text_task import Report, TaskResult, TextTask, evenly_spaced
+from eval.text_task import Report, TaskResult, TextTask, read_checked
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def read_items(task: WugTask) -> tuple[WugItem, ...]:
     Raises:
         UsageError: For an item that is not as ``WUG_COLUMNS`` say; names the row.
     """
-    rows = [_item(task, number, row) for number, row in enumerate(task.read(), start=1)]
-    return tuple(evenly_spaced(rows, task.max_items))
+    return tuple(read_checked(task, _item))
 
 
 def _item(task: WugTask, number: int, row: dict) -> WugItem:
