@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from eval.config import EvalConfig
 from eval.loading import has_model
-from eval.sources import STUDY_FILE
+from eval.report.sources import STUDY_FILE
 from ffn_variants.errors import UsageError
 
 RUN_PATTERN = "*/*/*/config.yaml"  # <family>/<variant>/<run>/config.yaml

@@ -64,6 +64,25 @@ class Comparison:
     """Smallest true difference found with 80% power by this test at this spread, before any correction."""
     p_holm: float | None = None
     """Corrected over the variants of this benchmark and scope; None outside such a group of tests."""
+    part: str | None = None
+    """Phenomenon or task of the benchmark that this is about; None for the whole benchmark."""
+    p_bh: float | None = None
+    """Corrected by Benjamini and Hochberg over all parts and variants of this benchmark."""
+    margin: float | None = None
+    """Percentage points named negligible before the results."""
+    p_equivalence: float | None = None
+    """The larger p of the two one-sided tests at ``margin``."""
+    smallest_margin: float | None = None
+    """The smallest margin at which the two one-sided tests would pass."""
+    p_interaction: float | None = None
+    """Whether families differ in this difference; None within one family."""
+    p_permutation: float | None = None
+    permutation_floor: float | None = None
+    """The smallest p that so many runs allow."""
+    bootstrap_low: float | None = None
+    bootstrap_high: float | None = None
+    probability_of_superiority: float | None = None
+    """Share of pairs of runs in which the first scores higher, ties counted half."""
     reason: str | None = None
     """Why it is not estimable."""
 

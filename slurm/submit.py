@@ -119,7 +119,7 @@ def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_befor
 
 
 def _write_report(study: Study) -> None:
-    from eval.report import write_report
+    from eval.report.write import write_report
 
     section = study.config.report
     try:

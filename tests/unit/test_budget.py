@@ -15,9 +15,9 @@ import yaml
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from eval.report import write_report
+from eval.report.sources import read_source
+from eval.report.write import write_report
 from eval.rows import ROW_COLUMNS, write_rows
-from eval.sources import read_source
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,

@@ -16,9 +16,10 @@ import yaml
 from scipy import stats
 
 from eval.glue_metrics import write_baselines
-from eval.report import main, write_report
+from eval.report.__main__ import main
+from eval.report.sources import read_source
+from eval.report.write import write_report
 from eval.rows import ROW_COLUMNS, write_rows
-from eval.sources import read_source
 from ffn_variants.errors import UsageError, run_cli
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)

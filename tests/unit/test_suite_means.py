@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from eval.aggregate import is_percent, normalise_rows, run_scores
-from eval.analysis import analyse
 from eval.paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
-from eval.sources import read_source
+from eval.report.analysis import analyse
+from eval.report.sources import read_source
 from eval.suite_means import suite_means
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from eval.aggregate import SINGLE_TASK
-from eval.analysis import Analysis
-from eval.figures import family_label
-from eval.report_format import (
+from eval.report.analysis import Analysis
+from eval.report.figures import family_label
+from eval.report.format import (
     best_of,
     bold,
     count,
@@ -25,8 +25,8 @@ from eval.report_format import (
     spread,
     table,
 )
+from eval.report.sources import RunFacts
 from eval.significance import DIFFERENT, POWER, Comparison
-from eval.sources import RunFacts
 
 BUDGETS = {"params": "parameters", "flops": "FLOPs"}
 COMPARISON_HEADER = ("scope", "difference", "interval", "p", "p (Holm)", "g", "detectable", "runs", "verdict")

@@ -1,4 +1,4 @@
-"""Write a report from scores: ``python -m eval.report SOURCE --out DIR``."""
+"""Writes a report: every number is computed first, then every file is written."""
 
 from __future__ import annotations
 
@@ -9,46 +9,21 @@ import os
 import platform
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
-import tyro
 
-from eval.analysis import Analysis, analyse
-from eval.figures import draw_all, to_svg
-from eval.report_text import Context, answer, render
+from eval.report.analysis import Analysis, analyse
+from eval.report.figures import draw_all, to_svg
+from eval.report.sources import read_source
+from eval.report.text import Context, answer, render
 from eval.significance import Comparison
-from eval.sources import read_source
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportArgs:
-    """Say from scores which variants differ from the baseline, and how sure one can be.
-
-    Writes report.md (start there), report.json with every number, tables/*.csv and figures/*.svg.
-
-    For a study: python -m eval.report runs/quickstart
-
-    For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
-    """
-
-    source: Annotated[Path, tyro.conf.Positional]
-    """A study's folder, a rows.parquet, or a CSV with family,variant,seed,benchmark,score (percent)."""
-    out: Path | None = None
-    """Folder to write into (default: SOURCE/report for a study, ./report for a file)."""
-    baseline: str | None = None
-    """The variant that others are compared with (default: the study's, else gelu)."""
-    contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """A further comparison, "a+b - c+d"; may be given several times."""
-    margin: float | None = None
-    """Percentage points named negligible before the results (default: the study's, else none)."""
 
 
 def write_report(
@@ -134,7 +109,7 @@ def _tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         tables["contrasts"] = _comparison_table(analysis.contrasts)
     if analysis.facts:
         facts = pd.DataFrame([asdict(facts) for facts in analysis.facts])
-        tables["training"] = facts.drop(columns="curve")
+        tables["training"] = facts.drop(columns=["curve", "grad_norms"])
     return tables
 
 
@@ -162,23 +137,10 @@ def _numbers(analysis: Analysis, context: Context, tables: dict[str, pd.DataFram
         "baselines": dict(analysis.source.baselines),
         "contamination": {name: asdict(found) for name, found in analysis.source.contamination.items()},
         "curves": {x.run_id: [list(point) for point in x.curve] for x in analysis.facts if x.curve},
+        "grad_norms": {x.run_id: [list(point) for point in x.grad_norms] for x in analysis.facts},
     }
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as plain Python values; what is not estimable is null, as JSON has no nan."""
     return json.loads(table.to_json(orient="records", double_precision=15))
-
-
-def main() -> int:
-    """Write one report and say where it is."""
-    args = parse_flags(ReportArgs, prog="python -m eval.report")
-    out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
-    path = write_report(args.source, out, args.baseline, contrasts=args.contrast, margin=args.margin)
-    first, second = json.loads((out / "report.json").read_text(encoding="utf-8"))["answer"]
-    print(f"{first} {second}\n\n{path}")
-    return 0
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 from eval.aggregate import normalise_rows
 from eval.contamination import Contamination, read_contamination
 from eval.glue_metrics import read_baselines
+from eval.report.facts import RunFacts, mapping, read_facts
 from eval.rows import read_rows
 from ffn_variants.errors import UsageError
 
@@ -34,32 +34,6 @@ class Plan:
     margin: float | None = None
     """Percentage points below which a difference was called negligible before the results were seen."""
     run_ids: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
-    """What a run folder tells beside its scores; ``None`` or empty where it does not."""
-
-    run_id: str
-    family: str
-    variant: str
-    seed: int
-    num_parameters: int | None = None
-    num_ffn_parameters: int | None = None
-    intermediate_size: int | None = None
-    """Inner width of the FFN."""
-    ffn_budget: str | None = None
-    """What of the FFN was held equal to the baseline's: params or flops; width if nothing was."""
-    flops_per_token: int | None = None
-    """Of the model's forward pass, for rows of the run's block size."""
-    ffn_flops_per_token: int | None = None
-    """Of them those of all FFNs."""
-    eval_loss: float | None = None
-    """Held-out loss at the end of training, nats per token."""
-    curve: tuple[tuple[int, float], ...] = ()
-    """(step, held-out loss) pairs."""
-    trained_with: str | None = None
-    """Commit, library versions and device, in words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +159,7 @@ def _read_plan(path: Path) -> Plan | None:
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds no mapping; it needs families, variants and seeds")
     lists = {name: _listed(path, content, name) for name in ("families", "variants", "seeds")}
-    report, cells = _mapping(content.get("report")), content.get("cells")
+    report, cells = mapping(content.get("report")), content.get("cells")
     try:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
@@ -195,7 +169,7 @@ def _read_plan(path: Path) -> Plan | None:
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
-        benchmarks=tuple(map(str, _mapping(content.get("evaluation")).get("suites") or ())),
+        benchmarks=tuple(map(str, mapping(content.get("evaluation")).get("suites") or ())),
         written=True,
         baseline=report.get("baseline"),
         margin=margin,
@@ -210,73 +184,3 @@ def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
         raise UsageError(f"{path}: {name} must be a list with at least one entry, not {value!r}")
     return value
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
-    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
-    provenance = _read_json(run / "provenance.json")
-    parameters = provenance.get("parameters")
-    counts = parameters if isinstance(parameters, dict) else {"total": parameters}
-    # Runs of before budgets say neither of these.
-    ffn, flops = _mapping(provenance.get("ffn")), _mapping(provenance.get("flops_per_token"))
-    curve = _read_curve(run / "metrics.jsonl")
-    return RunFacts(
-        run_id=run_id,
-        family=family,
-        variant=variant,
-        seed=seed,
-        num_parameters=_whole(counts.get("total")),
-        num_ffn_parameters=_whole(counts.get("ffn")),
-        intermediate_size=_whole(ffn.get("intermediate_size")),
-        ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
-        flops_per_token=_whole(flops.get("total")),
-        ffn_flops_per_token=_whole(flops.get("ffn")),
-        eval_loss=curve[-1][1] if curve else None,
-        curve=tuple(curve),
-        trained_with=_origin(provenance),
-    )
-
-
-def _origin(provenance: Mapping[str, Any]) -> str | None:
-    """Say what made a run; a resumed run counts by its last session."""
-    sessions = provenance.get("sessions")
-    session = _mapping(sessions[-1]) if isinstance(sessions, list) and sessions else {}
-    versions, git = _mapping(session.get("versions")), _mapping(session.get("git"))
-    parts = [f"{name} {versions[name]}" for name in ("torch", "transformers") if versions.get(name)]
-    if git.get("commit"):
-        changed = "" if git.get("clean") else " with uncommitted changes"
-        parts.append(f"commit {str(git['commit'])[:7]}{changed}")
-    if provenance.get("device"):
-        parts.append(f"on {provenance['device']}")
-    return ", ".join(parts) or None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return _mapping(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
-
-
-def _read_curve(path: Path) -> list[tuple[int, float]]:
-    """Collect (step, eval_loss); a resumed run may repeat a step, and the last word counts."""
-    points: dict[int, float] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []
-    for line in lines:
-        try:
-            entry = _mapping(json.loads(line))
-            points[int(entry["step"])] = float(entry["eval_loss"])
-        except (ValueError, TypeError, KeyError):
-            continue  # a training line, or one cut off when the run was killed
-    return sorted(points.items())
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

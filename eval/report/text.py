@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval.analysis import PAIR_BENCHMARKS, Analysis
-from eval.figures import family_label, file_name
-from eval.report_format import escape, interval, listed, share, signed, table
-from eval.report_sections import (
+from eval.report.analysis import PAIR_BENCHMARKS, Analysis
+from eval.report.figures import family_label, file_name
+from eval.report.format import escape, interval, listed, share, signed, table
+from eval.report.sections import (
     budget_section,
     design_section,
     differences_section,

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
-from eval.analysis import PAIR_BENCHMARKS, Analysis
+from eval.report.analysis import PAIR_BENCHMARKS, Analysis
 from eval.significance import Comparison
 
 # Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.

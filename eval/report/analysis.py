@@ -9,6 +9,7 @@ import pandas as pd
 
 from eval.aggregate import run_scores, task_scores
 from eval.contrasts import parse_contrast
+from eval.report.sources import RunFacts, Source
 from eval.significance import (
     CONFIDENCE,
     NO_SPREAD,
@@ -18,7 +19,6 @@ from eval.significance import (
     compare_with_baseline,
     scopes,
 )
-from eval.sources import RunFacts, Source
 from ffn_variants.errors import UsageError, unknown_name
 
 DEFAULT_BASELINE = "gelu"
@@ -57,6 +57,8 @@ class Analysis:
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
     comparisons: tuple[Comparison, ...]
     contrasts: tuple[Comparison, ...]
+    parts: tuple[Comparison, ...] = ()
+    """Every variant against the baseline on every phenomenon or task, averaged over families."""
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: cells without a score."""
     notes: tuple[str, ...]

@@ -1,0 +1,1 @@
+"""The report: from scores to ``report.md``, its figures, tables and numbers."""

@@ -1,0 +1,136 @@
+"""What a run's folder tells beside its scores: size, cost and the course of its training."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What a run folder tells beside its scores; ``None`` or empty where it does not."""
+
+    run_id: str
+    family: str
+    variant: str
+    seed: int
+    num_parameters: int | None = None
+    num_ffn_parameters: int | None = None
+    intermediate_size: int | None = None
+    """Inner width of the FFN."""
+    ffn_budget: str | None = None
+    """What of the FFN was held equal to the baseline's: params or flops; width if nothing was."""
+    flops_per_token: int | None = None
+    """Of the model's forward pass, for rows of the run's block size."""
+    ffn_flops_per_token: int | None = None
+    """Of them those of all FFNs."""
+    eval_loss: float | None = None
+    """Held-out loss at the end of training, nats per token."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """(step, held-out loss) pairs."""
+    grad_norms: tuple[tuple[int, float], ...] = ()
+    """(step, norm of the gradient before clipping) pairs, one a logged line."""
+    tokens_per_s: float | None = None
+    """Training tokens over the seconds spent on them, pauses left out."""
+    train_hours: float | None = None
+    """Wall time of pretraining, evaluation and checkpoints included."""
+    peak_memory_mb: float | None = None
+    trained_with: str | None = None
+    """Commit, library versions and device, in words."""
+
+
+def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
+    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
+    provenance = _read_json(run / "provenance.json")
+    parameters = provenance.get("parameters")
+    counts = parameters if isinstance(parameters, dict) else {"total": parameters}
+    # Runs of before budgets say neither of these.
+    ffn, flops = mapping(provenance.get("ffn")), mapping(provenance.get("flops_per_token"))
+    results = mapping(provenance.get("results"))
+    time_s = _number(results.get("time_s"))
+    logged = _read_metrics(run / "metrics.jsonl")
+    curve = _curve(logged, "eval_loss")
+    return RunFacts(
+        run_id=run_id,
+        family=family,
+        variant=variant,
+        seed=seed,
+        num_parameters=_whole(counts.get("total")),
+        num_ffn_parameters=_whole(counts.get("ffn")),
+        intermediate_size=_whole(ffn.get("intermediate_size")),
+        ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
+        flops_per_token=_whole(flops.get("total")),
+        ffn_flops_per_token=_whole(flops.get("ffn")),
+        eval_loss=curve[-1][1] if curve else None,
+        curve=curve,
+        grad_norms=_curve(logged, "grad_norm"),
+        tokens_per_s=_number(results.get("mean_tokens_per_s")),
+        train_hours=None if time_s is None else time_s / 3600,
+        peak_memory_mb=_number(results.get("peak_memory_mb")),
+        trained_with=_origin(provenance),
+    )
+
+
+def _origin(provenance: Mapping[str, Any]) -> str | None:
+    """Say what made a run; a resumed run counts by its last session."""
+    sessions = provenance.get("sessions")
+    session = mapping(sessions[-1]) if isinstance(sessions, list) and sessions else {}
+    versions, git = mapping(session.get("versions")), mapping(session.get("git"))
+    parts = [f"{name} {versions[name]}" for name in ("torch", "transformers") if versions.get(name)]
+    if git.get("commit"):
+        changed = "" if git.get("clean") else " with uncommitted changes"
+        parts.append(f"commit {str(git['commit'])[:7]}{changed}")
+    if provenance.get("device"):
+        parts.append(f"on {provenance['device']}")
+    return ", ".join(parts) or None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return mapping(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+def _read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read the lines of a run; one cut off when the run was killed is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    logged = []
+    for line in lines:
+        try:
+            logged.append(mapping(json.loads(line)))
+        except ValueError:
+            continue
+    return logged
+
+
+def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:
+    """Collect (step, value); a resumed run may repeat a step, and the last word counts."""
+    points = {
+        entry["step"]: value
+        for entry in logged
+        if (value := _number(entry.get(name))) is not None and _whole(entry.get("step")) is not None
+    }
+    return tuple(sorted(points.items()))
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a mapping as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: object) -> float | None:
+    """A finite number, or nothing: a diverged run logs nan."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) else None

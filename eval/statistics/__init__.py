@@ -1,0 +1,1 @@
+"""Statistics of run scores: plain functions of arrays that know of no table and no file."""
