@@ -38,7 +38,8 @@ BENCHMARK_ORDER = (
     "embedded-glue",
 )
 Method = Literal["default", "source-study"]
-PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each, so chance is 50%
+PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
+CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +195,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             *outlier_notes(outliers),
             *_item_notes(rows),
             *flat_notes(scores),
+            *_chance_notes(scores),
         ),
     )
 
@@ -256,6 +258,21 @@ def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmark
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=columns)
+
+
+def _chance_notes(scores: pd.DataFrame) -> list[str]:
+    """Name benchmarks on which nothing was learnt: there, being equal says nothing."""
+    means = scores.groupby(["benchmark", "family", "variant"])["score"].mean().reset_index()
+    reach = (means["score"] - CHANCE).abs().groupby(means["benchmark"]).max()
+    near = [name for name in reach.index if name in PAIR_BENCHMARKS and reach[name] < NEAR_CHANCE]
+    return (
+        [
+            f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), "
+            "where a difference or an equivalence says little about what was learnt"
+        ]
+        if near
+        else []
+    )
 
 
 def _item_notes(rows: pd.DataFrame) -> list[str]:
