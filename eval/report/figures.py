@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
+from eval.comparison import Comparison
 from eval.report.analysis import PAIR_BENCHMARKS, Analysis
-from eval.significance import Comparison
 
 # Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
