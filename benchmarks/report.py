@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -46,11 +46,16 @@ from scipy import stats
 from tqdm import tqdm
 
 from eval.aggregate import run_scores
+from eval.comparison import Inference
+from eval.contrasts import Contrast
 from eval.paradigms import BLIMP_PARADIGMS
 from eval.report.items import analyse_items
 from eval.report.sources import read_source
 from eval.rows import ROW_COLUMNS, write_rows
-from eval.significance import cells_of, compare_with_baseline
+from eval.samples import CellTable
+from eval.significance import compare_with_baseline, scopes
+from eval.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.statistics.welch import CONFIDENCE
 from ffn_variants.cli import parse_flags
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
@@ -58,6 +63,9 @@ BENCHMARK = "blimp"
 GLUE_TASKS = ("boolq", "cola", "mnli", "mnli-mm", "mrpc", "multirc", "qnli", "qqp", "rte", "sst2", "wsc")
 RESAMPLES = 10_000
 CORES = 2
+
+Cells = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> scores of its runs
+Weights = Mapping[tuple[str, str], float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,40 +209,47 @@ def interleave(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
     return seconds
 
 
-def arms_of(scores: pd.DataFrame, baseline: str) -> list[tuple[list[np.ndarray], np.ndarray]]:
-    """Arms and weights of every comparison: each variant against the baseline, averaged and by family."""
-    cells = cells_of(scores, BENCHMARK)
-    families = sorted({family for family, _ in cells})
-    others = [variant for variant in sorted({variant for _, variant in cells}) if variant != baseline]
-    scopes = [families, *([family] for family in families)] if len(families) > 1 else [families]
+def our_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: Bootstrap) -> object:
+    """Intervals of all comparisons as the report makes them: every cell is resampled once."""
+    generator = np.random.default_rng(0)
+    resampled = {key: resample(cell, RESAMPLES, generator) for key, cell in cells.items()}
     return [
-        (
-            [cells[family, name] for family in scope for name in (variant, baseline)],
-            np.tile([1.0, -1.0], len(scope)) / len(scope),
+        bootstrap_interval(
+            method, [cells[key] for key in w], [resampled[key] for key in w], list(w.values()), CONFIDENCE
         )
-        for scope in scopes
-        for variant in others
+        for w in comparisons
     ]
 
 
-def scipy_bootstrap(arms: list[np.ndarray], weights: np.ndarray, method: str) -> object:
-    """One interval by scipy, vectorised."""
+def scipy_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: str) -> object:
+    """The same by scipy, vectorised; it resamples for each comparison anew."""
 
-    def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
-        return np.sum([w * x.mean(axis=axis) for w, x in zip(weights, samples, strict=True)], axis=0)
+    def interval(weights: Weights) -> object:
+        def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
+            parts = [w * x.mean(axis=axis) for w, x in zip(weights.values(), samples, strict=True)]
+            return np.sum(parts, axis=0)
 
-    return stats.bootstrap(
-        arms, statistic, n_resamples=RESAMPLES, vectorized=True, paired=False, method=method, rng=0
-    )
+        arms = [cells[key] for key in weights]
+        return stats.bootstrap(
+            arms, statistic, n_resamples=RESAMPLES, vectorized=True, paired=False, method=method, rng=0
+        )
+
+    return [interval(weights) for weights in comparisons]
 
 
-def loop_bootstrap(arms: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
-    """One percentile interval by a loop over the resamples."""
-    generator, estimates = np.random.default_rng(0), []
-    for _ in range(RESAMPLES):
-        drawn = [arm[generator.integers(len(arm), size=len(arm))] for arm in arms]
-        estimates.append(sum(w * sample.mean() for w, sample in zip(weights, drawn, strict=True)))
-    return np.percentile(estimates, [2.5, 97.5])
+def loop_bootstrap(cells: Cells, comparisons: Sequence[Weights]) -> object:
+    """Percentile intervals by a loop over the resamples."""
+    generator, intervals = np.random.default_rng(0), []
+    for weights in comparisons:
+        estimates = []
+        for _ in range(RESAMPLES):
+            estimate = 0.0
+            for key, weight in weights.items():
+                arm = cells[key]
+                estimate += weight * arm[generator.integers(len(arm), size=len(arm))].mean()
+            estimates.append(estimate)
+        intervals.append(np.percentile(estimates, [2.5, 97.5]))
+    return intervals
 
 
 def measure(study: Path, rounds: int) -> None:
@@ -245,10 +260,13 @@ def measure(study: Path, rounds: int) -> None:
     scores, _ = run_scores(source.rows)
     others = [name for name in source.plan.variants if name != "gelu"]
     of_benchmark = scores[scores.benchmark == BENCHMARK]
+    contrasts = [Contrast((name,), ("gelu",)) for name in others]
     alone = interleave(
         {
-            "items": lambda: analyse_items(source, scores, "gelu", others, (BENCHMARK,)),
-            "statistics": lambda: compare_with_baseline(of_benchmark, "gelu", others),
+            "items": lambda: analyse_items(source, scores, contrasts, [BENCHMARK], Inference()),
+            "statistics": lambda: compare_with_baseline(
+                CellTable(of_benchmark, BENCHMARK), "gelu", others, Inference()
+            ),
         },
         rounds,
     )
@@ -256,11 +274,21 @@ def measure(study: Path, rounds: int) -> None:
     print(f"| report | {seconds:.1f} | {memory:.2f} |")
     for name, times in alone.items():
         print(f"| {name} | {statistics.median(times):.2f} | |")
-    comparisons = arms_of(scores, "gelu")
+    table = CellTable(of_benchmark, BENCHMARK)
+    cells = {key: cell.to_numpy() for key, cell in table.cells.items()}
+    comparisons = [
+        {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
+        for scope in scopes(table.families)
+        for strata in [table.families if scope is None else [scope]]
+        for contrast in contrasts
+    ]
     ways: dict[str, Callable[[], object]] = {
-        "scipy, percentile": lambda: [scipy_bootstrap(*c, "percentile") for c in comparisons],
-        "scipy, BCa": lambda: [scipy_bootstrap(*c, "BCa") for c in comparisons],
-        "plain loop, percentile": lambda: [loop_bootstrap(*c) for c in comparisons],
+        "ours, studentized": lambda: our_bootstrap(cells, comparisons, "studentized"),
+        "ours, percentile": lambda: our_bootstrap(cells, comparisons, "percentile"),
+        "ours, BCa": lambda: our_bootstrap(cells, comparisons, "bca"),
+        "scipy, percentile": lambda: scipy_bootstrap(cells, comparisons, "percentile"),
+        "scipy, BCa": lambda: scipy_bootstrap(cells, comparisons, "BCa"),
+        "plain loop, percentile": lambda: loop_bootstrap(cells, comparisons),
     }
     times = interleave(ways, rounds)
     first = times[next(iter(times))]
@@ -268,7 +296,7 @@ def measure(study: Path, rounds: int) -> None:
     print("| bootstrap | seconds | x the first |\n| --- | --: | --: |")
     for way, own in times.items():
         ratio = statistics.median(a / b for a, b in zip(own, first, strict=True))
-        print(f"| {way} | {statistics.median(own):.2f} | {ratio:.1f} |")
+        print(f"| {way} | {statistics.median(own):.2f} | {ratio:.2f} |")
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ analysed when its score is the unweighted mean over tasks of the share of items 
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,22 +15,21 @@ import numpy as np
 import pandas as pd
 
 from eval.aggregate import is_percent, task_scores
+from eval.comparison import Inference
 from eval.contrasts import Contrast
 from eval.report.outcomes import Outcomes, read_outcomes
 from eval.report.sources import Source
-from eval.significance import CONFIDENCE, scopes
+from eval.significance import scopes
 from eval.statistics.items import (
     ITEM_RESAMPLES,
     RUN_RESAMPLES,
-    ResampledCell,
+    TwoWayCell,
     benchmark_scores,
     infer,
     resample_cell,
     resample_items,
 )
 from eval.statistics.variance_components import pooled_components, score_shares
-
-GENERATOR_SEED = 0
 
 Cells = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> places of its runs
 
@@ -45,7 +45,7 @@ SEED_SOURCES = {
 
 @dataclass(frozen=True, kw_only=True)
 class ItemComparison:
-    """A variant minus the baseline over seeds and items, in percentage points."""
+    """One contrast on one benchmark over seeds and items, in percentage points."""
 
     benchmark: str
     contrast: str
@@ -81,7 +81,6 @@ class NoiseSource:
 class ItemAnalysis:
     """What items tell; empty where the source holds none."""
 
-    baseline: str
     comparisons: tuple[ItemComparison, ...] = ()
     components: tuple[NoiseSource, ...] = ()
     notes: tuple[str, ...] = ()
@@ -95,23 +94,21 @@ class ItemAnalysis:
 def analyse_items(
     source: Source,
     scores: pd.DataFrame,
-    baseline: str,
-    variants: Sequence[str],
+    contrasts: Sequence[Contrast],
     benchmarks: Sequence[str],
-    confidence: float = CONFIDENCE,
+    inference: Inference,
 ) -> ItemAnalysis:
     """Read the items of a study, one benchmark after the other, and compute what they tell.
 
     Args:
         source: Scores of any origin; only a study's folder has items.
         scores: The table of ``eval.aggregate.run_scores``.
-        baseline: The variant that the others are compared with.
-        variants: The others.
+        contrasts: Those wanted, usually of every variant with the baseline.
         benchmarks: Those to look at, in the order wanted.
-        confidence: Level of the intervals.
+        inference: Level of the intervals and seed of the random numbers. Runs count as unpaired.
     """
     if not source.path.is_dir():
-        return ItemAnalysis(baseline=baseline)
+        return ItemAnalysis()
     primary = task_scores(source.rows[is_percent(source.rows["metric"])])
     comparisons: list[ItemComparison] = []
     components: list[NoiseSource] = []
@@ -127,10 +124,8 @@ def analyse_items(
             group_of = dict(zip(tasks.task, tasks.group, strict=True))
             cells = _cells(runs)
             components += _components(benchmark, found, cells, group_of)
-            comparisons += _comparisons(benchmark, found, cells, baseline, variants, confidence)
-    return ItemAnalysis(
-        baseline=baseline, comparisons=tuple(comparisons), components=tuple(components), notes=tuple(notes)
-    )
+            comparisons += _comparisons(benchmark, found, cells, contrasts, inference)
+    return ItemAnalysis(comparisons=tuple(comparisons), components=tuple(components), notes=tuple(notes))
 
 
 def _cells(runs: pd.DataFrame) -> Cells:
@@ -176,31 +171,26 @@ def _root(variance: float) -> float | None:
 
 
 def _comparisons(
-    benchmark: str,
-    found: Outcomes,
-    cells: Cells,
-    baseline: str,
-    variants: Sequence[str],
-    confidence: float,
+    benchmark: str, found: Outcomes, cells: Cells, contrasts: Sequence[Contrast], inference: Inference
 ) -> list[ItemComparison]:
-    """Compare every variant with the baseline in every scope where all cells have a run."""
-    generator = np.random.default_rng(GENERATOR_SEED)
+    """Compare in every scope where all cells of the contrast have a run."""
     scores = benchmark_scores(found.values, found.tasks)
-    item_scores = resample_items(found.values, found.tasks, ITEM_RESAMPLES, generator)
-    resampled: dict[tuple[str, str], ResampledCell] = {
-        key: resample_cell(scores[runs], item_scores[runs], RUN_RESAMPLES, generator)
-        for key, runs in cells.items()
-    }
+    rng = _generator(benchmark, "items", inference)
+    item_scores = resample_items(found.values, found.tasks, ITEM_RESAMPLES, rng)
+    resampled: dict[tuple[str, str], TwoWayCell] = {}
+    for (family, variant), runs in cells.items():
+        rng = _generator(benchmark, f"runs {family}/{variant}", inference)
+        cell = resample_cell(scores[runs], item_scores[runs], RUN_RESAMPLES, rng)
+        resampled[family, variant] = cell
     families = sorted({family for family, _ in cells})
     comparisons = []
     for family in scopes(families):
         strata = tuple(families) if family is None else (family,)
-        for variant in variants:
-            contrast = Contrast((variant,), (baseline,))
+        for contrast in contrasts:
             weights = {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
             if not weights.keys() <= cells.keys():
                 continue
-            result = infer([resampled[key] for key in weights], list(weights.values()), confidence)
+            result = infer([resampled[key] for key in weights], list(weights.values()), inference.confidence)
             comparisons.append(
                 ItemComparison(
                     benchmark=benchmark,
@@ -212,12 +202,18 @@ def _comparisons(
                     standard_error_items=result.standard_error_items,
                     low=_known(result.low),
                     high=_known(result.high),
-                    confidence=confidence,
+                    confidence=inference.confidence,
                     num_items=len(found.tasks),
                     num_resamples=result.num_resamples,
                 )
             )
     return comparisons
+
+
+def _generator(benchmark: str, purpose: str, inference: Inference) -> np.random.Generator:
+    """Random numbers of one purpose, the same whatever else is compared."""
+    text = f"{benchmark}|{purpose}"
+    return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])
 
 
 def _known(value: float) -> float | None:

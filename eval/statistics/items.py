@@ -20,7 +20,7 @@ MIN_RUNS = 5
 BLOCK = 1 << 22
 
 
-class ResampledCell(NamedTuple):
+class TwoWayCell(NamedTuple):
     """One (family, variant) cell: its scores, and what they might be on other items and with other seeds."""
 
     num_runs: int
@@ -110,7 +110,7 @@ def resample_items(
 
 def resample_cell(
     scores: np.ndarray, item_scores: np.ndarray, run_resamples: int, generator: np.random.Generator
-) -> ResampledCell:
+) -> TwoWayCell:
     """Resample the runs of one cell under each resample of the items.
 
     Args:
@@ -123,7 +123,7 @@ def resample_cell(
     drawn = generator.integers(num_runs, size=(num_items, run_resamples, num_runs))
     resampled = np.take_along_axis(item_scores.T[:, None], drawn, axis=2).reshape(-1, num_runs)
     single = num_runs == 1
-    return ResampledCell(
+    return TwoWayCell(
         num_runs,
         float(scores.mean()),
         float("nan") if single else float(scores.var(ddof=1)),
@@ -133,7 +133,7 @@ def resample_cell(
     )
 
 
-def infer(cells: Sequence[ResampledCell], weights: Sequence[float], confidence: float) -> ItemInference:
+def infer(cells: Sequence[TwoWayCell], weights: Sequence[float], confidence: float) -> ItemInference:
     """Infer a weighted sum of cell means over both seeds and items, by bootstrap-t.
 
     Each resample is divided by its own standard error, sqrt(seeds^2 + items^2), where the runs resampled give

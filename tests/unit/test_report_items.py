@@ -10,10 +10,13 @@ import pandas as pd
 import pytest
 
 from eval.aggregate import run_scores
+from eval.comparison import Comparison, Inference
+from eval.contrasts import Contrast
 from eval.report.items import SPREAD_OVER_SEEDS, ItemAnalysis, analyse_items
-from eval.report.noise_section import noise_section
+from eval.report.sections.noise import noise_section
 from eval.report.sources import read_source
 from eval.rows import ROW_COLUMNS
+from eval.samples import CellTable
 from eval.significance import compare_with_baseline
 from eval.store import ResultStore
 
@@ -76,10 +79,20 @@ def study(made: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def analysed(folder: Path, variants: tuple[str, ...] = ("kan",)) -> ItemAnalysis:
+CONTRASTS = (Contrast(("kan",), ("gelu",)),)
+
+
+def analysed(folder: Path) -> ItemAnalysis:
     source = read_source(folder)
     scores = run_scores(source.rows)[0]
-    return analyse_items(source, scores, "gelu", variants, tuple(sorted(scores.benchmark.unique())))
+    return analyse_items(source, scores, CONTRASTS, sorted(scores.benchmark.unique()), Inference())
+
+
+def compared(folder: Path) -> list[Comparison]:
+    """What the report says of the same scores over seeds alone."""
+    scores = run_scores(read_source(folder).rows)[0]
+    cells = CellTable(scores[scores.benchmark == "pairs"], "pairs")
+    return compare_with_baseline(cells, "gelu", ["kan"], Inference())
 
 
 def items_file(folder: Path, run: str = "roberta/kan/seed3-0a1b2c3d") -> Path:
@@ -99,16 +112,15 @@ def test_only_benchmarks_that_are_means_over_items_are_analysed(made: Path):
 
 def test_estimates_and_standard_errors_over_seeds_are_those_of_the_scores(made: Path):
     found = analysed(made)
-    scores = run_scores(read_source(made).rows)[0]
-    expected = [c for c in compare_with_baseline(scores, "gelu", ["kan"]) if c.benchmark == "pairs"]
     assert [c.family for c in found.comparisons] == [None, "gpt_neo", "roberta"]
-    for item, seeds in zip(found.comparisons, expected, strict=True):
+    for item, seeds in zip(found.comparisons, compared(made), strict=True):
         assert (item.contrast, item.family, item.families) == (seeds.contrast, seeds.family, seeds.families)
         assert [item.estimate, item.standard_error_seeds] == pytest.approx(
             [seeds.estimate, seeds.standard_error]
         )
         assert item.low < item.estimate < item.high < 0
     spread = next(c.sd_of_score for c in found.components if c.source == SPREAD_OVER_SEEDS)
+    scores = run_scores(read_source(made).rows)[0]
     cells = scores[scores.benchmark == "pairs"].groupby(["family", "variant"]).score
     assert spread == pytest.approx(np.sqrt(cells.var().mean()))
 
@@ -136,7 +148,8 @@ def test_order_of_runs_is_irrelevant(made: Path):
     source = read_source(made)
     scores = run_scores(source.rows)[0]
     shuffled = replace(source, rows=source.rows.sample(frac=1, random_state=2))
-    found = analyse_items(shuffled, scores.sample(frac=1, random_state=3), "gelu", ["kan"], ["pairs"])
+    mixed = scores.sample(frac=1, random_state=3)
+    found = analyse_items(shuffled, mixed, CONTRASTS, ["pairs"], Inference())
     assert found == analysed(made)
 
 
@@ -189,7 +202,7 @@ def test_a_table_has_no_items(tmp_path: Path):
     lines = [f"gpt_neo,{v},{s},blimp,{70 + s}" for v in VARIANTS for s in SEEDS]
     path.write_text("family,variant,seed,benchmark,score\n" + "\n".join(lines))
     found = analysed(path)
-    assert found == ItemAnalysis(baseline="gelu")
+    assert found == ItemAnalysis()
     assert noise_section(found, ()) == ""
 
 
@@ -202,7 +215,7 @@ def test_scopes_without_a_run_are_left_out(study: Path):
 
 def test_section_says_where_the_noise_is(made: Path):
     found = analysed(made)
-    comparisons = compare_with_baseline(run_scores(read_source(made).rows)[0], "gelu", ["kan"])
+    comparisons = compared(made)
     text = noise_section(found, comparisons)
     assert text.startswith("## Where the noise is\n\n")
     sources = {c.source: c for c in found.components}
@@ -211,9 +224,9 @@ def test_section_says_where_the_noise_is(made: Path):
     assert f"| {SPREAD_OVER_SEEDS} | **{spread.sd_of_score:.2f}** |" in text
     assert f"| phenomena | {sources['phenomena'].sd:.1f} |" in text
     both = next(c for c in found.comparisons if c.family is None)
-    seeds = next(c for c in comparisons if c.benchmark == "pairs" and c.family is None)
+    seeds = next(c for c in comparisons if c.family is None)
     assert (
-        f"| `kan` | averaged | {both.estimate:+.2f} | [{seeds.low:+.2f}, {seeds.high:+.2f}] "
+        f"| `kan - gelu` | averaged | {both.estimate:+.2f} | [{seeds.low:+.2f}, {seeds.high:+.2f}] "
         f"| [{both.low:+.2f}, {both.high:+.2f}] "
         f"| {both.standard_error_seeds:.2f} | {both.standard_error_items:.2f} |"
     ) in text
@@ -227,5 +240,5 @@ def test_few_runs_give_no_interval_over_items(study: Path):
     found = analysed(study)
     assert {(c.low, c.num_resamples) for c in found.comparisons} == {(None, 0)}
     assert all(c.standard_error_items > 0 for c in found.comparisons)
-    kan = next(line for line in noise_section(found, ()).splitlines() if line.startswith("| `kan`"))
+    kan = next(line for line in noise_section(found, ()).splitlines() if line.startswith("| `kan - gelu`"))
     assert kan.split(" | ")[3:5] == ["-", "-"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.report.figures import family_label
+from eval.comparison import Comparison
 from eval.report.format import details, interval, signed, table
 from eval.report.items import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
-from eval.significance import Comparison
+from eval.report.names import family_label
 from eval.statistics.items import ITEM_RESAMPLES, MIN_RUNS, RUN_RESAMPLES
 
 
@@ -16,7 +16,7 @@ def noise_section(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> str
 
     Args:
         items: What the items tell.
-        comparisons: Of every variant with the baseline; those of other contrasts are passed over.
+        comparisons: Where the intervals over seeds come from.
 
     Returns:
         Markdown; empty for a source without items.
@@ -63,21 +63,20 @@ def _differences(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> list
         return []
     over_seeds = {(c.benchmark, c.contrast, c.family): c for c in comparisons}
     confidence = f"{items.comparisons[0].confidence:.0%}"
-    header = ["variant", "scope", "difference", f"{confidence} over seeds"]
+    header = ["contrast", "scope", "difference", f"{confidence} over seeds"]
     header += [f"{confidence} over seeds and items", "se over seeds", "se over items"]
     parts = [
-        f"Differences to `{items.baseline}` when the items, too, might have been others. This is another "
-        "question than that of the verdicts and changes none of them: would a difference be found again with "
-        "other seeds *and* other items of the same kinds? "
-        f"{ITEM_RESAMPLES:,} resamples of the items within their tasks, the same for all runs, each with "
-        f"{RUN_RESAMPLES} of the runs, studentized; it takes {MIN_RUNS} runs in every arm. se is the "
-        "standard error: over seeds on these items, and over items with these runs."
+        "Differences when the items, too, might have been others. This is another question than that of the "
+        "verdicts and changes none of them: would a difference be found again with other seeds *and* other "
+        f"items of the same kinds? {ITEM_RESAMPLES:,} resamples of the items within their tasks, the same for "
+        f"all runs, each with {RUN_RESAMPLES} of the runs, studentized; it takes {MIN_RUNS} runs in every "
+        "arm. se is the standard error: over seeds on these items, and over items with these runs."
     ]
     for benchmark in items.benchmarks:
         chosen = [c for c in items.comparisons if c.benchmark == benchmark]
         rows = [
             [
-                f"`{c.contrast.removesuffix(f' - {items.baseline}')}`",
+                f"`{c.contrast}`",
                 *_difference_cells(c, over_seeds.get((benchmark, c.contrast, c.family))),
             ]
             for c in chosen
