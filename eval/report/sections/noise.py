@@ -68,7 +68,7 @@ def _differences(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> list
     parts = [
         "Differences when the items, too, might have been others. This is another question than that of the "
         "verdicts and changes none of them: would a difference be found again with other seeds *and* other "
-        f"items of the same kinds? {ITEM_RESAMPLES:,} resamples of the items within their tasks, the same for "
+        f"items of the same kinds? {ITEM_RESAMPLES:,} resamples of the items within tasks, the same for "
         f"all runs, each with {RUN_RESAMPLES} of the runs, studentized; it takes {MIN_RUNS} runs in every "
         "arm. se is the standard error: over seeds on these items, and over items with these runs."
     ]
