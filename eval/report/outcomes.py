@@ -47,7 +47,9 @@ def read_outcomes(folder: Path, benchmark: str, runs: pd.DataFrame, tasks: set[s
     if not any(path.is_file() for path in paths):
         return None
     values, keys = np.empty((0, 0), np.float32), None
-    for place, path in enumerate(tqdm(paths, desc=f"items of {benchmark}", unit="run", disable=None)):
+    for place, path in enumerate(
+        tqdm(paths, desc=f"items of {benchmark}", unit="run", leave=False, disable=None)
+    ):
         items = _read_items(path, tasks)
         if items is None or isinstance(items, str):
             return None if items is None else f"{items} of {runs.run_id[place]}"
