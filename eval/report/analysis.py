@@ -14,6 +14,7 @@ from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
 from eval.report.facts import RunFacts
+from eval.report.items import ItemAnalysis, analyse_items
 from eval.report.parts import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.sensitivity import Sensitivity, sensitivities
@@ -79,6 +80,8 @@ class Analysis:
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
     power: tuple[Power, ...]
     sensitivities: tuple[Sensitivity, ...]
+    items: ItemAnalysis
+    """Where the noise is; empty without items."""
     source_study: Intervals
     """Where they were asked for."""
     part_means: pd.DataFrame
@@ -161,6 +164,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     comparisons = [
         c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
     ]
+    items = analyse_items(source, scores, [*pairs, *contrasts], benchmarks, inference)
     outliers, means = find_outliers(scores), means_over_parts(rows)
     return Analysis(
         source=source,
@@ -183,6 +187,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             if c.benchmark == cells.benchmark and c.family == scopes(cells.families)[0] and c.p is not None
         ),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, variants[1:], inference)),
+        items=items,
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*contrasts, *pairs]),
         missing=_missing(source, scores, variants, families, benchmarks),
@@ -194,6 +199,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             *balance_notes(scores, baseline),
             *outlier_notes(outliers),
             *_item_notes(rows),
+            *items.notes,
             *flat_notes(scores),
             *_chance_notes(scores),
         ),

@@ -13,7 +13,8 @@ from eval.statistics.corrections import holm
 from eval.statistics.equivalence import equivalence_p
 from eval.statistics.welch import Welch, welch
 
-STUDIES = 20_000
+STUDIES = 100_000
+FAMILIES_OF_TESTS = 10_000
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,11 +61,11 @@ def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_fami
 @pytest.mark.parametrize("num_runs", [3, 6])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
-    """Seven variants like their one baseline: after Holm, at most 5% of studies call any of them different."""
+    """Seven variants like their one baseline: after Holm, at most 5% of studies call one different."""
     rng = np.random.default_rng([7, sorted(SHAPES).index(shape), num_runs])
     # Arms of a pair have the standard deviations of ``unequal``: variants first, the baseline last.
-    variants = SHAPES[shape](rng, (STUDIES, 2 * 7, num_runs)).reshape(STUDIES, 7, 2, num_runs)
-    baseline = SHAPES[shape](rng, (STUDIES, 2, num_runs))
+    variants = SHAPES[shape](rng, (FAMILIES_OF_TESTS, 2 * 7, num_runs)).reshape(-1, 7, 2, num_runs)
+    baseline = SHAPES[shape](rng, (FAMILIES_OF_TESTS, 2, num_runs))
     cells = np.concatenate([variants, np.repeat(baseline[:, None], 7, axis=1)], axis=2)
     found = welch(cells.mean(-1), cells.var(-1, ddof=1), [num_runs] * 4, [0.5, 0.5, -0.5, -0.5])
     wrong = [any(p < 0.05 for p in holm(of_study.tolist()) if p is not None) for of_study in found.p]
@@ -77,11 +78,8 @@ def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
 def test_a_difference_of_the_margin_is_rarely_called_equivalent(shape: str, num_runs: int, num_families: int):
     """The worst case of the verdict ``equivalent``: a true difference as large as the margin."""
     found = studies(shape, num_families, num_runs, difference=1.0)
-    p = [
-        equivalence_p(float(e), float(s), float(d), margin=1.0)
-        for e, s, d in zip(found.estimate, found.standard_error, found.df, strict=True)
-    ]
-    assert np.mean(np.array(p) < 0.05) <= 0.05
+    p = equivalence_p(found.estimate, found.standard_error, found.df, margin=1.0)
+    assert (p < 0.05).mean() <= 0.05
 
 
 def test_the_simulation_would_notice_a_percentile_bootstrap():
