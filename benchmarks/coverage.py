@@ -1,10 +1,9 @@
-"""How often the report's 95% interval holds the true difference.
+"""How often the report's 95% intervals hold the true difference, and how often its verdicts are wrong.
 
     python benchmarks/coverage.py
 
-Simulates studies whose arms do not differ, for each number of seeds and each shape of the spread over seeds,
-and counts the intervals that hold zero. Beside Welch's interval stands the percentile bootstrap of the
-difference of means.
+Simulates studies, for each number of seeds and each shape of the spread over seeds. Beside Welch's interval
+stand the bootstraps that the report offers, the source study's, and what it costs to look at seven variants.
 """
 
 from __future__ import annotations
@@ -13,23 +12,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from tqdm import tqdm
 
-from eval.significance import minimum_detectable_effect, welch
+from eval.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.statistics.corrections import holm
+from eval.statistics.equivalence import equivalence_p
+from eval.statistics.power import minimum_detectable_effect
+from eval.statistics.welch import Welch, welch
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import run_cli
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]
+NUM_VARIANTS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoverageArgs:
-    """Simulate the coverage of the report's intervals."""
+    """Simulate the coverage of the report's intervals and the error rates of its verdicts."""
 
     studies: int = 20_000
-    """Simulated studies for each cell of the table."""
+    """Simulated studies for each cell of a table."""
     bootstrap_studies: int = 4_000
-    """The same for the bootstrap, which is slower."""
-    resamples: int = 1_000
+    """The same for the bootstraps, which are slower."""
+    resamples: int = 2_000
     """Resamples of each bootstrap."""
     seeds: tuple[int, ...] = (3, 5, 6, 10)
     """Runs in every arm."""
@@ -65,29 +70,69 @@ SAMPLERS: dict[str, Sampler] = {
 }
 
 
-def welch_coverage(
-    sampler: Sampler, runs: int, families: int, studies: int, rng: np.random.Generator
-) -> float:
-    """Return the percentage of Welch intervals that hold the true difference, zero."""
+def compare_arms(
+    sampler: Sampler,
+    runs: int,
+    families: int,
+    studies: int,
+    rng: np.random.Generator,
+    difference: float = 0.0,
+) -> Welch:
+    """Compare two arms averaged over families, the first better by ``difference``."""
     cells = np.stack([sampler(rng, (studies, runs), arm) for _ in range(families) for arm in (0, 1)], axis=1)
+    cells[:, ::2] += difference
     weights = np.tile([1.0, -1.0], families) / families
-    result = welch(cells.mean(-1), cells.var(-1, ddof=1), np.full(2 * families, runs), weights)
-    return 100 * float(((result.low <= 0) & (result.high >= 0)).mean())
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), np.full(2 * families, runs), weights)
+
+
+def welch_coverage(found: Welch) -> float:
+    """Return the percentage of intervals that hold the true difference, zero."""
+    return 100 * float(((found.low <= 0) & (found.high >= 0)).mean())
 
 
 def bootstrap_coverage(
-    sampler: Sampler, runs: int, studies: int, resamples: int, rng: np.random.Generator
-) -> float:
-    """Return the same for the percentile bootstrap, both arms resampled independently."""
+    method: Bootstrap, sampler: Sampler, runs: int, args: CoverageArgs, rng: np.random.Generator
+) -> float | None:
+    """Return the same for one of the report's bootstraps in one family; None where it needs more runs."""
     held = 0
-    for _ in range(studies):
-        means = []
-        for arm in (0, 1):
-            scores = sampler(rng, (runs,), arm)
-            means.append(scores[rng.integers(runs, size=(resamples, runs))].mean(-1))
-        low, high = np.percentile(means[0] - means[1], [2.5, 97.5])
+    for _ in tqdm(range(args.bootstrap_studies), desc=f"{method}, {runs} seeds", leave=False, disable=None):
+        cells = [sampler(rng, (runs,), arm) for arm in (0, 1)]
+        resampled = [resample(cell, args.resamples, rng) for cell in cells]
+        interval = bootstrap_interval(method, cells, resampled, [1.0, -1.0], 0.95)
+        if interval is None:
+            return None
+        held += interval[0] <= 0 <= interval[1]
+    return 100 * held / args.bootstrap_studies
+
+
+def source_study_coverage(sampler: Sampler, runs: int, args: CoverageArgs, rng: np.random.Generator) -> float:
+    """Return the same for the source study's bootstrap, which draws both arms with one generator state."""
+    drawn = [np.random.RandomState(i).randint(0, runs, size=runs) for i in range(args.resamples)]
+    held = 0
+    for _ in range(args.bootstrap_studies):
+        first, second = (sampler(rng, (runs,), arm) for arm in (0, 1))
+        low, high = np.percentile((first - second)[drawn].mean(1), [2.5, 97.5])
         held += low <= 0 <= high
-    return 100 * held / studies
+    return 100 * held / args.bootstrap_studies
+
+
+def any_called_different(sampler: Sampler, runs: int, studies: int, rng: np.random.Generator) -> float:
+    """Return the percentage of studies that call any of seven variants like their baseline different."""
+    variants = np.stack([sampler(rng, (studies, NUM_VARIANTS - 1, runs), 0) for _ in range(2)], axis=2)
+    baseline = np.stack([sampler(rng, (studies, 1, runs), 1) for _ in range(2)], axis=2)
+    cells = np.concatenate([variants, baseline.repeat(NUM_VARIANTS - 1, axis=1)], axis=2)
+    found = welch(cells.mean(-1), cells.var(-1, ddof=1), np.full(4, runs), [0.5, 0.5, -0.5, -0.5])
+    wrong = [any(p < 0.05 for p in holm(of_study.tolist()) if p is not None) for of_study in found.p]
+    return 100 * float(np.mean(wrong))
+
+
+def called_equivalent(
+    sampler: Sampler, runs: int, families: int, margin: float, studies: int, rng: np.random.Generator
+) -> float:
+    """Return the percentage of studies that call a true difference as large as the margin equivalent."""
+    found = compare_arms(sampler, runs, families, studies, rng, difference=margin)
+    p = equivalence_p(found.estimate, found.standard_error, found.df, margin)
+    return 100 * float((p < 0.05).mean())
 
 
 def detectable(runs: int, families: int) -> float:
@@ -98,32 +143,54 @@ def detectable(runs: int, families: int) -> float:
 
 
 def main() -> None:
-    """Print both tables as markdown."""
+    """Print the tables as markdown."""
     args = parse_flags(CoverageArgs, prog="python benchmarks/coverage.py", description=__doc__)
     rng = np.random.default_rng(args.generator_seed)
-    _print_row("method", "families", "scores", *(f"n = {runs}" for runs in args.seeds))
-    _print_row(*["---"] * (3 + len(args.seeds)))
-    for families in (1, 2):
-        for name, sampler in SAMPLERS.items():
-            values = [welch_coverage(sampler, runs, families, args.studies, rng) for runs in args.seeds]
-            _print_row("Welch" if families == 1 else "Welch, averaged", families, name, *_rounded(values))
-    values = [
-        bootstrap_coverage(normal, runs, args.bootstrap_studies, args.resamples, rng) for runs in args.seeds
-    ]
-    _print_row("percentile bootstrap", 1, "normal", *_rounded(values))
-    print()
+    header = [f"n = {runs}" for runs in args.seeds]
+    _coverage_table(args, header, rng)
+    _error_table(args, header, rng)
     _print_row("n", "one family", "average of two families")
     _print_row("---", "---", "---")
     for runs in (2, *args.seeds):
         _print_row(runs, *_rounded([detectable(runs, families) for families in (1, 2)]))
 
 
-def _rounded(values: Sequence[float]) -> list[str]:
-    return [f"{value:.1f}" for value in values]
+def _coverage_table(args: CoverageArgs, header: Sequence[str], rng: np.random.Generator) -> None:
+    _print_row("method", "families", "scores", *header)
+    _print_row(*["---"] * (3 + len(header)))
+    for families in (1, 2):
+        for name, sampler in SAMPLERS.items():
+            found = [compare_arms(sampler, runs, families, args.studies, rng) for runs in args.seeds]
+            _print_row("Welch", families, name, *_rounded([welch_coverage(x) for x in found]))
+    methods: tuple[Bootstrap, ...] = ("studentized", "percentile", "bca")
+    for method in methods:
+        for name, sampler in SAMPLERS.items():
+            values = [bootstrap_coverage(method, sampler, runs, args, rng) for runs in args.seeds]
+            _print_row(f"{method} bootstrap", 1, name, *_rounded(values))
+    values = [source_study_coverage(normal, runs, args, rng) for runs in args.seeds]
+    _print_row("source study's bootstrap", 1, "normal", *_rounded(values))
+    print()
+
+
+def _error_table(args: CoverageArgs, header: Sequence[str], rng: np.random.Generator) -> None:
+    _print_row("wrong claim", "families", "scores", *header)
+    _print_row(*["---"] * (3 + len(header)))
+    for name, sampler in SAMPLERS.items():
+        values = [any_called_different(sampler, runs, args.studies, rng) for runs in args.seeds]
+        _print_row("any of 7 called different", 2, name, *_rounded(values))
+    for families in (1, 2):
+        for name, sampler in SAMPLERS.items():
+            values = [called_equivalent(sampler, n, families, 1.0, args.studies, rng) for n in args.seeds]
+            _print_row("a difference of the margin called equivalent", families, name, *_rounded(values))
+    print()
+
+
+def _rounded(values: Sequence[float | None]) -> list[str]:
+    return ["-" if value is None else f"{value:.1f}" for value in values]
 
 
 def _print_row(*cells: object) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |")
+    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -402,7 +402,8 @@ def study(base: Path, tmp_path: Path) -> Callable[[bool], Path]:
 
 
 def test_report_shows_budgets(study, tmp_path):
-    out = write_report(study(True), tmp_path / "out").parent
+    out = tmp_path / "out"
+    write_report(study(True), out)
     text = (out / "report.md").read_text()
     params, flops = FFN_VARIANTS["kan"].num_params(64, 14), FFN_VARIANTS["kan"].flops_per_token(64, 14)
     assert matching_width("kan", None, 64, 128, "flops") == 14
@@ -421,7 +422,8 @@ def test_report_shows_budgets(study, tmp_path):
 
 def test_runs_of_before_budgets_and_tables_report_without(study, tmp_path):
     old = study(False)
-    text = write_report(old, tmp_path / "old").read_text()
+    write_report(old, tmp_path / "old")
+    text = (tmp_path / "old" / "report.md").read_text()
     assert "## Size and held-out loss" in text
     assert "FFN budget" not in text
     facts = read_source(old).facts[0]
@@ -429,4 +431,5 @@ def test_runs_of_before_budgets_and_tables_report_without(study, tmp_path):
     assert facts.intermediate_size is facts.ffn_budget is facts.flops_per_token is None
     csv = tmp_path / "scores.csv"
     read_source(study(True)).rows.to_csv(csv, index=False)
-    assert "FFN budget" not in write_report(csv, tmp_path / "csv").read_text()
+    write_report(csv, tmp_path / "csv")
+    assert "FFN budget" not in (tmp_path / "csv" / "report.md").read_text()
