@@ -10,7 +10,6 @@ import pandas as pd
 
 from eval.aggregate import SINGLE_TASK
 from eval.report.analysis import Analysis
-from eval.report.figures import family_label
 from eval.report.format import (
     best_of,
     bold,
@@ -25,6 +24,7 @@ from eval.report.format import (
     spread,
     table,
 )
+from eval.report.names import family_label
 from eval.report.sources import RunFacts
 from eval.significance import DIFFERENT, POWER, Comparison
 

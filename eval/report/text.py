@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eval.report.analysis import PAIR_BENCHMARKS, Analysis
-from eval.report.figures import family_label, file_name
 from eval.report.format import escape, interval, listed, share, signed, table
+from eval.report.names import family_label, file_name
 from eval.report.sections import (
     budget_section,
     design_section,
