@@ -18,7 +18,7 @@ from eval.report.figures.style import (
     VariantStyle,
     add_legend,
     filled,
-    new_figure,
+    panels,
     variant_styles,
 )
 from eval.report.names import family_label
@@ -26,8 +26,8 @@ from eval.report.names import family_label
 # Field of RunFacts, divisor, and the axis' label.
 COSTS = (
     ("num_parameters", 1e6, "parameters (millions)"),
-    ("flops_per_token", 1e6, "forward pass (MFLOP per token)"),
-    ("tokens_per_s", 1e3, "training speed (1,000 tokens/s)"),
+    ("flops_per_token", 1e6, "forward MFLOP per token"),
+    ("tokens_per_s", 1e3, "speed (1,000 tokens/s)"),
     ("train_hours", 1, "training time (hours)"),
     ("peak_memory_mb", 1024, "peak memory (GiB)"),
 )
@@ -54,19 +54,18 @@ def draw_cost(analysis: Analysis, benchmark: str) -> tuple[Figure, str] | None:
     ]
     if not costs:
         return None
-    figure = new_figure(PANEL_IN * len(costs) + 0.3)
-    grid = figure.subplots(len(costs), len(families), squeeze=False, sharey="col")
+    pairs = [(cost, family) for cost in costs for family in families]
+    columns = len(families) if len(families) > 1 else 2
+    figure, drawn = panels(len(pairs), PANEL_IN, columns=columns, sharey="col")
     styles = variant_styles(analysis.variants)
-    for line, (field, divisor, label) in enumerate(costs):
-        for column, family in enumerate(families):
-            axes = grid[line, column]
-            _panel(axes, points[family], field, divisor, styles, analysis.baseline)
-            axes.set_xlabel(filled(label, 50 // len(families)))
-            if line == 0:
-                axes.set_title(filled(family_label(family), 20))
+    for place, (axes, ((field, divisor, label), family)) in enumerate(zip(drawn, pairs, strict=True)):
+        _panel(axes, points[family], field, divisor, styles, analysis.baseline)
+        axes.set_xlabel(filled(label, 50 // columns))
+        if place < len(families):
+            axes.set_title(filled(family_label(family), 20))
     figure.supylabel(f"mean score on {benchmark} (percent)", fontsize=9.5)
-    drawn = {p.variant for known in points.values() for p in known if p.costs}
-    add_legend(figure, [_handle(name, styles[name]) for name in analysis.variants if name in drawn])
+    shown = {point.variant for known in points.values() for point in known}
+    add_legend(figure, [_handle(name, styles[name]) for name in analysis.variants if name in shown])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
 
 
@@ -113,7 +112,7 @@ def _panel(
     values = [point.costs[field] / divisor for point in known]
     if values and min(values) > 0 and max(values) / min(values) > LOG_FROM:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
     else:
@@ -134,6 +133,6 @@ def _handle(name: str, style: VariantStyle) -> Line2D:
 def _alt(analysis: Analysis, benchmark: str, families: Sequence[str], labels: Sequence[str]) -> str:
     return (
         f"Scatter plots, {benchmark}: mean score over seeds in percent with its standard error against "
-        f"{'; '.join(labels)}; one column per family ({', '.join(map(family_label, families))}), one colour "
-        f"and marker per variant; the dashed line is the mean of {analysis.baseline}"
+        f"{'; '.join(labels)}; one panel per family and cost ({', '.join(map(family_label, families))}), one "
+        f"colour and marker per variant; the dashed line is the mean of {analysis.baseline}"
     )

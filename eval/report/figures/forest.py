@@ -74,8 +74,8 @@ def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
         for s in scopes
     ]
     handles += [
-        Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="difference shown"),
-        Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not shown"),
+        Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="shown to differ"),
+        Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not shown to differ"),
     ]
     if analysis.margin is not None:
         label = f"within {analysis.margin:g} (negligible)"

@@ -21,7 +21,7 @@ from eval.significance import NOT_ESTIMABLE, Comparison
 COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)
 UNKNOWN = "#d0d0d0"
 CELL_HEIGHT_IN, WIDEST_CELL_IN, GAP_IN = 0.26, 0.95, 0.1
-BELOW_IN = 1.05  # colour scale, its label and the key
+BELOW_IN = 0.95  # colour scale, its label and the key
 NARROWEST_IN = 4.6
 
 
@@ -123,7 +123,7 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
     """Draw the colour scale and the key below the map."""
     width, height = figure.get_size_inches()
     length = min(3.2, width - 1)
-    bar = figure.add_axes(((width - length) / 2 / width, 0.82 / height, length / width, 0.11 / height))
+    bar = figure.add_axes(((width - length) / 2 / width, 0.72 / height, length / width, 0.11 / height))
     figure.colorbar(
         ScalarMappable(norm, COLOURS), cax=bar, orientation="horizontal",
         extend="both" if is_capped else "neither",
@@ -132,7 +132,7 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
     bar.set_xlabel(filled(f"difference to {analysis.baseline} (percentage points)", 60), labelpad=2)
     key = f"framed: p < {1 - analysis.confidence:.2g} (Benjamini-Hochberg); grey: not estimable"
     figure.text(
-        0.5, 0.06 / height, key,
+        0.5, 0.08 / height, key,
         ha="center", va="bottom", fontsize=SMALL,
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -78,7 +78,9 @@ def new_figure(height: float, width: float = WIDTH_IN) -> Figure:
     return Figure(figsize=(width, height), layout=layout)
 
 
-def panels(count: int, height: float, *, columns: int, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+def panels(
+    count: int, height: float, *, columns: int, sharey: bool | Literal["col"] = False
+) -> tuple[Figure, list[Axes]]:
     """Make a figure of ``count`` panels, each line of panels ``height`` inches; spare places stay empty."""
     columns = min(columns, count)
     lines = math.ceil(count / columns)
@@ -93,8 +95,9 @@ def add_legend(figure: Figure, handles: Sequence[Any]) -> None:
     """Put a legend above everything in as many columns as fit, and make the figure taller by it."""
     widest = max(text_width(handle.get_label()) for handle in handles) + KEY_IN
     width, height = figure.get_size_inches()
-    columns = max(1, min(len(handles), int((width - 0.2) / widest)))
-    figure.set_size_inches(width, height + 0.19 * math.ceil(len(handles) / columns) + 0.1)
+    lines = math.ceil(len(handles) / max(1, int((width - 0.2) / widest)))
+    columns = math.ceil(len(handles) / lines)
+    figure.set_size_inches(width, height + 0.19 * lines + 0.1)
     figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
 
 

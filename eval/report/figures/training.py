@@ -15,8 +15,9 @@ from eval.report.facts import RunFacts
 from eval.report.figures.style import VariantStyle, add_legend, filled, panels, variant_styles
 from eval.report.names import family_label
 
-MOST_POINTS = 120  # of one line; more is noise in the picture and megabytes in the file
+MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file
 PANEL_IN = 2.7
+START = 0.2  # share of the training whose high losses may leave the axis, so that its end can be read
 
 Curve = Sequence[tuple[int, float]]
 
@@ -49,6 +50,10 @@ def _draw(
             _lines(axes, curves.get((family, variant), []), styles[variant])
         if is_log:
             _log_axis(axes)
+        else:
+            _cut_start(
+                axes, [curve for (name, _), group in curves.items() if name == family for curve in group]
+            )
         axes.set_title(filled(family_label(family), 30))
         axes.set_xlabel("training step")
         axes.locator_params(axis="x", nbins=5)
@@ -60,13 +65,13 @@ def _draw(
         f"({', '.join(map(family_label, families))}), one colour per variant, thin lines single seeds, "
         "thick lines their means"
     )
-    return figure, alt + ("; logarithmic axis" if is_log else "")
+    return figure, alt + ("; logarithmic axis" if is_log else "; the axis leaves out the start")
 
 
 def _lines(axes: Axes, curves: Sequence[Curve], style: VariantStyle) -> None:
     thinned = [thin(curve) for curve in curves]
     for curve in thinned:
-        axes.plot(*zip(*curve, strict=True), color=style.colour, lw=0.5, alpha=0.35, ls=style.dashes)
+        axes.plot(*zip(*curve, strict=True), color=style.colour, lw=0.5, alpha=0.3, ls=style.dashes)
     # A mean over other seeds at each step would jump where a run ends early: common steps only.
     values = [dict(curve) for curve in curves]
     steps = sorted(set.intersection(*map(set, values))) if values else []
@@ -87,6 +92,13 @@ def _log_axis(axes: Axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _cut_start(axes: Axes, curves: Sequence[Curve]) -> None:
+    """End the axis at the highest value after the start of training."""
+    later = [value for curve in curves for step, value in curve if step >= START * curve[-1][0]]
+    low, high = min(later), max(later)
+    axes.set_ylim(low - 0.06 * (high - low or 1), high + 0.06 * (high - low or 1))
 
 
 def _handle(name: str, style: VariantStyle) -> Line2D:
