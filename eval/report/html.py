@@ -17,7 +17,7 @@ from eval.report.page import PAGE
 
 # Raw HTML that a report uses; anything else, such as a variant named <b>, is shown as it is written.
 RAW_TAG = re.compile(r"(</?(?:details|summary|sub|sup)>|<details open>|<br ?/?>)")
-INTERVAL = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]")
+WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
 
 
@@ -92,8 +92,8 @@ def _name_headings(state: StateCore) -> None:
 def _text(
     self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
 ) -> str:
-    """Keep an interval on one line."""
-    return INTERVAL.sub(r'<span class="whole">\g<0></span>', html.escape(tokens[place].content))
+    """Keep an interval, and the sizes of two arms, on one line."""
+    return WHOLE.sub(r'<span class="whole">\g<0></span>', html.escape(tokens[place].content))
 
 
 def _raw(

@@ -66,7 +66,7 @@ blockquote { margin: 1rem 0; padding: 0 1rem; border-left: 4px solid var(--line)
 blockquote.alert { color: inherit; }
 .figure { display: block; max-width: 100%; margin: 1.25rem 0; overflow-x: auto; }
 /* On a narrow screen figures scroll rather than shrink until nobody can read them. */
-.figure img { display: block; max-width: max(100%, 34rem); height: auto; }
+.figure img { display: block; max-width: max(100%, 30rem); height: auto; }
 .figure img { border-radius: 6px; background: #fff; }
 details { margin: 0.6rem 0; }
 summary { padding: 0.3rem 0; color: var(--link); cursor: pointer; }
