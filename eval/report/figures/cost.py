@@ -32,6 +32,7 @@ COSTS = (
     ("peak_memory_mb", 1024, "peak memory (GiB)"),
 )
 LOG_FROM = 6  # largest over smallest cost
+LEAST_SPAN = 0.1  # of an axis, as a share of its middle
 PANEL_IN = 1.55
 
 
@@ -115,12 +116,21 @@ def _panel(
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.locator_params(axis="x", nbins=5)
-    axes.margins(x=0.08, y=0.1)
+        axes.margins(x=0.08)
+    elif values:
+        axes.set_xlim(*_limits(values))
+        axes.locator_params(axis="x", nbins=4)
+    axes.margins(y=0.1)
     axes.locator_params(axis="y", nbins=5)
     axes.grid(color="#ececec", lw=0.6)
     axes.set_axisbelow(True)
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of a linear axis; costs that are all but equal must not look far apart."""
+    middle = (min(values) + max(values)) / 2
+    reach = max(0.6 * (max(values) - min(values)), LEAST_SPAN * abs(middle) / 2) or 1.0
+    return middle - reach, middle + reach
 
 
 def _handle(name: str, style: VariantStyle) -> Line2D:
