@@ -44,8 +44,8 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant.
 
     Raises:
-        UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, a repeated
-            key, or two runs of one family, variant and seed.
+        UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, or two
+            runs of one family, variant and seed.
     """
     missing = [name for name in REQUIRED_COLUMNS if name not in frame.columns]
     if missing:
@@ -69,7 +69,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         rows[name] = column.where(column.notna(), value).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
-    _refuse_repeats(rows, origin)
+    _refuse_second_runs(rows, origin)
     order = ["benchmark", "family", "variant", "seed", "group", "task", "metric"]
     return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
 
@@ -93,8 +93,7 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
     return numbers
 
 
-def _refuse_repeats(rows: pd.DataFrame, origin: str) -> None:
-    key = ["family", "variant", "seed", "benchmark", "task", "metric"]
+def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
     runs = rows.drop_duplicates(["family", "variant", "seed", "run_id"])
     twice = runs[runs.duplicated(["family", "variant", "seed"], keep=False)]
     if len(twice):
@@ -105,10 +104,6 @@ def _refuse_repeats(rows: pd.DataFrame, origin: str) -> None:
             f"({', '.join(twice[same].run_id)}); a report compares runs of one configuration: "
             "move the others out of the folder"
         )
-    repeated = rows[rows.duplicated(key, keep=False)]
-    if len(repeated):
-        values = ", ".join(f"{name} {repeated.iloc[0][name]}" for name in key)
-        raise UsageError(f"{origin}: two or more rows for {values}; keep one score per key")
 
 
 def primary_metric(task: str, metrics: Iterable[str]) -> str:
@@ -148,12 +143,7 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         left out.
     """
     kept, notes = [], []
-    in_percent = is_percent(rows["metric"])
-    for (benchmark, task), metrics in rows.groupby(["benchmark", "task"])["metric"]:
-        if not in_percent[metrics.index].any():
-            named = ", ".join(sorted(set(metrics)))
-            notes.append(f"{benchmark}: {task} has no percentage and is in no mean, only {named}")
-    rows = rows[in_percent]
+    rows = rows[is_percent(rows["metric"])]
     if rows.empty:
         columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
         return pd.DataFrame(columns=columns), notes

@@ -15,6 +15,7 @@ import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from eval.config import EvalConfig
+from eval.contrasts import parse_contrast
 from ffn_variants import FAMILIES, get_variant
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
@@ -33,6 +34,10 @@ class ReportConfig(Section):
     """The variant that every other one is compared with."""
     margin: Annotated[float, Field(gt=0)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
+    contrasts: tuple[str, ...] = ()
+    """Further comparisons of groups of variants, such as ``relu+silu - prelu+swish``."""
+    paired: bool = False
+    """Compare runs of one family and seed with each other instead of treating seeds as independent."""
 
 
 class StudyConfig(Section):
@@ -61,6 +66,8 @@ class StudyConfig(Section):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         if self.report.baseline not in self.variants:
             raise unknown_name("baseline variant in report.baseline", self.report.baseline, self.variants)
+        for contrast in self.report.contrasts:
+            parse_contrast(contrast, self.variants, self.report.baseline)
         return self
 
 

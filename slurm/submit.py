@@ -121,10 +121,10 @@ def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_befor
 def _write_report(study: Study) -> None:
     from eval.report.write import write_report
 
-    section = study.config.report
     try:
         out = study.folder / "report"
-        print(write_report(study.folder, out, baseline=section.baseline, margin=section.margin))
+        write_report(study.folder, out)
+        print(out / "report.md")
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}")

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from eval.comparison import Inference
+from eval.report.analysis import Method, Request
+from eval.report.power import plan
+from eval.report.sections.answer import answer
 from eval.report.write import write_report
+from eval.statistics.bootstrap import Bootstrap
 from ffn_variants.cli import parse_flags
-from ffn_variants.errors import run_cli
+from ffn_variants.errors import UsageError, run_cli
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportArgs:
-    """Say from scores which variants differ from the baseline, and how sure one can be.
+    """Say from scores which variants differ from the baseline, which equal it, and how sure one can be.
 
-    Writes report.md (start there), report.json with every number, tables/*.csv and figures/*.svg.
+    Writes report.md (start there), report.html (one file to send), report.json with every number,
+    tables/*.csv, figures/*.svg and figures/*.png.
 
     For a study: python -m eval.report runs/quickstart
 
     For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
+
+    Before anything is run: python -m eval.report --plan --sd 1.1 --variants 8
     """
 
-    source: Annotated[Path, tyro.conf.Positional]
+    source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder, a rows.parquet, or a CSV with family,variant,seed,benchmark,score (percent)."""
     out: Path | None = None
     """Folder to write into (default: SOURCE/report for a study, ./report for a file)."""
@@ -34,17 +42,52 @@ class ReportArgs:
     contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: float | None = None
-    """Percentage points named negligible before the results (default: the study's, else none)."""
+    """Percentage points named negligible before the results (default: the study's, else 1)."""
+    paired: Annotated[bool | None, tyro.conf.FlagCreatePairsOff] = None
+    """Compare runs of one family and seed with each other, where seeds share data order and first weights."""
+    bootstrap: Bootstrap = "studentized"
+    """The interval that stands beside Welch's; the other two cover too little at few seeds."""
+    method: Method = "default"
+    """source-study adds the source study's own intervals, for comparison with its published numbers only."""
+    plan: bool = False
+    """Write no report: say what studies of several sizes would find."""
+    sd: float | None = None
+    """With --plan: standard deviation over seeds within a cell, in percentage points."""
+    variants: int = 2
+    """With --plan: number of variants, the baseline included."""
+    families: int = 2
+    """With --plan: number of families averaged over."""
 
 
 def main() -> int:
     """Write one report and say where it is."""
     args = parse_flags(ReportArgs, prog="python -m eval.report")
+    if args.plan:
+        print(_plan(args))
+        return 0
+    if args.source is None:
+        raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
-    path = write_report(args.source, out, args.baseline, contrasts=args.contrast, margin=args.margin)
-    first, second = json.loads((out / "report.json").read_text(encoding="utf-8"))["answer"]
-    print(f"{first} {second}\n\n{path}")
+    request = Request(
+        baseline=args.baseline,
+        contrasts=args.contrast,
+        margin=args.margin,
+        paired=args.paired,
+        bootstrap=args.bootstrap,
+        method=args.method,
+    )
+    analysis = write_report(args.source, out, request)
+    print(f"{' '.join(answer(analysis))}\n\n{out / 'report.md'}")
     return 0
+
+
+def _plan(args: ReportArgs) -> str:
+    if args.sd is None or not (math.isfinite(args.sd) and args.sd > 0):
+        raise UsageError("--plan needs --sd, the expected spread over seeds in points, above 0; 1 is usual")
+    if args.variants < 2 or args.families < 1:
+        raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
+    margin = Inference().margin if args.margin is None else args.margin
+    return plan(args.sd, args.variants, args.families, Inference(margin=margin))
 
 
 if __name__ == "__main__":

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import pandas as pd
 
 from eval.aggregate import run_scores, task_scores
-from eval.contrasts import parse_contrast
-from eval.report.sources import RunFacts, Source
-from eval.significance import (
-    CONFIDENCE,
-    NO_SPREAD,
-    Comparison,
-    cells_of,
-    compare_cells,
-    compare_with_baseline,
-    scopes,
-)
+from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
+from eval.contrasts import Contrast, parse_contrast
+from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
+from eval.report.facts import RunFacts
+from eval.report.parts import compare_parts, means_over_parts
+from eval.report.power import Power, power_of
+from eval.report.sensitivity import Sensitivity, sensitivities
+from eval.report.source_study import Intervals, source_study_intervals
+from eval.report.sources import Plan, Source
+from eval.samples import CellTable
+from eval.significance import compare_cells, compare_with_baseline, scopes
+from eval.statistics.bootstrap import Bootstrap
 from ffn_variants.errors import UsageError, unknown_name
 
 DEFAULT_BASELINE = "gelu"
@@ -34,17 +37,31 @@ BENCHMARK_ORDER = (
     "glue",
     "embedded-glue",
 )
+Method = Literal["default", "source-study"]
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each, so chance is 50%
 
 
 @dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked of a report; None takes the study's choice, else the default."""
+
+    baseline: str | None = None
+    contrasts: tuple[str, ...] = ()
+    margin: float | None = None
+    paired: bool | None = None
+    bootstrap: Bootstrap = "studentized"
+    method: Method = "default"
+    """``source-study``: also the source study's own intervals, for comparison only."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """Scores, comparisons and what is missing, ready to be written down."""
+    """Scores, comparisons and what is wrong or missing, ready to be written down."""
 
     source: Source
+    request: Request
     baseline: str
-    margin: float | None
-    confidence: float
+    inference: Inference
     families: tuple[str, ...]
     variants: tuple[str, ...]
     """The baseline first."""
@@ -57,16 +74,37 @@ class Analysis:
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
     comparisons: tuple[Comparison, ...]
     contrasts: tuple[Comparison, ...]
-    parts: tuple[Comparison, ...] = ()
+    parts: tuple[Comparison, ...]
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
+    power: tuple[Power, ...]
+    sensitivities: tuple[Sensitivity, ...]
+    source_study: Intervals
+    """Where they were asked for."""
+    part_means: pd.DataFrame
+    """benchmark, family, variant, n, mean, sd, num_parts: with every phenomenon weighed alike."""
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: cells without a score."""
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def margin(self) -> float:
+        """Percentage points below which a difference is called negligible."""
+        return self.inference.margin
+
+    @property
+    def confidence(self) -> float:
+        """Level of the intervals."""
+        return self.inference.confidence
 
     @property
     def others(self) -> tuple[str, ...]:
         """Every variant but the baseline."""
         return self.variants[1:]
+
+    @property
+    def not_compared(self) -> list[str]:
+        """Benchmarks without percentages: measured, and in no mean and no test."""
+        return [name for name in self.tasks.benchmark.unique() if name not in self.benchmarks]
 
     @property
     def facts(self) -> tuple[RunFacts, ...]:
@@ -87,57 +125,86 @@ class Analysis:
         return [c for c in self.comparisons if c.benchmark == benchmark and c.family == family]
 
 
-def analyse(
-    source: Source,
-    baseline: str | None = None,
-    contrasts: Sequence[str] = (),
-    margin: float | None = None,
-    confidence: float = CONFIDENCE,
-) -> Analysis:
+def analyse(source: Source, request: Request | None = None) -> Analysis:
     """Compute what a report says.
 
     Args:
         source: Scores and their plan.
-        baseline: The variant that others are compared with; None takes the study's, else gelu.
-        contrasts: Further comparisons such as ``relu+silu - prelu+swish``.
-        margin: Percentage points called negligible before the results; None takes the study's.
-        confidence: Level of the intervals.
+        request: What is asked of the report; None takes the study's choices and the defaults.
 
     Raises:
         UsageError: For an unknown baseline or contrast, or a single variant.
     """
-    rows, plan = source.rows, source.plan
+    request = request or Request()
+    rows, copied = clean_rows(source.rows)
+    plan = source.plan
     present = sorted(rows.variant.unique())
     if len(present) < 2:
         raise UsageError(
             f"{source.path} has scores of one variant only ({present[0]}); a comparison needs two or more"
         )
-    baseline = baseline or plan.baseline or DEFAULT_BASELINE
+    baseline = request.baseline or plan.baseline or DEFAULT_BASELINE
     if baseline not in present:
         raise unknown_name("baseline (choose one with --baseline)", baseline, present)
     variants = (baseline, *(v for v in _ordered(present, plan.variants) if v != baseline))
+    texts = dict.fromkeys((*plan.contrasts, *request.contrasts))
+    contrasts = [parse_contrast(text, variants, baseline) for text in texts]
+    pairs = [Contrast((name,), (baseline,)) for name in variants[1:]]
     families = tuple(_ordered(rows.family.unique(), plan.families))
     scores, notes = run_scores(rows)
     if scores.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     benchmarks = tuple(_ordered(scores.benchmark.unique(), BENCHMARK_ORDER))
-    comparisons = compare_with_baseline(scores, baseline, variants[1:], confidence)
+    inference = _inference(request, plan)
+    tables = [CellTable(scores[scores.benchmark == name], name) for name in benchmarks]
+    comparisons = [
+        c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
+    ]
+    outliers, means = find_outliers(scores), means_over_parts(rows)
     return Analysis(
         source=source,
+        request=request,
         baseline=baseline,
-        margin=plan.margin if margin is None else margin,
-        confidence=confidence,
+        inference=inference,
         families=families,
         variants=variants,
         benchmarks=benchmarks,
         runs=scores,
         cells=_summarise(scores, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(rows),
-        comparisons=tuple(sorted(comparisons, key=lambda c: benchmarks.index(c.benchmark))),
-        contrasts=tuple(_contrasts(scores, contrasts, variants, baseline, benchmarks, confidence)),
+        comparisons=tuple(comparisons),
+        contrasts=tuple(_contrasts(tables, contrasts, inference)),
+        parts=tuple(compare_parts(rows, baseline, variants[1:], inference)),
+        power=tuple(
+            power_of(cells, c, inference)
+            for cells in tables
+            for c in comparisons
+            if c.benchmark == cells.benchmark and c.family == scopes(cells.families)[0] and c.p is not None
+        ),
+        sensitivities=tuple(sensitivities(tables, means, outliers, baseline, variants[1:], inference)),
+        part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
+        source_study=_source_study(source, request, [*contrasts, *pairs]),
         missing=_missing(source, scores, variants, families, benchmarks),
-        notes=(*source.notes, *notes, *_item_notes(rows), *_flat_notes(scores)),
+        warnings=(
+            *source.notes,
+            *copied,
+            *notes,
+            *range_notes(rows),
+            *balance_notes(scores, baseline),
+            *outlier_notes(outliers),
+            *_item_notes(rows),
+            *flat_notes(scores),
+        ),
     )
+
+
+def _inference(request: Request, plan: Plan) -> Inference:
+    """What was asked for now goes before what the study says, and that before the default."""
+    margin = next((m for m in (request.margin, plan.margin) if m is not None), DEFAULT_MARGIN)
+    if not (math.isfinite(margin) and margin > 0):
+        raise UsageError(f"margin {margin} is not a positive number of percentage points")
+    paired = plan.paired if request.paired is None else request.paired
+    return Inference(margin=margin, paired=paired, bootstrap=request.bootstrap)
 
 
 def _ordered(names, wanted: Sequence[str]) -> list[str]:
@@ -160,14 +227,18 @@ def _summarise_tasks(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _contrasts(scores, contrasts, variants, baseline, benchmarks, confidence):
-    for text in contrasts:
-        contrast = parse_contrast(text, variants, baseline)
-        for benchmark in benchmarks:
-            cells = cells_of(scores, benchmark)
-            families = sorted({family for family, _ in cells})
-            for family in scopes(families):
-                yield compare_cells(cells, contrast, benchmark, family, families, confidence)
+def _contrasts(tables, contrasts: Sequence[Contrast], inference: Inference):
+    for contrast in contrasts:
+        for cells in tables:
+            for family in scopes(cells.families):
+                yield compare_cells(cells, contrast, family, inference)
+
+
+def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:
+    if request.method != "source-study":
+        return {}
+    scores, _ = run_scores(source.rows)  # copies included, as the study knew of none
+    return source_study_intervals(scores, source.run_order, contrasts)
 
 
 def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmarks) -> pd.DataFrame:
@@ -194,15 +265,4 @@ def _item_notes(rows: pd.DataFrame) -> list[str]:
     return [
         f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"
         for _, row in uneven.iterrows()
-    ]
-
-
-def _flat_notes(scores: pd.DataFrame) -> list[str]:
-    """Name cells whose runs all scored the same: often models that give one answer to everything."""
-    cells = _summarise(scores, ["benchmark", "family", "variant"])
-    flat = cells[(cells.n > 1) & (cells.sd < NO_SPREAD)]
-    return [
-        f"{benchmark}: all runs of {family} {', '.join(group.variant)} score exactly {mean:.1f}, "
-        "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
-        for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]

@@ -45,7 +45,7 @@ class RunFacts:
 
 def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
     """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
-    provenance = _read_json(run / "provenance.json")
+    provenance = read_json(run / "provenance.json")
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     # Runs of before budgets say neither of these.
@@ -89,7 +89,8 @@ def _origin(provenance: Mapping[str, Any]) -> str | None:
     return ", ".join(parts) or None
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a mapping; a file absent or cut off gives an empty one."""
     try:
         return mapping(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from eval.significance import Comparison
+from eval.comparison import Comparison
 
 
 def listed(names: Iterable[str], word: str = "and") -> str:

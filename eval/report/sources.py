@@ -14,11 +14,13 @@ from eval.aggregate import normalise_rows
 from eval.contamination import Contamination, read_contamination
 from eval.glue_metrics import read_baselines
 from eval.report.facts import RunFacts, mapping, read_facts
+from eval.report.study_checks import diverged_notes, protocol_notes
 from eval.rows import read_rows
 from ffn_variants.errors import UsageError
 
 ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
 STUDY_FILE = "study.yaml"
+RunKey = tuple[str, str, int]  # family, variant, seed
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Plan:
     baseline: str | None = None
     margin: float | None = None
     """Percentage points below which a difference was called negligible before the results were seen."""
+    contrasts: tuple[str, ...] = ()
+    paired: bool = False
     run_ids: frozenset[str] | None = None
 
 
@@ -45,6 +49,8 @@ class Source:
     title: str
     rows: pd.DataFrame
     plan: Plan
+    run_order: tuple[RunKey, ...]
+    """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
@@ -65,12 +71,21 @@ def read_source(path: Path) -> Source:
     if not path.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
     if path.suffix == ".csv":
-        rows, kind = normalise_rows(_read_csv(path), str(path)), "CSV"
+        table, kind = _read_csv(path), "CSV"
     elif path.suffix == ".parquet":
-        rows, kind = normalise_rows(_read_parquet(path), str(path)), "rows file"
+        table, kind = _read_parquet(path), "rows file"
     else:
         raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
-    return Source(path=path, kind=kind, title=path.stem, rows=rows, plan=_plan_from(rows))
+    rows = normalise_rows(table, str(path))
+    return Source(
+        path=path, kind=kind, title=path.stem, rows=rows, plan=_plan_from(rows), run_order=_run_order(table)
+    )
+
+
+def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
+    """Name the runs of a table that was found usable, first come first."""
+    runs = table[["family", "variant", "seed"]].drop_duplicates()
+    return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
 
 
 def _read_csv(path: Path) -> pd.DataFrame:
@@ -112,20 +127,23 @@ def _read_study(folder: Path) -> Source:
         files = {run_id: path for run_id, path in files.items() if run_id in written.run_ids}
         if not files:
             raise UsageError(f"{folder}: none of the cells of {STUDY_FILE} is scored; run the study first")
-    tables = [read_rows(path) for path in files.values()]
-    rows = normalise_rows(pd.concat(tables, ignore_index=True), str(folder))
+    table = pd.concat([read_rows(path) for path in files.values()], ignore_index=True)
+    rows = normalise_rows(table, str(folder))
     identity = rows.drop_duplicates("run_id").set_index("run_id")
     facts = tuple(
         read_facts(files[run_id].parents[1], run_id, str(row.family), str(row.variant), int(row.seed))
         for run_id, row in identity.iterrows()
         if run_id in files
     )
+    notes += diverged_notes(folder, written.run_ids if written else None)
+    notes += protocol_notes({run_id: path.parent for run_id, path in files.items()})
     return Source(
         path=folder,
         kind="study folder",
         title=folder.resolve().name,
         rows=rows,
         plan=written or _plan_from(rows),
+        run_order=_run_order(table),
         facts=facts,
         notes=tuple(notes),
         baselines=_last_known(read_baselines(path.parent) for path in files.values()),
@@ -173,6 +191,8 @@ def _read_plan(path: Path) -> Plan | None:
         written=True,
         baseline=report.get("baseline"),
         margin=margin,
+        contrasts=tuple(map(str, report.get("contrasts") or ())),
+        paired=bool(report.get("paired", False)),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
     )
 

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from eval.comparison import Comparison
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     GREY,
@@ -23,7 +24,6 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.names import family_label
-from eval.significance import DIFFERENT, Comparison
 
 ROW_IN = 0.21
 USUAL_LABEL_IN = 1.3
@@ -51,8 +51,7 @@ def draw_forest(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
                 va="center", ha="left", fontsize=SMALL - 0.5, color=styles[scope][0],
                 fontweight="bold" if offset == 0 else "normal",
             )  # fmt: skip
-    if analysis.margin is not None:
-        axes.axvspan(-analysis.margin, analysis.margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
+    axes.axvspan(-analysis.margin, analysis.margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
     axes.axvline(0, color=GREY, lw=1, zorder=1)
     axes.set_xlim(-limit, limit)
     axes.set_ylim(step * len(labels) - 0.95, -0.95)
@@ -73,14 +72,12 @@ def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
         Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.6, label=family_label(s))
         for s in scopes
     ]
-    handles += [
+    return [
+        *handles,
         Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="shown to differ"),
         Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not shown to differ"),
+        Patch(color=MARGIN_COLOUR, lw=0, label=f"within {analysis.margin:g} (negligible)"),
     ]
-    if analysis.margin is not None:
-        label = f"within {analysis.margin:g} (negligible)"
-        handles.append(Patch(color=MARGIN_COLOUR, lw=0, label=label))
-    return handles
 
 
 def _axis_limit(analysis: Analysis, benchmark: str) -> float:
@@ -89,7 +86,7 @@ def _axis_limit(analysis: Analysis, benchmark: str) -> float:
     bounds = [c.largest_remaining for c in chosen if c.largest_remaining is not None]
     points = [abs(c.estimate) for c in chosen if c.estimate is not None]
     reach = min(max(bounds), 4 * float(np.median(bounds))) if bounds else 1.0
-    return 1.06 * max([reach, *points, analysis.margin or 0.0, 0.1])
+    return 1.06 * max([reach, *points, analysis.margin, 0.1])
 
 
 def _interval(axes: Axes, comparison: Comparison, y: float, limit: float, colour: str, marker: str) -> None:
@@ -102,7 +99,7 @@ def _interval(axes: Axes, comparison: Comparison, y: float, limit: float, colour
         for bound, edge, arrow in ((comparison.low, -limit, "<"), (comparison.high, limit, ">")):
             if abs(bound) > limit and np.sign(bound) == np.sign(edge):
                 axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
-    fill = colour if comparison.verdict.startswith(DIFFERENT) else "white"
+    fill = colour if comparison.is_different else "white"
     axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
 
 

@@ -12,10 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from eval.comparison import Comparison
 from eval.report.analysis import Analysis
 from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
 from eval.report.names import family_label
-from eval.significance import NOT_ESTIMABLE, Comparison
 
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
 COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)
@@ -62,7 +62,7 @@ def _grid(chosen: Mapping[tuple[str, str], Comparison], parts: list[str], varian
 
 def _colour_limit(comparisons: Sequence[Comparison]) -> tuple[float, bool]:
     """Largest difference of the colour scale, and whether cells exceed it: one must not bleach all others."""
-    sizes = [abs(c.estimate) for c in comparisons if c.estimate is not None and c.verdict != NOT_ESTIMABLE]
+    sizes = [abs(c.estimate) for c in comparisons if c.estimate is not None and c.p is not None]
     if not sizes:
         return 1.0, False
     limit = max(min(max(sizes), 4 * float(np.median(sizes))), 0.1)
@@ -82,7 +82,7 @@ def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Fig
         (left / width, BELOW_IN / height, inner_width / width, inner_height / height), facecolor=UNKNOWN
     )
     norm = Normalize(-limit, limit)
-    _cells(axes, grid, norm, 1 - analysis.confidence)
+    _cells(axes, grid, norm, analysis.inference.level)
     axes.set_xlim(0, len(grid.columns))
     axes.set_ylim(len(grid.rows), 0)
     axes.xaxis.tick_top()
@@ -97,7 +97,7 @@ def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Fig
 def _cells(axes: Axes, grid: _Grid, norm: Normalize, level: float) -> None:
     values = np.full((len(grid.rows), len(grid.columns)), np.nan)
     for place, comparison in grid.cells.items():
-        if comparison.verdict != NOT_ESTIMABLE and comparison.estimate is not None:
+        if comparison.p is not None and comparison.estimate is not None:
             values[place] = comparison.estimate
     axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8)
     for (row, column), comparison in grid.cells.items():
@@ -130,7 +130,7 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
     )  # fmt: skip
     bar.locator_params(axis="x", nbins=6)
     bar.set_xlabel(filled(f"difference to {analysis.baseline} (percentage points)", 60), labelpad=2)
-    key = f"framed: p < {1 - analysis.confidence:.2g} (Benjamini-Hochberg); grey: not estimable"
+    key = f"framed: p < {analysis.inference.level:.2g} (Benjamini-Hochberg); grey: not estimable"
     figure.text(
         0.5, 0.08 / height, key,
         ha="center", va="bottom", fontsize=SMALL,
@@ -138,7 +138,7 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
 
 
 def _alt(analysis: Analysis, benchmark: str, chosen: Mapping[tuple[str, str], Comparison], scope) -> str:
-    level = 1 - analysis.confidence
+    level = analysis.inference.level
     shown = [
         f"{variant} on {part} {comparison.estimate:+.1f}"
         for (part, variant), comparison in chosen.items()

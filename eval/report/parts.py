@@ -1,0 +1,83 @@
+"""Differences by phenomenon, or by task where a benchmark has no phenomena with several tasks each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from eval.aggregate import SINGLE_TASK, is_percent, task_scores
+from eval.comparison import Comparison, Inference
+from eval.contrasts import Contrast
+from eval.samples import CellTable
+from eval.significance import compare_cells, scopes
+from eval.statistics.corrections import benjamini_hochberg
+
+
+def part_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average each run's tasks within each part of a benchmark.
+
+    Args:
+        rows: Cleaned rows.
+
+    Returns:
+        benchmark, part, family, variant, seed, score; benchmarks of one part only are left out.
+    """
+    scores = task_scores(rows[is_percent(rows["metric"])])
+    names = scores.drop_duplicates(["benchmark", "task"]).groupby("benchmark")
+    by_group = names.apply(lambda x: 1 < x.group.nunique() <= len(x) / 2, include_groups=False)
+    grouped = scores["benchmark"].map(by_group).astype(bool)
+    scores = scores.assign(part=scores["group"].where(grouped, scores["task"]))
+    num_parts = scores.groupby("benchmark")["part"].transform("nunique")
+    scores = scores[(num_parts > 1) & (scores["part"] != SINGLE_TASK)]
+    keys = ["benchmark", "part", "family", "variant", "seed"]
+    return scores.groupby(keys)[["score"]].mean().reset_index()
+
+
+def means_over_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average each run over the phenomena of a benchmark, where phenomena are not the tasks themselves.
+
+    Args:
+        rows: Cleaned rows.
+
+    Returns:
+        benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
+    """
+    parts = part_scores(rows)
+    num_tasks = rows.groupby("benchmark")["task"].nunique()
+    num_parts = parts.groupby("benchmark")["part"].transform("nunique")
+    parts = parts.assign(num_parts=num_parts)[num_parts < parts["benchmark"].map(num_tasks)]
+    run = ["benchmark", "family", "variant", "seed"]
+    complete = parts[parts.groupby(run)["part"].transform("nunique") == parts["num_parts"]]
+    return complete.groupby(run, as_index=False).agg(
+        score=("score", "mean"), num_parts=("num_parts", "first")
+    )
+
+
+def compare_parts(
+    rows: pd.DataFrame, baseline: str, variants: Sequence[str], inference: Inference
+) -> list[Comparison]:
+    """Compare every variant with the baseline on every part, averaged over families.
+
+    P-values are corrected over all parts and variants of a benchmark (Benjamini and Hochberg).
+
+    Args:
+        rows: Cleaned rows.
+        baseline: The variant that the others are compared with.
+        variants: The others.
+        inference: How.
+    """
+    comparisons: list[Comparison] = []
+    for benchmark, of_benchmark in part_scores(rows).groupby("benchmark"):
+        group = []
+        for part, scores in of_benchmark.groupby("part"):
+            cells = CellTable(scores, str(benchmark), str(part))
+            scope = scopes(cells.families)[0]
+            group += [
+                compare_cells(cells, Contrast((name,), (baseline,)), scope, inference, thorough=False)
+                for name in variants
+            ]
+        corrected = benjamini_hochberg([comparison.p for comparison in group])
+        comparisons += [replace(c, p_bh=p) for c, p in zip(group, corrected, strict=True)]
+    return comparisons

@@ -1,0 +1,1 @@
+"""The sections of the report in Markdown: one file each, made from an analysis and nothing else."""

@@ -1,0 +1,44 @@
+"""What a report says beside its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eval.aggregate import SINGLE_TASK
+from eval.report.analysis import Analysis
+from eval.report.format import escape
+from eval.report.names import family_label, file_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """How a report was made, and which figures it has."""
+
+    command: str
+    versions: Mapping[str, str]
+    figures: Mapping[str, str]
+    """Figure file name without suffix, mapped to its alt text."""
+
+    def figure(self, name: str) -> str:
+        """Link a figure, or nothing if it was not drawn."""
+        return f"![{escape(self.figures[name])}](figures/{name}.svg)" if name in self.figures else ""
+
+    def figures_of(self, kind: str, analysis: Analysis) -> list[str]:
+        """Link one kind of figure for every benchmark that has it."""
+        return [self.figure(file_name(kind, benchmark)) for benchmark in analysis.benchmarks]
+
+
+def place(analysis: Analysis, benchmark: str) -> str:
+    """A benchmark's name, with the family when only one of several was scored on it."""
+    scope = analysis.scopes(benchmark)[0]
+    return f"{benchmark} ({family_label(scope)} only)" if scope and len(analysis.families) > 1 else benchmark
+
+
+def mean_name(analysis: Analysis, benchmark: str) -> str:
+    """Say what a benchmark's score is a mean of; empty where the source does not tell."""
+    tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].task.unique()
+    if len(tasks) < 2:
+        return "" if set(tasks) == {SINGLE_TASK} else f"task {tasks[0]}"
+    unit = "paradigms" if benchmark.startswith("blimp") else "tasks"
+    return f"mean of {len(tasks)} {unit}"

@@ -1,0 +1,158 @@
+"""Every comparison: intervals and tests, equivalence, power."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eval.comparison import Comparison
+from eval.report.analysis import Analysis
+from eval.report.format import bold, interval, p_value, signed, table
+from eval.report.names import family_label
+from eval.report.power import EFFECTS, POWER, seeds_text
+from eval.report.sections.context import Context
+from eval.report.sections.methods import INTERVALS
+from eval.statistics.bootstrap import MIN_RUNS
+
+
+def differences_section(analysis: Analysis, context: Context) -> str:
+    """Forest plots, and every comparison with its tests."""
+    beside = INTERVALS[analysis.inference.bootstrap]
+    parts = [
+        f"## Differences to `{analysis.baseline}`",
+        *context.figures_of("forest", analysis),
+        "### Tests",
+        f"Percentage points with {analysis.confidence:.0%} intervals; the verdict rests on Welch's. The "
+        f"{beside} needs {MIN_RUNS[analysis.inference.bootstrap]} runs in every arm. *Floor* is the smallest "
+        "permutation p that so many runs allow. *g*: Hedges' standardised difference. *P(>)*: how often a "
+        "run of the variant scores above one of the baseline. *Runs*: of the two arms.",
+    ]
+    for benchmark in analysis.benchmarks:
+        rows = [
+            [f"`{variant}`", *_test_cells(comparison)]
+            for scope in analysis.scopes(benchmark)
+            for variant, comparison in zip(analysis.others, analysis.of(benchmark, scope), strict=True)
+        ]
+        parts += [f"#### {benchmark}", table(["variant", *_header(beside)], rows)]
+        parts.append(_interactions(analysis, benchmark))
+    if analysis.contrasts:
+        rows = [[c.benchmark, f"`{c.contrast}`", *_test_cells(c)] for c in analysis.contrasts]
+        parts += [
+            "### Contrasts asked for",
+            "Families weigh the same, and so do the variants of a group. Each stands by itself: not "
+            "corrected.",
+            table(["benchmark", "contrast", *_header(beside)], rows),
+        ]
+    if dropped := sorted({name for c in (*analysis.comparisons, *analysis.contrasts) for name in c.dropped}):
+        parts.append(f"Without a partner of the same seed, and left out of some pair: {', '.join(dropped)}.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _header(beside: str) -> list[str]:
+    return [
+        "scope", "difference", "interval", "p", "p (Holm)", beside, "p (permutation)", "floor", "g", "P(>)",
+        "runs", "verdict",
+    ]  # fmt: skip
+
+
+def _test_cells(comparison: Comparison) -> list[str]:
+    superior = comparison.probability_of_superiority
+    beside = (
+        "-"
+        if comparison.bootstrap_low is None
+        else f"[{comparison.bootstrap_low:+.2f}, {comparison.bootstrap_high:+.2f}]"
+    )
+    return [
+        family_label(comparison.family),
+        signed(comparison.estimate),
+        interval(comparison),
+        p_value(comparison.p),
+        p_value(comparison.p_holm),
+        beside,
+        p_value(comparison.p_permutation),
+        p_value(comparison.permutation_floor),
+        signed(comparison.hedges_g),
+        "-" if superior is None else f"{superior:.2f}",
+        f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
+        verdict_text(comparison),
+    ]
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """A verdict, with its reason where there is none."""
+    if comparison.reason:
+        return f"{comparison.verdict}: {comparison.reason}"
+    return bold(comparison.verdict, comparison.is_different)
+
+
+def _interactions(analysis: Analysis, benchmark: str) -> str:
+    """Whether the families differ in a difference, which an average would hide."""
+    known = [
+        f"`{variant}` {p_value(c.p_interaction)}"
+        for variant, c in zip(analysis.others, analysis.primary(benchmark), strict=True)
+        if c.p_interaction is not None
+    ]
+    return f"Family x variant interaction, p uncorrected: {', '.join(known)}." if known else ""
+
+
+def equivalence_section(analysis: Analysis) -> str:
+    """Two one-sided tests at the margin, and the margin at which they would pass."""
+    rows = [
+        [
+            comparison.benchmark,
+            f"`{name}`",
+            signed(comparison.estimate),
+            p_value(comparison.p_equivalence),
+            f"{comparison.smallest_margin:.2f}",
+            verdict_text(comparison),
+        ]
+        for name, comparison in _primary_and_contrasts(analysis)
+        if comparison.smallest_margin is not None
+    ]
+    if not rows:
+        return ""
+    return (
+        f"## Equivalence\n\nTwo one-sided tests at ±{analysis.margin:g} points, not corrected. *Smallest "
+        "margin* is where they would pass: the largest difference that the data leave plausible.\n\n"
+        + table(["benchmark", "variant", "difference", "p", "smallest margin", "verdict"], rows)
+    )
+
+
+def _primary_and_contrasts(analysis: Analysis) -> Sequence[tuple[str, Comparison]]:
+    primary = [
+        pair
+        for benchmark in analysis.benchmarks
+        for pair in zip(analysis.others, analysis.primary(benchmark), strict=True)
+    ]
+    scopes = {benchmark: analysis.scopes(benchmark)[0] for benchmark in analysis.benchmarks}
+    return [*primary, *((c.contrast, c) for c in analysis.contrasts if c.family == scopes[c.benchmark])]
+
+
+def power_section(analysis: Analysis) -> str:
+    """What this study could find, and how many seeds would settle it."""
+    if not analysis.power:
+        return ""
+    suffix = f" - {analysis.baseline}"
+    rows = [
+        [
+            x.comparison.benchmark,
+            f"`{x.comparison.contrast.removesuffix(suffix)}`",
+            f"{x.sd:.2f}",
+            _points(x.comparison.minimum_detectable_effect),
+            *map(seeds_text, x.seeds),
+            seeds_text(x.seeds_for_equivalence),
+        ]
+        for x in analysis.power
+    ]
+    header = ["benchmark", "variant", "sd", "detectable", *(f"seeds for {effect:g}" for effect in EFFECTS)]
+    return (
+        f"## Power\n\n*Detectable*: the smallest true difference, in points, that this study finds with "
+        f"{POWER:.0%} power, before correction. *Seeds for*: how many in every cell would find a difference "
+        f"of so many points, or show equivalence within {analysis.margin:g} where there is none, with "
+        f"{POWER:.0%} power at the spread seen here (*sd*, over seeds within cells). A spread seen in few "
+        "runs is itself uncertain: these are orders of magnitude.\n\n"
+        + table([*header, "seeds for equivalence"], rows)
+    )
+
+
+def _points(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

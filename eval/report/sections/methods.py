@@ -1,0 +1,91 @@
+"""How the numbers were made, and what they do not say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from eval.report.analysis import PAIR_BENCHMARKS, Analysis
+from eval.report.format import listed, share
+from eval.report.names import family_label
+from eval.report.sections.context import Context
+
+INTERVALS = {
+    "studentized": "studentized bootstrap",
+    "percentile": "percentile bootstrap",
+    "bca": "BCa bootstrap",
+}
+
+
+def methods_section(analysis: Analysis, context: Context) -> str:
+    """One paragraph: unit, interval, correction, margin, resamples, generator seed, versions."""
+    how = analysis.inference
+    versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
+    seeds = (
+        "Runs of one family and seed are compared with each other (`--paired`); runs without a partner are "
+        "left out, and named under Differences."
+        if how.paired
+        else "Seeds are treated as independent, not as pairs."
+    )
+    return (
+        "## Methods\n\nThe unit of replication is the run: items, tasks and fine-tunings of one run are "
+        "averaged first and never counted as replicates. A difference is the variant's mean minus the "
+        "baseline's within a family; the average gives each family the same weight and is the primary "
+        f"comparison. Intervals are {how.confidence:.0%} Welch intervals with Satterthwaite's degrees of "
+        "freedom, each family and variant with its own variance (stratified for the average); they are not "
+        "corrected for the number of comparisons. P-values are two-sided and come from the same statistic; "
+        "Holm's correction runs over the variants within each benchmark, for the average and for each family "
+        "separately, Benjamini and Hochberg's over all cells of the table of phenomena. Equivalence is two "
+        f"one-sided tests at {how.level:.2g} each, at a margin of {how.margin:g} points {_origin(analysis)}; "
+        f"it is claimed for each comparison by itself. {seeds} Beside this stand a "
+        f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each cell) and a "
+        f"permutation test of Welch's t; generator seed {how.generator_seed}. Nothing is inferred from an "
+        f"arm with one run, which has no spread. Versions: {versions}."
+    )
+
+
+def _origin(analysis: Analysis) -> str:
+    if analysis.request.margin is not None:
+        return "given on the command line"
+    if analysis.source.plan.margin is not None:
+        return "named in the study"
+    return "(the default; the study names none)"
+
+
+def limits_section(analysis: Analysis) -> str:
+    """What not to conclude."""
+    smallest = int(analysis.cells["n"].min())
+    lines = [
+        f"The smallest cell has {smallest} run{'s' if smallest > 1 else ''}. With few runs intervals are "
+        "wide, and the test leans on scores being roughly normal over seeds.",
+        "Verdicts hold for the model sizes, data and training length of these runs.",
+    ]
+    if len(analysis.benchmarks) > 1:
+        lines.append("Benchmarks are not corrected against one another.")
+    if pairs := [name for name in analysis.benchmarks if name in PAIR_BENCHMARKS]:
+        lines.append(
+            f"Chance is 50% on {listed(pairs)}: a difference, or an equivalence, near chance says little."
+        )
+    if any("glue" in name for name in analysis.benchmarks):
+        lines.append(
+            "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
+            "between variants says little."
+            if analysis.source.baselines
+            else "What always giving one answer would score is not known here; a model may be no better."
+        )
+    if sizes := _size_differences(analysis):
+        lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")
+    return "## Limits\n\n" + _bullets(lines)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _size_differences(analysis: Analysis) -> str:
+    sizes = {(x.family, x.variant): x.num_parameters for x in analysis.facts if x.num_parameters}
+    said = []
+    for (family, variant), size in sorted(sizes.items()):
+        base = sizes.get((family, analysis.baseline))
+        if base and abs(size / base - 1) > 0.01:
+            said.append(f"{variant} {share(size, base)} in {family_label(family)}")
+    return ", ".join(said)

@@ -1,0 +1,124 @@
+"""Scores: their means, every seed, every task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from eval.aggregate import SINGLE_TASK, decimals
+from eval.report.analysis import Analysis
+from eval.report.format import best_of, bold, details, spread, table
+from eval.report.names import family_label
+from eval.report.sections.context import Context, mean_name
+
+
+def scores_section(analysis: Analysis, context: Context) -> str:
+    """Mean, spread over seeds and number of seeds; variants down, benchmarks across."""
+    means = _means(analysis)
+    rows = []
+    for family in analysis.families:
+        columns = [_score_column(cells, benchmark, family) for benchmark, cells in means.values()]
+        for variant in analysis.variants:
+            rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
+    header = ["family", "variant", *(f"{name} ↑" for name in means)]
+    parts = [
+        "## Scores",
+        table(header, rows),
+        "Percent: mean ± standard deviation over seeds (number of seeds); ↑ higher is better, the "
+        "best mean of a family in bold. Means over tasks are unweighted; verdicts are about the first column "
+        "of each benchmark.",
+        *context.figures_of("seeds", analysis),
+        f"Dots are seeds, bars their means; the dashed line is the mean of `{analysis.baseline}`, a dotted "
+        "one (where it fits) chance.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _means(analysis: Analysis) -> dict[str, tuple[str, pd.DataFrame]]:
+    """Every mean by a name that says what it is over: the one compared first, then that over phenomena."""
+    means = {}
+    for benchmark in analysis.benchmarks:
+        over = mean_name(analysis, benchmark)
+        means[f"{benchmark}, {over}" if over else benchmark] = (benchmark, analysis.cells)
+        if len(other := analysis.part_means[analysis.part_means.benchmark == benchmark]):
+            means[f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena"] = (benchmark, other)
+    return means
+
+
+def _score_column(cells: pd.DataFrame, benchmark: str, family: str) -> dict[str, str]:
+    chosen = cells[(cells.benchmark == benchmark) & (cells.family == family)]
+    best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)))
+    return {
+        variant: f"{bold(f'{mean:.1f}', variant in best)}{spread(sd)} ({n})"
+        for variant, mean, sd, n in zip(
+            chosen.variant, chosen["mean"], chosen["sd"], chosen["n"], strict=True
+        )
+    }
+
+
+def seeds_section(analysis: Analysis) -> str:
+    """Every single score."""
+    seeds = sorted(analysis.runs.seed.unique())
+    scores = analysis.runs.set_index(["benchmark", "family", "variant", "seed"]).score.to_dict()
+    parts = ["### Every seed"]
+    for benchmark in analysis.benchmarks:
+        rows = []
+        for family in analysis.families:
+            for variant in analysis.variants:
+                values = [scores.get((benchmark, family, variant, seed)) for seed in seeds]
+                shown = ["-" if value is None else f"{value:.1f}" for value in values]
+                rows.append([family_label(family), f"`{variant}`", *shown])
+        header = ["family", "variant", *(f"seed {seed}" for seed in seeds)]
+        parts.append(details(f"{benchmark}, percent", table(header, rows)))
+    return "\n\n".join(parts)
+
+
+def tasks_section(analysis: Analysis) -> str:
+    """Means per task, tasks down and variants across; empty when the source names no tasks."""
+    parts = []
+    for benchmark in [*analysis.benchmarks, *analysis.not_compared]:
+        tasks = analysis.tasks[analysis.tasks.benchmark == benchmark]
+        if set(tasks.task) == {SINGLE_TASK}:
+            continue
+        for family in (name for name in analysis.families if name in set(tasks.family)):
+            baselines = analysis.source.baselines.get(benchmark, {})
+            title = f"{benchmark}, {family_label(family)}"
+            if benchmark in analysis.not_compared:
+                title += " (in its own unit, not compared)"
+            body = _task_table(tasks[tasks.family == family], analysis.variants, baselines)
+            parts.append(details(title, body))
+    if not parts:
+        return ""
+    text = (
+        "Mean over seeds, percentages unless named otherwise, the best in bold. Untested: among many tasks "
+        "some best is luck."
+    )
+    if analysis.source.baselines:
+        text += (
+            " *Constant answer* is what the one answer scores that does best on the training set: for "
+            "accuracy the majority class."
+        )
+    return "\n\n".join(["## Tasks", text, *parts])
+
+
+def _task_table(
+    tasks: pd.DataFrame, variants: Sequence[str], baselines: Mapping[str, Mapping[str, float]]
+) -> str:
+    rows = []
+    for (group, task, metric), cells in tasks.groupby(["group", "task", "metric"], sort=True):
+        means = dict(zip(cells.variant, cells["mean"], strict=True))
+        places = decimals(str(metric))
+        # Perplexities and bits are better when lower.
+        is_loss = places > 1
+        best = best_of(means, lower=is_loss)
+        shown = [
+            bold(f"{means[name]:.{places}f}", name in best) if name in means else "-" for name in variants
+        ]
+        row = [str(group), str(task), str(metric).replace("_", " ") + (" ↓" if is_loss else " ↑"), *shown]
+        if baselines:
+            constant = baselines.get(str(task), {}).get(str(metric))
+            row.append("-" if constant is None else f"{constant:.1f}")
+        rows.append(row)
+    header = ["group", "task", "metric", *(f"`{name}`" for name in variants)]
+    return table([*header, "constant answer"] if baselines else header, rows)

@@ -1,0 +1,51 @@
+"""How the verdicts stand when looked at in other ways."""
+
+from __future__ import annotations
+
+from eval.comparison import Comparison
+from eval.report.analysis import Analysis
+from eval.report.format import interval, signed, table
+from eval.report.sensitivity import Sensitivity
+
+
+def sensitivity_section(analysis: Analysis) -> str:
+    """Leave-one-out, without outliers, the other pairing, the mean over phenomena."""
+    if not analysis.sensitivities:
+        return ""
+    rows = [
+        [
+            x.comparison.benchmark,
+            f"`{x.variant}`",
+            f"{signed(x.comparison.estimate)} {x.comparison.verdict}",
+            f"{signed(x.lowest_estimate)} to {signed(x.highest_estimate)}",
+            _changes(x),
+            _other(x.without_outliers),
+            _other(x.paired),
+            _other(x.mean_of_parts),
+        ]
+        for x in analysis.sensitivities
+    ]
+    pairing = "not paired" if analysis.inference.paired else "paired by seed"
+    header = ["benchmark", "variant", "as reported", "leaving one run out", "verdict without one run",
+              "without outliers", pairing, "mean over phenomena"]  # fmt: skip
+    return (
+        "## Sensitivity\n\nThe same comparisons made in other ways, each with Holm's correction; none of "
+        "them replaces the one reported. *Verdict without one run* counts the runs whose absence changes it. "
+        "*Mean over phenomena* weighs phenomena alike instead of tasks.\n\n" + table(header, rows)
+    )
+
+
+def _changes(x: Sensitivity) -> str:
+    if not x.changed:
+        return f"holds in all {x.num_left_out}"
+    run, verdict = x.changed[0]
+    more = f" and {len(x.changed) - 1} more" if len(x.changed) > 1 else ""
+    return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {run}{more}"
+
+
+def _other(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return "-"
+    if comparison.low is None:
+        return comparison.reason or comparison.verdict
+    return f"{signed(comparison.estimate)} {interval(comparison)} {comparison.verdict}"

@@ -1,0 +1,128 @@
+"""Whether a verdict hangs on one run, on an outlier, on pairing, or on what a benchmark's mean is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from eval.comparison import Comparison, Inference
+from eval.samples import CellTable
+from eval.significance import compare_scope, scopes
+from eval.statistics.corrections import holm
+
+Run = tuple[str, str, int]  # family, variant, seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensitivity:
+    """One primary comparison looked at in other ways; none of them replaces it."""
+
+    comparison: Comparison
+    variant: str
+    lowest_estimate: float
+    """Of all differences with one run left out, in percentage points."""
+    highest_estimate: float
+    changed: tuple[tuple[str, str], ...]
+    """(run left out, the verdict without it), where that is another verdict."""
+    num_left_out: int
+    without_outliers: Comparison | None
+    """None where no run of the comparison is an outlier."""
+    paired: Comparison
+    """Runs of one seed compared with each other; where that is the primary analysis, cell means instead."""
+    mean_of_parts: Comparison | None
+    """With every phenomenon weighed alike; None where a benchmark has no phenomena with several tasks."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The comparisons that the answer on one benchmark rests on, to be made again with other runs."""
+
+    cells: CellTable
+    baseline: str
+    variants: tuple[str, ...]
+    inference: Inference
+
+    def compare(self, cells: CellTable | None = None, inference: Inference | None = None) -> list[Comparison]:
+        """Compare every variant, Holm-corrected, with other cells or in another way."""
+        table, how = cells or self.cells, inference or self.inference
+        scope = scopes(self.cells.families)[0]
+        return compare_scope(table, self.baseline, self.variants, scope, how, thorough=False)
+
+
+def sensitivities(
+    tables: Sequence[CellTable],
+    means: pd.DataFrame,
+    outliers: pd.DataFrame,
+    baseline: str,
+    variants: Sequence[str],
+    inference: Inference,
+) -> list[Sensitivity]:
+    """Make every estimable primary comparison again in other ways, each time with Holm's correction.
+
+    Args:
+        tables: The runs of each benchmark.
+        means: What ``means_over_parts`` returns.
+        outliers: What ``find_outliers`` found.
+        baseline: The variant that the others are compared with.
+        variants: The others.
+        inference: How the primary comparisons were made.
+    """
+    by_benchmark = {str(name): CellTable(scores, str(name)) for name, scores in means.groupby("benchmark")}
+    found: list[Sensitivity] = []
+    for cells in tables:
+        group = _Group(cells, baseline, tuple(variants), inference)
+        primary = group.compare()
+        left_out = list(_leave_one_out(group, primary))
+        rest, flagged = _without(cells, outliers)
+        without = group.compare(rest)
+        other_way = group.compare(inference=replace(inference, paired=not inference.paired))
+        other_mean = by_benchmark.get(cells.benchmark)
+        by_part = group.compare(other_mean) if other_mean else [None] * len(primary)
+        for place, (variant, comparison) in enumerate(zip(variants, primary, strict=True)):
+            if comparison.p is None:
+                continue
+            others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
+            estimates = [c.estimate for c in others.values() if c.estimate is not None]
+            found.append(
+                Sensitivity(
+                    comparison=comparison,
+                    variant=variant,
+                    lowest_estimate=min(estimates),
+                    highest_estimate=max(estimates),
+                    changed=tuple(
+                        (f"{run[0]} {run[1]} seed {run[2]}", c.verdict)
+                        for run, c in others.items()
+                        if c.verdict != comparison.verdict
+                    ),
+                    num_left_out=len(others),
+                    without_outliers=without[place] if flagged & {variant, baseline} else None,
+                    paired=other_way[place],
+                    mean_of_parts=by_part[place],
+                )
+            )
+    return found
+
+
+def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tuple[Run, Comparison]]:
+    """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
+    by_variant = dict(zip(group.variants, primary, strict=True))
+    for (family, variant), runs in group.cells.cells.items():
+        affected = group.variants if variant == group.baseline else (variant,)
+        for seed in runs.index:
+            table = group.cells.without(family, variant, int(seed))
+            again = replace(group, variants=affected).compare(table)
+            p_values = {name: c.p for name, c in by_variant.items()}
+            p_values |= {name: c.p for name, c in zip(affected, again, strict=True)}
+            corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
+            for name, comparison in zip(affected, again, strict=True):
+                yield (family, variant, int(seed)), replace(comparison, p_holm=corrected[name])
+
+
+def _without(cells: CellTable, outliers: pd.DataFrame) -> tuple[CellTable, set[str]]:
+    """Leave out the outliers of a benchmark; also names the variants that have any."""
+    chosen = outliers[outliers.benchmark == cells.benchmark]
+    for row in chosen.itertuples(index=False):
+        cells = cells.without(str(row.family), str(row.variant), int(str(row.seed)))
+    return cells, set(chosen.variant)

@@ -1,0 +1,64 @@
+"""What a study's folders tell of its scores: runs that diverged, and scores that were not measured alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from eval.report.facts import mapping, read_json
+
+FAILURE_PATTERN = "*/*/seed*/FAILED"  # written by a pretraining whose loss diverged
+LEDGER = "done.json"
+SHOWN = 4
+
+
+def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
+    """Name the runs of a study that diverged, and where.
+
+    Args:
+        folder: The study's folder.
+        run_ids: Its cells; None takes every run that is there.
+    """
+    said = []
+    for path in sorted(folder.glob(FAILURE_PATTERN)):
+        run_id = path.parent.relative_to(folder).as_posix()
+        if run_ids is None or run_id in run_ids:
+            record = read_json(path)
+            problem = record.get("problem", "the loss diverged")
+            said.append(f"{run_id} ({problem} at step {record.get('step', '?')})")
+    return [f"diverged in pretraining: {', '.join(said)}"] if said else []
+
+
+def protocol_notes(folders: Mapping[str, Path]) -> list[str]:
+    """Name tasks that were not scored alike in all runs of a family: another protocol, data or version.
+
+    Args:
+        folders: Run id to its folder of scores.
+    """
+    # Families have protocols of their own: a masked model is not scored as a causal one is.
+    by_task: dict[tuple[str, str], dict[str, list[str]]] = {}
+    fields: dict[tuple[str, str], list[dict]] = {}
+    for run_id, folder in folders.items():
+        for task, protocol in mapping(read_json(folder / LEDGER).get("tasks")).items():
+            key = (run_id.split("/")[0], task)
+            text = json.dumps(protocol, sort_keys=True)
+            by_task.setdefault(key, {}).setdefault(text, []).append(run_id)
+            fields.setdefault(key, []).append(mapping(protocol))
+    different: dict[tuple[str, str], list[str]] = {}
+    for (family, task), found in by_task.items():
+        if len(found) > 1:
+            rarest = ", ".join(sorted(min(found.values(), key=len))[:SHOWN])
+            said = f"{family}, {_differing(fields[family, task])}: {rarest} against the other runs"
+            different.setdefault((family, said), []).append(task)
+    return [f"scored differently in {said} ({_tasks(tasks)})" for (_, said), tasks in different.items()]
+
+
+def _differing(protocols: list[dict]) -> str:
+    names = sorted({name for protocol in protocols for name in protocol})
+    return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
+
+
+def _tasks(tasks: list[str]) -> str:
+    more = f" and {len(tasks) - SHOWN} more tasks" if len(tasks) > SHOWN else ""
+    return ", ".join(tasks[:SHOWN]) + more

@@ -1,0 +1,35 @@
+"""Two one-sided tests: whether a difference is smaller than a margin (Schuirmann 1987)."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import special, stats
+
+
+def equivalence_p(estimate: float, standard_error: float, df: float, margin: float) -> float:
+    """Return the larger p of the tests that the difference is above -margin and below +margin.
+
+    Args:
+        estimate: The difference.
+        standard_error: Of the difference, above zero.
+        df: Degrees of freedom of the standard error.
+        margin: The largest difference that still counts as none, in the unit of the estimate.
+    """
+    return float(special.stdtr(df, -(margin - abs(estimate)) / standard_error))
+
+
+def smallest_margin(estimate: float, standard_error: float, df: float, level: float) -> float:
+    """Return the smallest margin at which both tests pass at a level: where the 1 - 2 level interval ends."""
+    return float(abs(estimate) + stats.t.ppf(1 - level, df) * standard_error)
+
+
+def equivalence_power(standard_error: float, df: float, margin: float, level: float) -> float:
+    """Return how often both tests pass where there is no difference at all.
+
+    By the noncentral t distribution, which leaves out that both tests share one standard error: close above
+    one half, where it matters, and zero where it would be negative.
+    """
+    critical = stats.t.ppf(1 - level, df)
+    # Noncentral t underflows to nan far out, where a tail is zero.
+    tail = np.nan_to_num(stats.nct.cdf(critical, df, margin / standard_error))
+    return max(0.0, 1 - 2 * float(tail))
