@@ -18,6 +18,7 @@ from eval.report.page import PAGE
 # Raw HTML that a report uses; anything else, such as a variant named <b>, is shown as it is written.
 RAW_TAG = re.compile(r"(</?(?:details|summary|sub|sup)>|<details open>|<br ?/?>)")
 WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
+LONG_CELL = 30  # characters in a line
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
 
 
@@ -41,6 +42,7 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
         ("image", _image),
         ("html_block", _raw),
         ("html_inline", _raw),
+        ("td_open", _cell_open),
         ("table_open", _table_open),
         ("table_close", _table_close),
     ):
@@ -122,6 +124,14 @@ def _table_open(
 ) -> str:
     # Reachable by keyboard, as a box that scrolls must be.
     return '<div class="table" tabindex="0"><table>\n'
+
+
+def _cell_open(
+    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
+) -> str:
+    # A sentence in a table of many columns would else stand in lines of one word each.
+    is_long = max(map(len, re.split(r"<br ?/?>", tokens[place + 1].content))) > LONG_CELL
+    return '<td class="long">' if is_long else "<td>"
 
 
 def _table_close(

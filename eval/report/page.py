@@ -26,7 +26,7 @@ PAGE = Template(
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 body {
-  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 60rem;
+  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 76rem;
   color: var(--text); background: var(--back);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif;
 }
@@ -46,11 +46,12 @@ pre { padding: 0.75rem 1rem; overflow-x: auto; border-radius: 6px; background: v
 pre code { padding: 0; }
 .table { margin: 1rem 0; overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; line-height: 1.4; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.35rem 0.9rem 0.35rem 0; text-align: left; vertical-align: top; }
+th, td { padding: 0.35rem 0.75rem 0.35rem 0; text-align: left; vertical-align: top; }
 th { border-bottom: 2px solid var(--line); vertical-align: bottom; }
 td { border-bottom: 1px solid var(--line); }
 .whole, td code, th code { white-space: nowrap; }
 td code, th code { padding: 0; background: none; font-size: 0.95em; }
+td.long { min-width: 11rem; }
 th:first-child, td:first-child { position: sticky; left: 0; background: var(--back); }
 .alert {
   margin: 1rem 0; padding: 0.6rem 1rem; border-left: 4px solid var(--note);
@@ -82,6 +83,7 @@ summary { padding: 0.3rem 0; color: var(--link); cursor: pointer; }
   body { max-width: none; padding: 0; font-size: 9.5pt; }
   .table, .figure, pre { overflow: visible; }
   table { font-size: 7.5pt; }
+  td.long { min-width: 0; }
   pre { white-space: pre-wrap; overflow-wrap: anywhere; }
   .figure img { max-width: 100%; }
   .figure, .alert, tr { break-inside: avoid; }
