@@ -10,7 +10,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
@@ -18,6 +17,7 @@ from eval.report.figures.style import (
     VariantStyle,
     add_legend,
     filled,
+    label_log_axis,
     panels,
     variant_styles,
 )
@@ -113,10 +113,8 @@ def _panel(
     values = [point.costs[field] / divisor for point in known]
     if values and min(values) > 0 and max(values) / min(values) > LOG_FROM:
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.margins(x=0.08)
+        label_log_axis(axes.xaxis)
     elif values:
         axes.set_xlim(*_limits(values))
         axes.locator_params(axis="x", nbins=4)

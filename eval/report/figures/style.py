@@ -10,9 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.textpath import TextPath
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 # Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.
 BLUE, VERMILION = "#0072B2", "#D55E00"
@@ -99,6 +101,14 @@ def add_legend(figure: Figure, handles: Sequence[Any]) -> None:
     columns = math.ceil(len(handles) / lines)
     figure.set_size_inches(width, height + 0.19 * lines + 0.1)
     figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
+
+
+def label_log_axis(axis: Axis) -> None:
+    """Write plain numbers at a logarithmic axis, several even where it spans less than a decade."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if high > 6 * low else MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def text_width(text: str, size: float = SMALL) -> float:

@@ -8,11 +8,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from eval.report.analysis import Analysis
 from eval.report.facts import RunFacts
-from eval.report.figures.style import VariantStyle, add_legend, filled, panels, variant_styles
+from eval.report.figures.style import VariantStyle, add_legend, filled, label_log_axis, panels, variant_styles
 from eval.report.names import family_label
 
 MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file
@@ -49,7 +48,8 @@ def _draw(
         for variant in analysis.variants:
             _lines(axes, curves.get((family, variant), []), styles[variant])
         if is_log:
-            _log_axis(axes)
+            axes.set_yscale("log")
+            label_log_axis(axes.yaxis)
         else:
             _cut_start(
                 axes, [curve for (name, _), group in curves.items() if name == family for curve in group]
@@ -85,13 +85,6 @@ def thin(curve: Curve, most: int = MOST_POINTS) -> list[tuple[float, float]]:
     if len(curve) <= most:
         return list(curve)
     return [tuple(group.mean(0).tolist()) for group in np.array_split(np.asarray(curve, dtype=float), most)]
-
-
-def _log_axis(axes: Axes) -> None:
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _cut_start(axes: Axes, curves: Sequence[Curve]) -> None:
