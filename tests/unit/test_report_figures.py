@@ -19,7 +19,7 @@ from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.style import PALETTE, in_two_lines, variant_styles
-from eval.report.figures.training import thin
+from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss, thin
 from eval.report.sources import read_source
 from eval.rows import ROW_COLUMNS
 
@@ -274,3 +274,23 @@ def test_thinned_curves_keep_their_mean():
     assert len(thinned) == 50
     np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
     assert thin(curve[:50], 50) == curve[:50]
+
+
+def test_training_curves_show_the_end_and_the_mean_of_seeds(analysis: Analysis):
+    figure, alt = draw_held_out_loss(analysis)
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    shown = [3 + 100 / step for step in range(100, 500, 50)]  # from a fifth of 450 steps on
+    assert low < min(shown)
+    assert max(shown) < high < 3 + 100 / 50
+    means = [line for line in axes.lines if line.get_linewidth() > 1]
+    assert len(means) == len(analysis.variants)
+    for line in means:
+        np.testing.assert_allclose(line.get_ydata(), [3 + 100 / step for step in range(50, 500, 50)])
+    assert len(axes.lines) == 4 * 3 + 4  # a thin line for each of three seeds and a mean, four variants
+    assert "nats per token" in alt
+    figure, _ = draw_gradient_norms(analysis)
+    for axes in figure.axes:
+        assert axes.get_yscale() == "log"
+        low, high = axes.get_ylim()
+        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3  # though it spans no decade
