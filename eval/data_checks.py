@@ -21,6 +21,11 @@ DECIMALS_OF_A_COPY = 4
 MAX_DECIMALS = 6
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
+ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
+SAME = "runs of different models with the same scores (of one cell counted as one run); was one copied?"
+SAME_BY_CHANCE = "different runs with the same scores, so few and so rounded that it may be chance"
+
+RunKey = tuple[str, str, int]  # family, variant, seed
 
 
 def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -52,28 +57,29 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
 
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    notes, extra = [], []
+    extra: list[RunKey] = []
+    found: dict[str, list[str]] = {}
     for runs, is_copy in _equal_runs(rows):
-        cells = {run[:2] for run in runs}
-        named = _names(map(_run_name, runs), "and")
-        if len(cells) == 1 and is_copy:
-            extra += runs[1:]
-            notes.append(f"{named} have the same scores throughout and count as one run: was one copied?")
-        else:
-            chance = "" if is_copy else " (so few and so rounded that it may be chance)"
-            notes.append(f"{named} are different runs with the same scores{chance}: was one copied?")
+        of_cells: dict[tuple[str, str], list[RunKey]] = {}
+        for run in runs:
+            of_cells.setdefault(run[:2], []).append(run)
+        for of_cell in of_cells.values() if is_copy else ():
+            extra += of_cell[1:]
+        said = (SAME if len(of_cells) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
+        found.setdefault(said, []).append(_names(map(_run_name, runs), "and"))
+    notes = [f"{said}: {_names(names, separator='; ')}" for said, names in found.items()]
     if not extra:
         return rows, notes
     is_extra = rows.set_index(["family", "variant", "seed"]).index.isin(extra)
     return rows[~is_extra].reset_index(drop=True), notes
 
 
-def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[tuple[str, str, int]], bool]]:
+def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
     """Group runs whose every score is the same, and say whether that rules out chance."""
     scores = rows.groupby(["benchmark", "task", "metric"])["score"]
     decimals = scores.transform(lambda column: np.median([_decimals(score) for score in column]))
     told = rows.assign(decimals=decimals.astype(int))
-    signatures: dict[tuple, list[tuple[str, str, int]]] = {}
+    signatures: dict[tuple, list[RunKey]] = {}
     precision: dict[tuple, int] = {}
     for run, of_run in told.groupby(["family", "variant", "seed"], sort=True):
         signature = tuple(zip(of_run.benchmark, of_run.task, of_run.metric, of_run.score, strict=True))
@@ -187,7 +193,7 @@ def _rows(table: pd.DataFrame) -> list:
     return list(table.itertuples(index=False))
 
 
-def _run_name(run: tuple[str, str, int]) -> str:
+def _run_name(run: RunKey) -> str:
     family, variant, seed = run
     return f"{family} {variant} seed {seed}"
 
@@ -197,11 +203,11 @@ def _row_name(row) -> str:
     return f"{_run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}"
 
 
-def _names(names: Iterable[str], word: str = ",") -> str:
-    """List names, not more of them than are read."""
+def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:
+    """List names, not more of them than are read; ``word`` goes before the last."""
     names = list(names)
     if len(names) > SHOWN:
-        return f"{', '.join(names[:SHOWN])} and {len(names) - SHOWN} more"
-    if word == "," or len(names) == 1:
-        return ", ".join(names)
-    return f"{', '.join(names[:-1])} {word} {names[-1]}"
+        return f"{separator.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+    if not word or len(names) == 1:
+        return separator.join(names)
+    return f"{separator.join(names[:-1])} {word} {names[-1]}"

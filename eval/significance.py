@@ -93,7 +93,7 @@ def compare_cells(
         p=float(result.p),
         low=float(result.low),
         high=float(result.high),
-        p_equivalence=equivalence_p(estimate, standard_error, df, inference.margin),
+        p_equivalence=float(equivalence_p(estimate, standard_error, df, inference.margin)),
         smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
     )
     return replace(known, **_beside(cells, contrast, strata, sample, known, inference)) if thorough else known

@@ -14,6 +14,7 @@ from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
 from eval.report.facts import RunFacts
+from eval.report.items import ItemAnalysis, analyse_items
 from eval.report.parts import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.sensitivity import Sensitivity, sensitivities
@@ -38,7 +39,8 @@ BENCHMARK_ORDER = (
     "embedded-glue",
 )
 Method = Literal["default", "source-study"]
-PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each, so chance is 50%
+PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
+CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,8 @@ class Analysis:
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
     power: tuple[Power, ...]
     sensitivities: tuple[Sensitivity, ...]
+    items: ItemAnalysis
+    """Where the noise is; empty without items."""
     source_study: Intervals
     """Where they were asked for."""
     part_means: pd.DataFrame
@@ -160,6 +164,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     comparisons = [
         c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
     ]
+    items = analyse_items(source, scores, [*pairs, *contrasts], benchmarks, inference)
     outliers, means = find_outliers(scores), means_over_parts(rows)
     return Analysis(
         source=source,
@@ -182,6 +187,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             if c.benchmark == cells.benchmark and c.family == scopes(cells.families)[0] and c.p is not None
         ),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, variants[1:], inference)),
+        items=items,
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*contrasts, *pairs]),
         missing=_missing(source, scores, variants, families, benchmarks),
@@ -193,7 +199,9 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             *balance_notes(scores, baseline),
             *outlier_notes(outliers),
             *_item_notes(rows),
+            *items.notes,
             *flat_notes(scores),
+            *_chance_notes(scores),
         ),
     )
 
@@ -256,6 +264,21 @@ def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmark
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=columns)
+
+
+def _chance_notes(scores: pd.DataFrame) -> list[str]:
+    """Name benchmarks on which nothing was learnt: there, being equal says nothing."""
+    means = scores.groupby(["benchmark", "family", "variant"])["score"].mean().reset_index()
+    reach = (means["score"] - CHANCE).abs().groupby(means["benchmark"]).max()
+    near = [name for name in reach.index if name in PAIR_BENCHMARKS and reach[name] < NEAR_CHANCE]
+    return (
+        [
+            f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), "
+            "where a difference or an equivalence says little about what was learnt"
+        ]
+        if near
+        else []
+    )
 
 
 def _item_notes(rows: pd.DataFrame) -> list[str]:

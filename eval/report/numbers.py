@@ -28,6 +28,10 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "phenomena": _comparisons(analysis.parts),
         "power": pd.DataFrame(_power(analysis)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
+        "noise": pd.DataFrame(map(asdict, analysis.items.components)),
+        "seeds_and_items": pd.DataFrame(
+            {**asdict(c), "families": "+".join(c.families)} for c in analysis.items.comparisons
+        ),
         "tasks": analysis.tasks,
         "missing": analysis.missing,
         "training": facts.drop(columns=["curve", "grad_norms"], errors="ignore"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 
 from eval.aggregate import SINGLE_TASK, is_percent, task_scores
@@ -25,9 +26,9 @@ def part_scores(rows: pd.DataFrame) -> pd.DataFrame:
         benchmark, part, family, variant, seed, score; benchmarks of one part only are left out.
     """
     scores = task_scores(rows[is_percent(rows["metric"])])
-    names = scores.drop_duplicates(["benchmark", "task"]).groupby("benchmark")
-    by_group = names.apply(lambda x: 1 < x.group.nunique() <= len(x) / 2, include_groups=False)
-    grouped = scores["benchmark"].map(by_group).astype(bool)
+    tasks = scores.groupby("benchmark")["task"].transform("nunique")
+    groups = scores.groupby("benchmark")["group"].transform("nunique")
+    grouped = (groups > 1) & (groups <= tasks / 2)
     scores = scores.assign(part=scores["group"].where(grouped, scores["task"]))
     num_parts = scores.groupby("benchmark")["part"].transform("nunique")
     scores = scores[(num_parts > 1) & (scores["part"] != SINGLE_TASK)]
@@ -45,9 +46,12 @@ def means_over_parts(rows: pd.DataFrame) -> pd.DataFrame:
         benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
     """
     parts = part_scores(rows)
-    num_tasks = rows.groupby("benchmark")["task"].nunique()
+    num_tasks = rows.groupby("benchmark")["task"].nunique().to_dict()
     num_parts = parts.groupby("benchmark")["part"].transform("nunique")
-    parts = parts.assign(num_parts=num_parts)[num_parts < parts["benchmark"].map(num_tasks)]
+    are_fewer = np.array(
+        [n < num_tasks[name] for name, n in zip(parts.benchmark, num_parts, strict=True)], bool
+    )
+    parts = parts.assign(num_parts=num_parts)[are_fewer]
     run = ["benchmark", "family", "variant", "seed"]
     complete = parts[parts.groupby(run)["part"].transform("nunique") == parts["num_parts"]]
     return complete.groupby(run, as_index=False).agg(

@@ -8,6 +8,7 @@ from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section, equivalence_section, power_section
 from eval.report.sections.methods import limits_section, methods_section
+from eval.report.sections.noise import noise_section
 from eval.report.sections.parts import parts_section
 from eval.report.sections.scores import scores_section, seeds_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
@@ -32,6 +33,7 @@ def render(analysis: Analysis, context: Context) -> str:
         power_section(analysis),
         parts_section(analysis, context),
         tasks_section(analysis),
+        noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
         sensitivity_section(analysis),
         cost_section(analysis, context),
         budget_section(analysis),

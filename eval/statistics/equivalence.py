@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import special, stats
 
 
-def equivalence_p(estimate: float, standard_error: float, df: float, margin: float) -> float:
+def equivalence_p(estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike, margin: float) -> np.ndarray:
     """Return the larger p of the tests that the difference is above -margin and below +margin.
 
     Args:
-        estimate: The difference.
-        standard_error: Of the difference, above zero.
-        df: Degrees of freedom of the standard error.
+        estimate: (...) differences.
+        standard_error: (...) of them, above zero.
+        df: (...) degrees of freedom of the standard errors.
         margin: The largest difference that still counts as none, in the unit of the estimate.
     """
-    return float(special.stdtr(df, -(margin - abs(estimate)) / standard_error))
+    return special.stdtr(df, -(margin - np.abs(estimate)) / np.asarray(standard_error))
 
 
 def smallest_margin(estimate: float, standard_error: float, df: float, level: float) -> float:

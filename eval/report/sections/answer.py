@@ -125,8 +125,10 @@ def verdicts(analysis: Analysis) -> str:
     return (
         f"{shown}\n\nDifference to `{analysis.baseline}` in percentage points, positive is better, with its "
         f"{analysis.confidence:.0%} interval. *Different*: Holm-corrected p below {_level(analysis)}. "
-        f"*Equivalent*: shown to be smaller than {analysis.margin:g}. *Inconclusive*: neither is shown, and "
-        "every value in the interval remains possible; more seeds would tell ([Power](#power))."
+        f"*Equivalent*: shown to be smaller than {analysis.margin:g}, which takes the "
+        f"{1 - 2 * analysis.inference.level:.0%} interval. *Inconclusive*: neither is shown, and "
+        "every value in the interval remains possible"
+        + ("; more seeds would tell ([Power](#power))." if analysis.power else ".")
     )
 
 
@@ -136,7 +138,7 @@ def _level(analysis: Analysis) -> str:
 
 def _verdict_cell(comparison: Comparison) -> str:
     if comparison.verdict == NOT_ESTIMABLE:
-        return NOT_ESTIMABLE
+        return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
     is_shown = comparison.verdict != INCONCLUSIVE
     word = f"**{comparison.verdict}**" if is_shown else comparison.verdict
     return f"{word}<br>{signed(comparison.estimate)} {interval(comparison)}"
@@ -159,7 +161,7 @@ def _missing(analysis: Analysis) -> list[str]:
     for row in analysis.missing.itertuples(index=False):
         cells.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
     shown = list(cells)[:3]
-    more = f" and {len(cells) - 3} more cells" if len(cells) > 3 else ""
+    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
     return [
         f"{num} score{'s are' if num > 1 else ' is'} missing: {'; '.join(shown)}{more} ([Design](#design))"
     ]

@@ -1,0 +1,323 @@
+"""The report of a study of the full size: its time and memory, its statistics, and bootstraps side by side.
+
+OMP_NUM_THREADS=2 python benchmarks/report.py
+python benchmarks/report.py --variants 4 --tasks 10 --items 100 --study /tmp/study
+
+Writes a study folder of made-up scores in the real format, unless --study names one that is there already,
+and measures
+
+    report      the whole command in a process of its own, on two cores: seconds and peak memory
+    items       reading all items and the seeds x items bootstrap, in this process
+    statistics  all comparisons of one benchmark, without items
+    bootstraps  10,000 resamples for each of those comparisons, one way after the other in each round; a ratio
+                is the median over rounds of a way's time over the first one's in the same round
+
+Prints markdown.
+"""
+
+# ruff: noqa: E402 - the imports must wait for sys.path
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+# Python puts this file's folder first, and there this file's neighbours would hide modules of their name.
+sys.path[0] = str(Path(__file__).parents[1])
+
+import numpy as np
+import pandas as pd
+import yaml
+from scipy import stats
+from tqdm import tqdm
+
+from eval.aggregate import run_scores
+from eval.comparison import Inference
+from eval.contrasts import Contrast
+from eval.paradigms import BLIMP_PARADIGMS
+from eval.report.items import analyse_items
+from eval.report.sources import read_source
+from eval.rows import ROW_COLUMNS, write_rows
+from eval.samples import CellTable
+from eval.significance import compare_with_baseline, scopes
+from eval.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.statistics.welch import CONFIDENCE
+from ffn_variants.cli import parse_flags
+
+FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
+BENCHMARK = "blimp"
+GLUE_TASKS = ("boolq", "cola", "mnli", "mnli-mm", "mrpc", "multirc", "qnli", "qqp", "rte", "sst2", "wsc")
+RESAMPLES = 10_000
+CORES = 2
+
+Cells = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> scores of its runs
+Weights = Mapping[tuple[str, str], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportBenchmarkArgs:
+    """Measure the report of a made-up study."""
+
+    variants: int = 14
+    """The baseline among them."""
+    families: int = 2
+    seeds: int = 6
+    tasks: int = 67
+    items: int = 1000
+    """Of each task."""
+    rounds: int = 3
+    """Of what is measured in turn."""
+    study: Path | None = None
+    """Folder to write the study into, or where it was written before (default: one that is deleted)."""
+
+
+def task_names(count: int) -> list[tuple[str, str]]:
+    """The first (task, phenomenon) pairs of BLiMP, repeated under numbers where more are wanted."""
+    known = [(task, phenomenon) for phenomenon, tasks in BLIMP_PARADIGMS.items() for task in tasks]
+    return [
+        (f"{task}{place // len(known) or ''}", phenomenon)
+        for place in range(count)
+        for task, phenomenon in [known[place % len(known)]]
+    ]
+
+
+def write_study(folder: Path, args: ReportBenchmarkArgs) -> None:
+    """Write rows, items and training logs of every run, from fixed generators."""
+    variants = ["gelu", *(f"variant{number}" for number in range(1, args.variants))]
+    tasks = task_names(args.tasks)
+    generator = np.random.default_rng(0)
+    # Logits of difficulty: of each task, of each item, and of each item for a variant.
+    difficulty = generator.normal(0.7, 1.0, args.tasks)[:, None] + generator.normal(
+        0, 1.5, (args.tasks, args.items)
+    )
+    frame = _item_frame(tasks, args.items)
+    cells = list(product(FAMILIES[: args.families], enumerate(variants), range(1, args.seeds + 1)))
+    for family, (place, variant), seed in tqdm(cells, desc="write study", unit="run", disable=None):
+        own = np.random.default_rng([FAMILIES.index(family), place, seed])
+        shared = np.random.default_rng([FAMILIES.index(family), place])
+        shift = shared.normal(0, 0.05) + shared.normal(0, 0.3, difficulty.shape)
+        shift = shift + own.normal(0, 0.03) + own.normal(0, 0.15, (args.tasks, 1))
+        margin = difficulty + shift + own.logistic(size=difficulty.shape)
+        run_id = f"{family}/{variant}/seed{seed}-0a1b2c3d"
+        _write_run(folder / run_id, (run_id, family, variant, seed), tasks, frame, margin, own)
+    content = {
+        "families": list(FAMILIES[: args.families]),
+        "variants": variants,
+        "seeds": list(range(1, args.seeds + 1)),
+        "evaluation": {"suites": [BENCHMARK, "glue"]},
+        "report": {"baseline": "gelu", "margin": 1.0},
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+def _item_frame(tasks: list[tuple[str, str]], items: int) -> pd.DataFrame:
+    """What the items of all runs share, with the columns that the evaluation writes."""
+    names = np.repeat([task for task, _ in tasks], items)
+    frame = pd.DataFrame({"suite": BENCHMARK, "task": names})
+    frame["phenomenon"] = np.repeat([phenomenon for _, phenomenon in tasks], items)
+    frame["paradigm"] = names
+    frame["pair_id"] = np.tile([str(number) for number in range(items)], len(tasks))
+    return frame.sort_values("task", kind="stable", ignore_index=False)
+
+
+def _write_run(
+    run: Path,
+    identity: tuple[str, str, str, int],
+    tasks: list[tuple[str, str]],
+    frame: pd.DataFrame,
+    margin: np.ndarray,
+    generator: np.random.Generator,
+) -> None:
+    margins = margin.ravel()[frame.index]
+    good = generator.normal(-60, 15, len(margins))
+    lengths = generator.integers(5, 25, len(margins))
+    items = frame.assign(
+        score_good=good,
+        score_bad=good - margins,
+        margin=margins,
+        num_tokens_good=lengths,
+        num_tokens_bad=lengths,
+        tie=False,
+        correct=(margins > 0).astype(float),
+        protocol="native,overflow=truncate 9c5701fd6673",
+    )
+    (run / "eval" / "items").mkdir(parents=True)
+    items.to_parquet(run / "eval" / "items" / f"{BENCHMARK}.parquet", index=False)
+    rows = [
+        (*identity, BENCHMARK, task, phenomenon, "accuracy", 100 * float((margin[place] > 0).mean()),
+         margin.shape[1])
+        for place, (task, phenomenon) in enumerate(tasks)
+    ]  # fmt: skip
+    shift = generator.normal(0, 0.8)
+    rows += [
+        (*identity, "glue", task, "glue", "accuracy", 65 + shift + generator.normal(0, 1.5), 2000)
+        for task in GLUE_TASKS
+    ]
+    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")
+    steps = np.arange(100, 10_001, 100)
+    lines = [{"step": int(step), "loss": 3.0, "grad_norm": 1 + float(generator.random())} for step in steps]
+    lines += [
+        {"step": int(step), "eval_loss": 2.5 + 40 / step**0.5 / 4 + 0.01 * shift} for step in steps[9::10]
+    ]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+    provenance = {
+        "parameters": {"total": 10_000_000, "ffn": 4_000_000},
+        "flops_per_token": {"total": 20_000_000, "ffn": 8_000_000},
+        "device": "cpu",
+        "results": {"mean_tokens_per_s": 50_000 + 500 * shift, "time_s": 7200.0, "peak_memory_mb": 4000.0},
+    }
+    (run / "provenance.json").write_text(json.dumps(provenance), encoding="utf-8")
+
+
+def measure_report(study: Path, out: Path) -> tuple[float, float]:
+    """Return seconds and peak GiB of the whole command in a process of its own."""
+    command = [sys.executable, "-m", "eval.report", str(study), "--out", str(out)]
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path}
+    start = time.perf_counter()
+    process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - start
+    if status:
+        raise SystemExit(f"{shlex.join(command)} failed")
+    return seconds, usage.ru_maxrss / 2**20
+
+
+def interleave(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of every way in each round."""
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, do in ways.items():
+            start = time.perf_counter()
+            do()
+            seconds[way].append(time.perf_counter() - start)
+    return seconds
+
+
+def our_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: Bootstrap) -> object:
+    """Intervals of all comparisons as the report makes them: every cell is resampled once."""
+    generator = np.random.default_rng(0)
+    resampled = {key: resample(cell, RESAMPLES, generator) for key, cell in cells.items()}
+    return [
+        bootstrap_interval(
+            method, [cells[key] for key in w], [resampled[key] for key in w], list(w.values()), CONFIDENCE
+        )
+        for w in comparisons
+    ]
+
+
+def scipy_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: str) -> object:
+    """The same by scipy, vectorised; it resamples for each comparison anew."""
+
+    def interval(weights: Weights) -> object:
+        def statistic(*samples: np.ndarray, axis: int) -> np.ndarray:
+            parts = [w * x.mean(axis=axis) for w, x in zip(weights.values(), samples, strict=True)]
+            return np.sum(parts, axis=0)
+
+        arms = [cells[key] for key in weights]
+        return stats.bootstrap(
+            arms, statistic, n_resamples=RESAMPLES, vectorized=True, paired=False, method=method, rng=0
+        )
+
+    return [interval(weights) for weights in comparisons]
+
+
+def loop_bootstrap(cells: Cells, comparisons: Sequence[Weights]) -> object:
+    """Percentile intervals by a loop over the resamples."""
+    generator, intervals = np.random.default_rng(0), []
+    for weights in comparisons:
+        estimates = []
+        for _ in range(RESAMPLES):
+            estimate = 0.0
+            for key, weight in weights.items():
+                arm = cells[key]
+                estimate += weight * arm[generator.integers(len(arm), size=len(arm))].mean()
+            estimates.append(estimate)
+        intervals.append(np.percentile(estimates, [2.5, 97.5]))
+    return intervals
+
+
+def measure(study: Path, rounds: int) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory() as out:
+        seconds, memory = measure_report(study, Path(out))
+    source = read_source(study)
+    scores, _ = run_scores(source.rows)
+    others = [name for name in source.plan.variants if name != "gelu"]
+    of_benchmark = scores[scores.benchmark == BENCHMARK]
+    contrasts = [Contrast((name,), ("gelu",)) for name in others]
+    alone = interleave(
+        {
+            "items": lambda: analyse_items(source, scores, contrasts, [BENCHMARK], Inference()),
+            "statistics": lambda: compare_with_baseline(
+                CellTable(of_benchmark, BENCHMARK), "gelu", others, Inference()
+            ),
+        },
+        rounds,
+    )
+    print("| what | seconds | peak memory, GiB |\n| --- | --: | --: |")
+    print(f"| report | {seconds:.1f} | {memory:.2f} |")
+    for name, times in alone.items():
+        print(f"| {name} | {statistics.median(times):.2f} | |")
+    table = CellTable(of_benchmark, BENCHMARK)
+    cells = {key: cell.to_numpy() for key, cell in table.cells.items()}
+    comparisons = [
+        {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
+        for scope in scopes(table.families)
+        for strata in [table.families if scope is None else [scope]]
+        for contrast in contrasts
+    ]
+    ways: dict[str, Callable[[], object]] = {
+        "ours, studentized": lambda: our_bootstrap(cells, comparisons, "studentized"),
+        "ours, percentile": lambda: our_bootstrap(cells, comparisons, "percentile"),
+        "ours, BCa": lambda: our_bootstrap(cells, comparisons, "bca"),
+        "scipy, percentile": lambda: scipy_bootstrap(cells, comparisons, "percentile"),
+        "scipy, BCa": lambda: scipy_bootstrap(cells, comparisons, "BCa"),
+        "plain loop, percentile": lambda: loop_bootstrap(cells, comparisons),
+    }
+    times = interleave(ways, rounds)
+    first = times[next(iter(times))]
+    print(f"\n{len(comparisons)} comparisons, {RESAMPLES:,} resamples each, median of {rounds} rounds\n")
+    print("| bootstrap | seconds | x the first |\n| --- | --: | --: |")
+    for way, own in times.items():
+        ratio = statistics.median(a / b for a, b in zip(own, first, strict=True))
+        print(f"| {way} | {statistics.median(own):.2f} | {ratio:.2f} |")
+
+
+def main() -> None:
+    """Write the study where it is not there, and measure."""
+    args = parse_flags(ReportBenchmarkArgs, prog="python benchmarks/report.py", description=__doc__)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "scipy", "pandas")
+    )
+    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"{datetime.date.today():%d %B %Y}, {platform.machine()}, {CORES} cores, {versions}\n")
+    with tempfile.TemporaryDirectory() as temporary:
+        study = args.study or Path(temporary) / "study"
+        if not (study / "study.yaml").is_file():
+            # A process of its own: a child's peak memory is never below what its parent holds when it starts.
+            writer = multiprocessing.get_context("spawn").Process(target=write_study, args=(study, args))
+            writer.start()
+            writer.join()
+        measure(study, args.rounds)
+
+
+if __name__ == "__main__":
+    main()
