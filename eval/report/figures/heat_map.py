@@ -1,0 +1,153 @@
+"""Where the differences are: phenomena or tasks against variants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from eval.comparison import Comparison
+from eval.report.analysis import Analysis
+from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
+from eval.report.names import family_label
+
+# Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
+COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)
+UNKNOWN = "#d0d0d0"
+CELL_HEIGHT_IN, WIDEST_CELL_IN, GAP_IN = 0.26, 0.95, 0.1
+BELOW_IN = 0.95  # colour scale, its label and the key
+NARROWEST_IN = 4.6
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Cells to draw, by row and column; a part that was not compared for a variant has no cell."""
+
+    rows: Sequence[str]
+    columns: Sequence[str]
+    cells: Mapping[tuple[int, int], Comparison]
+
+
+def draw_heat_map(analysis: Analysis, benchmark: str) -> tuple[Figure, str] | None:
+    """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
+    scope = analysis.scopes(benchmark)[0]
+    chosen = {
+        (c.part, c.contrast.removesuffix(f" - {analysis.baseline}")): c
+        for c in analysis.parts
+        if c.benchmark == benchmark and c.family == scope and c.part is not None
+    }
+    parts = list(dict.fromkeys(part for part, _ in chosen))
+    variants = [name for name in analysis.others if any(name == variant for _, variant in chosen)]
+    if len(parts) < 2 or not variants:
+        return None
+    limit, is_capped = _colour_limit(list(chosen.values()))
+    figure = _draw(_grid(chosen, parts, variants), limit, is_capped, analysis)
+    return figure, _alt(analysis, benchmark, chosen, scope)
+
+
+def _grid(chosen: Mapping[tuple[str, str], Comparison], parts: list[str], variants: list[str]) -> _Grid:
+    """Lay out the longer list down the page, so that a narrow screen shows whole rows."""
+    if len(parts) >= len(variants):
+        places = {(parts.index(p), variants.index(v)): c for (p, v), c in chosen.items()}
+        return _Grid(parts, variants, places)
+    places = {(variants.index(v), parts.index(p)): c for (p, v), c in chosen.items()}
+    return _Grid(variants, parts, places)
+
+
+def _colour_limit(comparisons: Sequence[Comparison]) -> tuple[float, bool]:
+    """Largest difference of the colour scale, and whether cells exceed it: one must not bleach all others."""
+    sizes = [abs(c.estimate) for c in comparisons if c.estimate is not None and c.p is not None]
+    if not sizes:
+        return 1.0, False
+    limit = max(min(max(sizes), 4 * float(np.median(sizes))), 0.1)
+    return limit, max(sizes) > limit
+
+
+def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Figure:
+    left = max(map(text_width, grid.rows)) + 2 * GAP_IN
+    narrowest = max(text_width(_value(c), SMALL - 0.5) * 1.15 for c in grid.cells.values()) + 0.1
+    cell = min(max((WIDTH_IN - left - GAP_IN) / len(grid.columns), narrowest), WIDEST_CELL_IN)
+    is_upright = max(map(text_width, grid.columns)) > cell - 0.06
+    top = (max(map(text_width, grid.columns)) if is_upright else 0.12) + 2 * GAP_IN
+    inner_width, inner_height = cell * len(grid.columns), CELL_HEIGHT_IN * len(grid.rows)
+    width, height = max(left + inner_width + GAP_IN, NARROWEST_IN), top + inner_height + BELOW_IN
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes(
+        (left / width, BELOW_IN / height, inner_width / width, inner_height / height), facecolor=UNKNOWN
+    )
+    norm = Normalize(-limit, limit)
+    _cells(axes, grid, norm, analysis.inference.level)
+    axes.set_xlim(0, len(grid.columns))
+    axes.set_ylim(len(grid.rows), 0)
+    axes.xaxis.tick_top()
+    axes.set_xticks(np.arange(len(grid.columns)) + 0.5, grid.columns, rotation=90 if is_upright else 0)
+    axes.set_yticks(np.arange(len(grid.rows)) + 0.5, grid.rows)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    _scale(figure, norm, is_capped, analysis)
+    return figure
+
+
+def _cells(axes: Axes, grid: _Grid, norm: Normalize, level: float) -> None:
+    values = np.full((len(grid.rows), len(grid.columns)), np.nan)
+    for place, comparison in grid.cells.items():
+        if comparison.p is not None and comparison.estimate is not None:
+            values[place] = comparison.estimate
+    axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8)
+    for (row, column), comparison in grid.cells.items():
+        is_shown = comparison.p_bh is not None and comparison.p_bh < level
+        red, green, blue, _ = (
+            COLOURS(norm(values[row, column])) if np.isfinite(values[row, column]) else (1,) * 4
+        )
+        is_dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
+        axes.text(
+            column + 0.5, row + 0.53, _value(comparison), ha="center", va="center", fontsize=SMALL - 0.5,
+            color="white" if is_dark else "black", fontweight="bold" if is_shown else "normal",
+        )  # fmt: skip
+        if is_shown:
+            frame = Rectangle((column + 0.04, row + 0.06), 0.92, 0.88, fill=False, ec="black", lw=1.3)
+            axes.add_patch(frame)
+
+
+def _value(comparison: Comparison) -> str:
+    return "-" if comparison.estimate is None else f"{comparison.estimate:+.1f}"
+
+
+def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis) -> None:
+    """Draw the colour scale and the key below the map."""
+    width, height = figure.get_size_inches()
+    length = min(3.2, width - 1)
+    bar = figure.add_axes(((width - length) / 2 / width, 0.72 / height, length / width, 0.11 / height))
+    figure.colorbar(
+        ScalarMappable(norm, COLOURS), cax=bar, orientation="horizontal",
+        extend="both" if is_capped else "neither",
+    )  # fmt: skip
+    bar.locator_params(axis="x", nbins=6)
+    bar.set_xlabel(filled(f"difference to {analysis.baseline} (percentage points)", 60), labelpad=2)
+    key = f"framed: p < {analysis.inference.level:.2g} (Benjamini-Hochberg); grey: not estimable"
+    figure.text(
+        0.5, 0.08 / height, key,
+        ha="center", va="bottom", fontsize=SMALL,
+    )  # fmt: skip
+
+
+def _alt(analysis: Analysis, benchmark: str, chosen: Mapping[tuple[str, str], Comparison], scope) -> str:
+    level = analysis.inference.level
+    shown = [
+        f"{variant} on {part} {comparison.estimate:+.1f}"
+        for (part, variant), comparison in chosen.items()
+        if comparison.estimate is not None and comparison.p_bh is not None and comparison.p_bh < level
+    ]
+    said = f"{len(shown)} of {len(chosen)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
+    more = f"; and {len(shown) - 8} more" if len(shown) > 8 else ""
+    return (
+        f"Heat map, {benchmark}: difference to {analysis.baseline} in percentage points in each part of the "
+        f"benchmark, one value per part and variant, {family_label(scope)}; framed where the corrected p is "
+        f"below {level:.2g}, grey where not estimable; {said}{more}"
+    )
