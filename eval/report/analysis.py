@@ -180,12 +180,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         comparisons=tuple(comparisons),
         contrasts=tuple(_contrasts(tables, contrasts, inference)),
         parts=tuple(compare_parts(rows, baseline, variants[1:], inference)),
-        power=tuple(
-            power_of(cells, c, inference)
-            for cells in tables
-            for c in comparisons
-            if c.benchmark == cells.benchmark and c.family == scopes(cells.families)[0] and c.p is not None
-        ),
+        power=tuple(_power(tables, pairs, comparisons, inference)),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, variants[1:], inference)),
         items=items,
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
@@ -240,6 +235,21 @@ def _contrasts(tables, contrasts: Sequence[Contrast], inference: Inference):
         for cells in tables:
             for family in scopes(cells.families):
                 yield compare_cells(cells, contrast, family, inference)
+
+
+def _power(
+    tables: Sequence[CellTable],
+    pairs: Sequence[Contrast],
+    comparisons: Sequence[Comparison],
+    inference: Inference,
+):
+    """Work out the power of every estimable primary comparison."""
+    for cells in tables:
+        scope = scopes(cells.families)[0]
+        primary = [c for c in comparisons if (c.benchmark, c.family) == (cells.benchmark, scope)]
+        for pair, comparison in zip(pairs, primary, strict=True):
+            if comparison.p is not None:
+                yield power_of(cells, pair, comparison, inference)
 
 
 def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:

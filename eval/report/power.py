@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from eval.comparison import Comparison, Inference
-from eval.contrasts import parse_contrast
+from eval.contrasts import Contrast
 from eval.report.format import table
 from eval.samples import CellTable
 from eval.statistics.power import (
@@ -35,9 +35,8 @@ class Power:
     """To show equivalence at the margin with 80% power where there is no difference."""
 
 
-def power_of(cells: CellTable, comparison: Comparison, inference: Inference) -> Power:
+def power_of(cells: CellTable, contrast: Contrast, comparison: Comparison, inference: Inference) -> Power:
     """Work out what an estimable comparison would need, its cells' variances being the true ones."""
-    contrast = parse_contrast(comparison.contrast, cells.variants())
     sample = cells.sample(contrast, comparison.families, inference.paired)
     variances = [float(arm.var(ddof=1)) for arm in sample.arms]
     return Power(

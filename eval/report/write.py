@@ -9,15 +9,16 @@ import shlex
 from pathlib import Path
 
 from eval.report.analysis import Analysis, Request, analyse
-from eval.report.figures import draw_all, to_svg
+from eval.report.figures import draw_all, to_png, to_svg
+from eval.report.html import to_html
 from eval.report.numbers import as_json, number_tables
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.report.text import render
 from ffn_variants.errors import UsageError
-from ffn_variants.files import write_text
+from ffn_variants.files import write_atomically
 
-VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib")
+VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
 
 
 def write_report(source: Path, out: Path, request: Request | None = None) -> Analysis:
@@ -44,14 +45,21 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
         versions=_versions(),
         figures={name: alt for name, (_, alt) in drawn.items()},
     )
-    files = {f"figures/{name}.svg": to_svg(figure) for name, (figure, _) in drawn.items()}
-    tables = number_tables(analysis)
+    images = {f"figures/{name}.svg": to_svg(figure) for name, (figure, _) in drawn.items()}
+    tables, markdown = number_tables(analysis), render(analysis, context)
+    files: dict[str, str | bytes] = {**images}
+    files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
     files |= {f"tables/{name}.csv": table.to_csv(index=False) for name, table in tables.items()}
     files["report.json"] = as_json(analysis, context, tables, _shown(source))
-    files["report.md"] = render(analysis, context)  # last: whoever sees it finds the rest
-    for name, text in files.items():
-        write_text(out / name, text)
+    files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
+    files["report.md"] = markdown  # last: whoever sees it finds the rest
+    for name, content in files.items():
+        _write(out / name, content if isinstance(content, bytes) else content.encode())
     return analysis
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def _command(analysis: Analysis, out: Path) -> str:

@@ -17,6 +17,7 @@ from eval.report.names import family_label
 from eval.report.sections.context import place
 
 NAMES_SHOWN = 6
+NAMED = 3
 WARNINGS_ON_TOP = 6
 
 
@@ -60,16 +61,16 @@ def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[st
 
 
 def _the_rest(analysis: Analysis) -> str:
-    """Name the equivalent, the inconclusive and the impossible."""
-    parts = []
-    for verdict in (EQUIVALENT, INCONCLUSIVE, NOT_ESTIMABLE):
-        for names, places in _by_names(analysis, verdict).items():
-            said = f"{verdict} on {listed(places)}: {_quoted(names)}"
-            if verdict == EQUIVALENT:
-                said = f"equivalent within {analysis.margin:g} on {listed(places)}: {_quoted(names)}"
-            if verdict == INCONCLUSIVE:
-                said += f", differences up to {_reach(analysis, names, places)} points remain possible"
-            parts.append(said)
+    """Name the equivalent and the impossible, and the inconclusive where they are few."""
+    parts = [
+        f"equivalent within {analysis.margin:g} on {listed(places)}: {_quoted(names)}"
+        for names, places in _by_names(analysis, EQUIVALENT).items()
+    ]
+    parts += _inconclusive(analysis)
+    parts += [
+        f"{NOT_ESTIMABLE} on {listed(places)}: {_quoted(names)}"
+        for names, places in _by_names(analysis, NOT_ESTIMABLE).items()
+    ]
     said = "; ".join(parts) or "no comparison is inconclusive"
     return f"{said[0].upper()}{said[1:]}."
 
@@ -84,19 +85,23 @@ def _by_names(analysis: Analysis, verdict: str) -> dict[tuple[str, ...], list[st
     return found
 
 
-def _reach(analysis: Analysis, names: Sequence[str], places: Sequence[str]) -> str:
-    """The largest difference that remains possible, on each of the benchmarks or from where to where."""
-    reaches = {}
-    for benchmark in analysis.benchmarks:
-        if place(analysis, benchmark) in places:
-            comparisons = zip(analysis.others, analysis.primary(benchmark), strict=True)
-            reaches[benchmark] = max(c.largest_remaining or 0.0 for name, c in comparisons if name in names)
-    if len(reaches) == 1:
-        return f"{next(iter(reaches.values())):.1f}"
-    if len(reaches) == 2:
-        return listed(f"{reach:.1f} ({name})" for name, reach in reaches.items())
-    low, high = min(reaches, key=lambda x: reaches[x]), max(reaches, key=lambda x: reaches[x])
-    return f"{reaches[low]:.1f} ({low}) to {reaches[high]:.1f} ({high})"
+def _inconclusive(analysis: Analysis) -> list[str]:
+    """Name them, or count them where a sentence of names would hide the answer; the table has them all."""
+    every = [c for benchmark in analysis.benchmarks for c in analysis.primary(benchmark)]
+    open_ = [c for c in every if c.verdict == INCONCLUSIVE]
+    if not open_:
+        return []
+    widest = max(open_, key=lambda c: c.largest_remaining or 0.0)
+    reach = f"differences up to {widest.largest_remaining:.1f} points"
+    if len(analysis.benchmarks) > 1:
+        reach += f" (on {widest.benchmark})"
+    groups = _by_names(analysis, INCONCLUSIVE)
+    if len(groups) == 1:
+        ((names, places),) = groups.items()
+        if len(names) <= NAMED:
+            return [f"{INCONCLUSIVE} on {listed(places)}: {_quoted(names)}, {reach} remain possible"]
+    count = f"all {len(every)}" if len(open_) == len(every) else f"{len(open_)} of {len(every)}"
+    return [f"{INCONCLUSIVE}: {count} comparisons, {reach} remain possible"]
 
 
 def _quoted(names: Iterable[str]) -> str:
