@@ -93,11 +93,11 @@ def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
     assert re.search(
         r"on embedded-pairs `kan` \(-\d\.\d\d\); on embedded-glue `kan` \(-\d\.\d\d\)[.;]", first
     )
-    assert "Inconclusive on embedded-pairs and embedded-glue: `swish`, with no difference shown" in first
-    assert "points remain possible" in first
+    assert "Inconclusive on embedded-pairs and embedded-glue: `swish`, differences up to" in first
+    assert "points (on embedded-glue) remain possible" in first
     assert "no effect" not in text
     # The last cell is missing, and named.
-    assert "2 scores are missing" in text
+    assert "2 scores are missing: roberta swish seed 3" in text
     assert "| embedded-pairs | RoBERTa | `swish` | 3 |" in text
     assert "| embedded-glue | RoBERTa | `swish` | 3 |" in text
     # Facts of the runs.
@@ -139,8 +139,12 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
     out = tmp_path / "out"
     text = text_of(study, out)
     links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
-    assert {Path(link).name for _, link in links} == {path.name for path in (out / "figures").iterdir()}
-    assert len(links) == 5  # a forest and a dot plot per benchmark, and the learning curves
+    drawn = {Path(link).stem for _, link in links}
+    per_benchmark = {f"{kind}-{name}" for kind in ("forest", "seeds", "cost") for name in TASKS}
+    assert drawn == per_benchmark | {"heat-map-embedded-pairs", "held-out-loss"}
+    for suffix in (".svg", ".png"):
+        assert {path.stem for path in (out / "figures").glob(f"*{suffix}")} == drawn
+    assert all((out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in drawn)
     for alt, link in links:
         assert len(alt) > 30
         ElementTree.parse(out / link)
@@ -157,6 +161,9 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
         "tasks.csv",
         "training.csv",
         "missing.csv",
+        "phenomena.csv",
+        "power.csv",
+        "sensitivity.csv",
     } == tables
 
 
@@ -230,7 +237,10 @@ def test_one_family_one_benchmark(tmp_path: Path):
     text = text_of(csv, tmp_path / "out", baseline="a")
     assert "After Holm's correction, no variant was shown to differ from `a` on x" in text
     assert "averaged |" not in text
-    assert {x.name for x in (tmp_path / "out" / "figures").iterdir()} == {"forest-x-y.svg", "seeds-x-y.svg"}
+    assert {x.name for x in (tmp_path / "out" / "figures").glob("*.svg")} == {
+        "forest-x-y.svg",
+        "seeds-x-y.svg",
+    }
 
 
 def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
@@ -243,6 +253,96 @@ def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
     # Two variants tie for the best: both bold.
     assert "| f | `a` | **61.0** ± 1.0 (3) |" in text
     assert "| f | `c` | **61.0** ± 1.0 (3) |" in text
+
+
+def test_the_source_study_is_repeated_from_its_table(shared_data: Path, tmp_path: Path):
+    """Its four printed results, and a warning beside them; verdicts stay those of the report's own method."""
+    report = numbers_of(
+        shared_data / "thesis" / "table5.csv",
+        tmp_path,
+        contrasts=("gelu - learnable-gelu", "relu+silu - swish+prelu"),
+        method="source-study",
+    )
+    found = {(x["benchmark"], x["contrast"]): x for x in report["source_study"]}
+    for key, expected in {
+        ("blimp", "gelu - learnable-gelu"): [-0.134855, -1.161818, 0.636364],
+        ("glue", "gelu - learnable-gelu"): [-0.878522, -2.674545, 0.603773],
+        ("blimp", "relu+silu - swish+prelu"): [0.442950, -1.85, 2.30],
+        ("glue", "relu+silu - swish+prelu"): [1.355275, -0.35, 3.05],
+    }.items():
+        assert [found[key][name] for name in ("estimate", "low", "high")] == pytest.approx(expected, abs=1e-6)
+    assert "For comparison only; no verdict rests on it" in (tmp_path / "report.md").read_text()
+    plain = numbers_of(shared_data / "thesis" / "table5.csv", tmp_path / "plain")
+    assert plain["comparisons"] == report["comparisons"]
+    assert "source_study" not in plain
+
+
+def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path, tmp_path: Path):
+    copied = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
+    rows = pd.read_parquet(study / "gpt_neo" / "kan" / "seed1-0a1b2c3d" / "eval" / "rows.parquet")
+    write_rows(rows.assign(run_id="gpt_neo/kan/seed2-0a1b2c3d", seed=2), copied / "eval" / "rows.parquet")
+    failed = study / "roberta" / "swish" / "seed3-0a1b2c3d"
+    failed.mkdir(parents=True)
+    (failed / "FAILED").write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
+    far = study / "gpt_neo" / "gelu" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
+    write_rows(pd.read_parquet(far).assign(score=99.0), far)
+    text = text_of(study, tmp_path / "out")
+    top = text[: text.index("## Design")]
+    assert "counted as one run; was it copied?: gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
+    assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
+    assert re.search(r"far from the other runs of their cell.*gpt_neo gelu seed 3 \(99\.0, the others", top)
+    runs = json.loads((tmp_path / "out" / "report.json").read_text())["seeds"]
+    assert len(runs) == 2 * 16  # the copy counts once
+
+
+def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path, tmp_path: Path):
+    content = yaml.safe_load((study / "study.yaml").read_text())
+    content["report"] |= {"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0}
+    (study / "study.yaml").write_text(yaml.safe_dump(content))
+    report = numbers_of(study, tmp_path / "out")
+    assert (report["paired"], report["margin"]) == (True, 2.0)
+    pairs = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
+    pairs = pairs[pairs.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
+    group = (pairs["gpt_neo", "kan"] + pairs["gpt_neo", "swish"]) / 2
+    expected = stats.ttest_rel(group, pairs["gpt_neo", "gelu"])
+    (found,) = (
+        c for c in report["contrasts"] if (c["benchmark"], c["family"]) == ("embedded-pairs", "gpt_neo")
+    )
+    assert [found["p"], found["df"]] == pytest.approx([expected.pvalue, expected.df])
+    # The last cell is missing, so its seed's partners are left out and named.
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "roberta gelu seed 3" in text[text.index("Without a partner of the same seed") :]
+
+
+def test_plan_needs_no_scores(capsys, monkeypatch):
+    argv = ["report", "--plan", "--sd", "1.1", "--variants", "8"]
+    monkeypatch.setattr(sys, "argv", argv)
+    assert main() == 0
+    printed = capsys.readouterr().out
+    # Six seeds in two families: the noncentral t, worked out here from its definition by simulation.
+    rng = np.random.default_rng(0)
+    detectable = float(re.search(r"\| 6 \| 96 \| ([\d.]+) \|", printed)[1])
+    cells = rng.normal(0, 1.1, size=(100_000, 4, 6))
+    difference = (cells[:, 0] - cells[:, 1] + cells[:, 2] - cells[:, 3]).mean(-1) / 2 + detectable
+    error = np.sqrt((cells.var(-1, ddof=1) / 6 / 4).sum(-1))
+    power = (np.abs(difference / error) > stats.t.ppf(0.975, 20)).mean()
+    assert power == pytest.approx(0.80, abs=0.01)
+    assert "| equivalence within 1 |" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "name what to report on"),
+        (["--plan"], "--plan needs --sd"),
+        (["--plan", "--sd", "-1"], "--plan needs --sd"),
+        (["--plan", "--sd", "1", "--variants", "1"], "--variants of at least 2"),
+    ],
+)
+def test_commands_that_lack_something(flags: list[str], message: str, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["report", *flags])
+    with pytest.raises(UsageError, match=message):
+        main()
 
 
 HEADER = "family,variant,seed,benchmark,score\n"

@@ -123,9 +123,7 @@ def test_perplexity_is_never_averaged_with_accuracy():
     scores, notes = run_scores(normalise_rows(study_rows()))
     assert set(scores["benchmark"]) == {"blimp", "lm-eval-lambada"}
     assert scores.loc[scores["benchmark"] == "lm-eval-lambada", "score"].tolist() == [30.0] * 4
-    assert notes == [
-        "perplexity: validation has no percentage and is in no mean, only bits_per_byte, perplexity"
-    ]
+    assert notes == []
     only, _ = run_scores(normalise_rows(study_rows().query("benchmark == 'perplexity'")))
     assert only.empty
 
