@@ -1,0 +1,277 @@
+"""A real SLURM for tests: its daemons run as child processes on this host and end with whoever started them.
+
+    python tests/slurm/cluster.py --dir /tmp/mini --nodes 2
+
+runs one until Ctrl-C. It needs no systemd, no cgroups, no accounting and no root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import leftovers
+import psutil
+from cluster_config import INSTALL, find_program, missing_programs, user_name, write_config
+from leftovers import is_step, parent_of, processes_of
+
+# Options of slurm.conf that a test may want otherwise; times in seconds.
+DEFAULTS = {"KillWait": 2, "MinJobAge": 300, "SlurmdTimeout": 30, "MaxArraySize": 1001}
+
+
+@dataclasses.dataclass(frozen=True)
+class QueuedJob:
+    """A job, or one element of an array, as ``squeue`` tells of it.
+
+    Attributes:
+        job_id: ``12``, or ``12_3`` for element 3 of array 12.
+        state: ``PENDING``, ``RUNNING``, ``COMPLETED``, ``CANCELLED``, ...
+        node: Where it runs; empty while it waits.
+        reason: Why it waits or failed, such as ``JobArrayTaskLimit``.
+    """
+
+    job_id: str
+    state: str
+    node: str
+    reason: str
+
+
+class Cluster:
+    """A SLURM cluster on this host; a context manager that leaves no process behind.
+
+    Args:
+        num_nodes: Nodes n0, n1, ...; all of them are this host.
+        cpus_per_node: Processors of a node, whatever this host really has.
+        gpus_per_node: Pretended GPUs of a node; ``CUDA_VISIBLE_DEVICES`` is set from them.
+        options: Lines of slurm.conf to add or replace, such as ``{"MaxArraySize": 5}``.
+        folder: Where everything lies, and stays afterwards; a temporary folder by default.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int = 1,
+        *,
+        cpus_per_node: int = 2,
+        gpus_per_node: int = 0,
+        options: Mapping[str, object] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.nodes = [f"n{index}" for index in range(num_nodes)]
+        self._gpus_per_node = gpus_per_node
+        self._cpus_per_node = cpus_per_node
+        self._options = DEFAULTS | dict(options or {})
+        self._keep = folder is not None
+        # A socket's path may have 107 characters, which pytest's own folders can exceed.
+        self.folder = (folder or Path(tempfile.mkdtemp(prefix="slurm-"))).resolve()
+        self.conf = self.folder / "slurm.conf"
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._reaper: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the daemons and wait until every node is idle."""
+        if missing := missing_programs():
+            raise RuntimeError(f"{INSTALL} (absent: {', '.join(missing)})")
+        write_config(
+            self.folder,
+            self.nodes,
+            cpus=self._cpus_per_node,
+            gpus=self._gpus_per_node,
+            options=self._options,
+        )
+        # Whatever ends this process, also SIGKILL, closes the pipe that the reaper reads.
+        reap = [sys.executable, leftovers.__file__, str(self.conf), *([] if self._keep else ["--remove"])]
+        self._reaper = subprocess.Popen(reap, stdin=subprocess.PIPE, start_new_session=True)
+        self._start_munged()
+        self._start_daemon("slurmctld", "-D", "-f", self.conf)
+        for node in self.nodes:
+            self.start_slurmd(node, wait=False)
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """End the jobs, the daemons and whatever else still belongs to this cluster."""
+        controller = self._daemons.get("slurmctld")
+        if controller and controller.poll() is None and not missing_programs():
+            with contextlib.suppress(subprocess.SubprocessError, TimeoutError):
+                self.run("scancel", f"--user={user_name()}")
+                self.wait_until(lambda: not self.queue(running_only=True), 5, "an empty queue")
+        for name in sorted(self._daemons, reverse=True):  # slurmd before slurmctld before munged
+            self._end_daemon(name, signal.SIGTERM)
+        if self._reaper and self._reaper.stdin:
+            self._reaper.stdin.close()
+            self._reaper.wait(timeout=30)
+        elif not self._keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """The environment for commands that shall use this cluster, without traces of another job."""
+        scrubbed = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SLURM_", "SBATCH_", "SQUEUE_", "SCANCEL_", "SUBMITIT_"))
+        }
+        path = os.pathsep.join((scrubbed.get("PATH", os.defpath), "/usr/sbin"))
+        return scrubbed | {"SLURM_CONF": str(self.conf), "PATH": path} | more
+
+    def run(self, *command: object, check: bool = True, timeout_s: float = 30) -> str:
+        """Run a SLURM command and return what it prints; its error is told when it fails."""
+        words = list(map(str, command))
+        result = subprocess.run(
+            words, env=self.environment(), capture_output=True, text=True, timeout=timeout_s
+        )
+        if check and result.returncode:
+            raise subprocess.SubprocessError(f"{' '.join(words)}: {result.stderr.strip()}")
+        return result.stdout
+
+    def queue(self, *, running_only: bool = False) -> list[QueuedJob]:
+        """Every job and array element that SLURM remembers, or those that are not over."""
+        everything = () if running_only else ("-t", "all")
+        lines = self.run("squeue", "-h", "-r", *everything, "-o", "%i|%T|%N|%r").splitlines()
+        return [QueuedJob(*line.split("|", 3)) for line in lines]
+
+    def state(self, job_id: str) -> str:
+        """The state of one job or array element; empty if SLURM does not remember it."""
+        return next((job.state for job in self.queue() if job.job_id == job_id), "")
+
+    def wait_until(self, predicate: Callable[[], object], timeout_s: float, what: str) -> None:
+        """Wait for a condition; a TimeoutError tells what did not happen, the queue and the logs."""
+        deadline = time.monotonic() + timeout_s
+        while not predicate():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no {what} after {timeout_s:g} s\n{self.describe()}")
+            time.sleep(0.1)
+
+    def wait_until_ready(self, timeout_s: float = 30) -> None:
+        """Wait until every node answers."""
+        self.wait_until(lambda: self._responding() >= set(self.nodes), timeout_s, "node that answers")
+
+    def describe(self) -> str:
+        """The queue and the end of each daemon's log, for the message of a failing test."""
+        parts = [self.run("squeue", "-r", "-t", "all", check=False)]
+        for log in sorted(self.folder.glob("*.log")):
+            parts.append(f"{log.name}:\n" + "\n".join(log.read_text(errors="replace").splitlines()[-8:]))
+        return "\n".join(parts)
+
+    def start_slurmd(self, node: str, *, wait: bool = True) -> None:
+        """Start a node's daemon, and wait until the node answers."""
+        self._start_daemon(f"slurmd-{node}", "-D", "-f", self.conf, "-N", node)
+        if wait:
+            self.wait_until(lambda: node in self._responding(), 30, f"answer of {node}")
+
+    def kill_slurmd(self, node: str) -> None:
+        """Kill a node's daemon; its jobs run on, which SLURM cannot know."""
+        self._end_daemon(f"slurmd-{node}", signal.SIGKILL)
+
+    def kill_node(self, node: str) -> None:
+        """Kill a node's daemon and all its jobs, as a loss of power does."""
+        self.kill_slurmd(node)
+        for process in self.job_processes(node):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def restart_slurmctld(self) -> None:
+        """End the controller and start it again; it knows its jobs from its files."""
+        self._end_daemon("slurmctld", signal.SIGTERM)
+        self._start_daemon("slurmctld", "-D", "-f", self.conf)
+        self.wait_until_ready()
+
+    def job_processes(self, node: str | None = None, job_id: str | None = None) -> list[psutil.Process]:
+        """The processes inside jobs, and the slurmstepd above them: all, of a node or of a job."""
+        wanted = {"SLURMD_NODENAME": node, "SLURM_JOB_ID": job_id}
+        found = []
+        for process, variables in processes_of(self.conf):
+            if variables.get("SLURM_JOB_ID") and all(
+                value is None or variables.get(name) == value for name, value in wanted.items()
+            ):
+                found.append(process)
+        parents = {parent for process in found if (parent := parent_of(process)) and is_step(parent)}
+        return [*parents, *found]
+
+    def _responding(self) -> set[str]:
+        """Nodes that answer and take jobs; an asterisk marks the ones that do not."""
+        lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).splitlines()
+        nodes = dict(line.split() for line in lines)
+        return {name for name, state in nodes.items() if state in ("idle", "mixed", "allocated")}
+
+    def _start_munged(self) -> None:
+        place = {
+            name: self.folder / file
+            for name, file in [
+                ("key-file", "munge.key"),
+                ("pid-file", "munged.pid"),
+                ("seed-file", "munged.seed"),
+            ]
+        }
+        sock = self.folder / "munge.sock"
+        # The log file is given too: its folder in /var/log may be closed to an ordinary user.
+        flags = [
+            f"--{name}={path}" for name, path in (place | {"log-file": self.folder / "munged.log"}).items()
+        ]
+        self._start_daemon("munged", "-F", "--force", f"--socket={sock}", *flags)
+        self.wait_until(sock.exists, 10, "socket of munged")
+
+    def _start_daemon(self, name: str, *args: object) -> None:
+        program = find_program(name.split("-")[0])
+        assert program
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._daemons[name] = subprocess.Popen(
+                [program, *map(str, args)],
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,  # Ctrl-C is for the tests, which then stop the daemons in order
+            )
+
+    def _end_daemon(self, name: str, signum: signal.Signals) -> None:
+        daemon = self._daemons.pop(name)
+        daemon.send_signal(signum)
+        try:
+            daemon.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+            daemon.wait()
+
+
+def main() -> None:
+    """Run a cluster until Ctrl-C."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--dir", type=Path, help="its folder, which stays afterwards")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--cpus", type=int, default=2, help="processors per node")
+    parser.add_argument("--gpus", type=int, default=0, help="pretended GPUs per node")
+    parser.add_argument("--option", action="append", default=[], help="a line of slurm.conf: MaxArraySize=5")
+    args = parser.parse_args()
+    options = dict(line.split("=", 1) for line in args.option)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    with Cluster(
+        args.nodes, cpus_per_node=args.cpus, gpus_per_node=args.gpus, options=options, folder=args.dir
+    ) as cluster:
+        print(f"export SLURM_CONF={cluster.conf}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The throw-away cluster does what the tests of studies rely on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from cluster import Cluster
+from leftovers import processes_of
+
+
+def submit(cluster: Cluster, folder: Path, script: str, *flags: str) -> str:
+    """Submit a shell script; returns the job's id."""
+    return cluster.run("sbatch", "--parsable", "-o", folder / "%A_%a.out", *flags, "--wrap", script).strip()
+
+
+def command_lines() -> list[str]:
+    """Of every process, what it was started with."""
+    return [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+
+
+def test_a_job_runs_with_nothing_of_another_job_in_its_environment(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "7")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "0:01")
+    job = submit(cluster, tmp_path, "env > env.txt", f"--chdir={tmp_path}")
+    cluster.wait_until(lambda: cluster.state(job) == "COMPLETED", 20, f"end of job {job}")
+    variables = dict(
+        line.split("=", 1) for line in (tmp_path / "env.txt").read_text().splitlines() if "=" in line
+    )
+    assert variables["SLURM_JOB_ID"] == job
+    assert not {"SLURM_ARRAY_TASK_ID", "SBATCH_TIMELIMIT"} & set(variables)
+
+
+def test_the_elements_of_an_array_run_as_many_at_a_time_as_it_says(cluster: Cluster, tmp_path: Path) -> None:
+    stamp = "date +%s.%N > {0}$SLURM_ARRAY_TASK_ID"
+    script = f"cd {tmp_path}; {stamp.format('start')}; sleep 1; {stamp.format('end')}"
+    job = submit(cluster, tmp_path, script, "--array=0-3%1")
+    elements = [f"{job}_{index}" for index in range(4)]
+    cluster.wait_until(lambda: {cluster.state(e) for e in elements} == {"COMPLETED"}, 60, "end of the array")
+    times = sorted(
+        (float((tmp_path / f"start{i}").read_text()), float((tmp_path / f"end{i}").read_text()))
+        for i in range(4)
+    )
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
+
+
+def test_a_requeued_job_starts_again_soon(cluster: Cluster, tmp_path: Path) -> None:
+    job = submit(cluster, tmp_path, f"echo start >> {tmp_path}/starts; sleep 60")
+    starts = tmp_path / "starts"
+    cluster.wait_until(starts.exists, 20, "start")
+    cluster.run("scontrol", "requeue", job)
+    since = time.monotonic()
+    cluster.wait_until(lambda: starts.read_text().count("start") == 2, 30, "second start")
+    assert time.monotonic() - since < 20
+    cluster.run("scancel", job)
+    cluster.wait_until(lambda: cluster.state(job) == "CANCELLED", 20, "end by scancel")
+    cluster.wait_until(lambda: not cluster.job_processes(job_id=job), 20, "end of the job's processes")
+
+
+def test_there_is_no_accounting(cluster: Cluster) -> None:
+    sacct = subprocess.run(["sacct"], env=cluster.environment(), capture_output=True, text=True)
+    assert sacct.returncode == 1
+    assert "accounting storage is disabled" in sacct.stderr
+
+
+def test_jobs_survive_the_controller_and_a_lost_node_frees_them_for_another(
+    new_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    cluster = new_cluster(2, cpus_per_node=1, gpus_per_node=1)
+    script = f"echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES >> {tmp_path}/nodes; sleep 300"
+    job = submit(cluster, tmp_path, script, "--gres=gpu:1")
+    nodes = tmp_path / "nodes"
+    cluster.wait_until(lambda: nodes.exists() and nodes.read_text(), 20, "start")
+
+    cluster.restart_slurmctld()
+    assert cluster.state(job) == "RUNNING"
+
+    first, device = nodes.read_text().split()
+    assert device == "0"
+    cluster.kill_node(first)
+    assert cluster.job_processes(node=first) == []
+    cluster.run("scontrol", "update", f"nodename={first}", "state=down", "reason=lost")
+    cluster.wait_until(lambda: len(nodes.read_text().splitlines()) == 2, 30, "start on the other node")
+    assert nodes.read_text().splitlines()[1].split()[0] != first
+    cluster.start_slurmd(first)
+
+
+def test_nothing_is_left_after_stop(tmp_path: Path) -> None:
+    with Cluster() as cluster:
+        # Ignores SIGTERM and has left its session, so that only looking for it finds it.
+        submit(cluster, tmp_path, f"trap '' TERM; setsid sleep 301 & touch {tmp_path}/started; sleep 302")
+        cluster.wait_until((tmp_path / "started").exists, 20, "start")
+        assert len(list(processes_of(cluster.conf))) >= 6
+    assert list(processes_of(cluster.conf)) == []
+    assert not cluster.folder.exists()
+
+
+def test_nothing_is_left_after_sigkill_of_whoever_started_it(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("cluster.py")
+    command = [sys.executable, str(program), "--dir", str(tmp_path / "c")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        conf = Path(process.stdout.readline().strip().removeprefix("export SLURM_CONF="))
+        assert len(list(processes_of(conf))) >= 3
+        os.kill(process.pid, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while list(processes_of(conf)) or any(str(conf) in line for line in command_lines()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
