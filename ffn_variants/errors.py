@@ -11,6 +11,10 @@ class UsageError(ValueError):
     """A user's mistake. The message says what was wrong, what is allowed and what to do next, in one line."""
 
 
+class Occupied(UsageError):
+    """Another process is at work where this one would write; whoever can wait may try again."""
+
+
 def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
     """Build the error for a name that does not exist, with the closest match and all that do exist.
 

@@ -33,15 +33,15 @@ def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
         UsageError: If the corpus or tokenizer is named but cannot be used.
     """
     summary = cached_summary(config)
-    vocab_size, vocab_note = _vocab_size(config, summary)
-    costs = cost_facts(config, model.build(config, vocab_size))
+    size, vocab_note = vocab_size(config, summary)
+    costs = cost_facts(config, model.build(config, size))
     counts = costs["parameters"]
     lines = [
         to_yaml(config),
         f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
         f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
         *describe_costs(config, costs),
-        f"vocabulary       {vocab_size:,} tokens{vocab_note}",
+        f"vocabulary       {size:,} tokens{vocab_note}",
         f"corpus           {corpus.describe(config.data)}",
         *_budget(config, summary, num_processes),
         f"run folder       {_folder(config)}",
@@ -56,7 +56,8 @@ def _folder(config: RunConfig) -> str:
     return f"{path} ({read_failure(path) or state})"
 
 
-def _vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
+def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
+    """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
     if summary:
         return summary["vocab_size"], ""
     if config.data.tokenizer:
@@ -72,17 +73,15 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
         f"{block_size} ({size} x {accumulated} accumulated x {num_processes} processes)"
     )
-    if summary:
-        rows, tokens, note = summary["train"]["num_rows"], summary["train"]["num_tokens"], ""
-    elif corpus.is_whole_hub(config.data):
-        rows, tokens = round(HUB_TOKENS / (TARGET_FILL * block_size)), HUB_TOKENS
-        note = " (about: it is not prepared yet)"
-    else:
+    size_known = _corpus_size(config, summary)
+    if size_known is None:
         steps = config.optim.max_steps
         known = (
             f"{steps:,}" if steps else f"{config.optim.num_train_epochs:g} epochs; the number is known once"
         )
         return [per_step, f"steps            {known}{'' if steps else ' the data is prepared'}"]
+    rows, tokens = size_known
+    note = "" if summary else " (about: it is not prepared yet)"
     steps = total_steps(config.optim, rows, rows_per_step)
     epochs = steps * rows_per_step / rows
     return [
@@ -90,6 +89,27 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
         f"steps            {steps:,} = {epochs:.2f} epochs of {tokens:,} tokens{note}",
         f"token budget     {round(epochs * tokens):,}{note}",
     ]
+
+
+def token_budget(config: RunConfig, num_processes: int = 1) -> int | None:
+    """Return how many tokens a run trains on; None where the corpus is not prepared and no hub's."""
+    known = _corpus_size(config, cached_summary(config))
+    if known is None:
+        return None
+    rows, tokens = known
+    rows_per_step = (
+        config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps * num_processes
+    )
+    return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * tokens)
+
+
+def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, int] | None:
+    """Rows and tokens of the training text, about right for a hub's that is not prepared yet."""
+    if summary:
+        return summary["train"]["num_rows"], summary["train"]["num_tokens"]
+    if corpus.is_whole_hub(config.data):
+        return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size)), HUB_TOKENS
+    return None
 
 
 def check_usable(config: RunConfig) -> None:

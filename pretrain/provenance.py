@@ -19,6 +19,7 @@ import torch
 
 from ffn_variants.files import write_text
 
+SNAPSHOT = "SNAPSHOT.json"
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
 
 
@@ -52,8 +53,13 @@ def finish(path: Path, results: dict[str, Any]) -> None:
 
 
 def git_state() -> dict[str, Any]:
-    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git."""
+    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
+
+    A copy of the code that a study's jobs run has a record of what it was copied from.
+    """
     root = Path(__file__).parent
+    if (root.parent / SNAPSHOT).is_file():
+        return json.loads((root.parent / SNAPSHOT).read_text(encoding="utf-8"))
     try:
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--untracked-files=no")

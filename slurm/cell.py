@@ -6,12 +6,31 @@ import os
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
+from ffn_variants.errors import Occupied
 from pretrain.stopping import Stopped
-from slurm.state import CellState, start_state, write_state
+from slurm.state import CellState, read_state, start_state, write_state
 from slurm.study import Cell
+
+# A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
+OCCUPIED_WAIT_S = 600.0
+OCCUPIED_POLL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who works on a cell: a process of its own, or one of several that train together.
+
+    Args:
+        log: Where this process writes its output; kept in the state for whoever looks for a traceback.
+        job: SLURM's id of the job; empty elsewhere.
+        rank: This process among those that share the cell; only the first writes states and evaluates.
+    """
+
+    log: str = ""
+    job: str = ""
+    rank: int = 0
 
 
 def is_done(cell: Cell) -> bool:
@@ -22,19 +41,19 @@ def is_done(cell: Cell) -> bool:
     return is_complete(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
 
 
-def run_cells(cells: Sequence[Cell], log: str = "") -> None:
+def run_cells(cells: Sequence[Cell], worker: Worker) -> None:
     """Run cells in this process; a failing one is recorded and never stops the next.
 
     A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
-
-    Args:
-        cells: The cells, run in this order.
-        log: Where this process writes its output; kept in the state for whoever looks for a traceback.
     """
     for cell in cells:
-        state = start_state(cell.study_dir, cell.run_id, log)
+        before = read_state(cell.study_dir, cell.run_id)
+        state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
-            state = run_cell(cell, state)
+            state = run_cell(cell, state, worker)
+        except Occupied as error:
+            print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
+            state = before
         except Exception as error:
             traceback.print_exc()
             state = replace(state, name="failed", error=_one_line(error), finished_s=time.time())
@@ -46,26 +65,61 @@ def run_cells(cells: Sequence[Cell], log: str = "") -> None:
         write_state(cell.study_dir, cell.run_id, state)
 
 
-def run_cell(cell: Cell, state: CellState) -> CellState:
+def run_shared_cell(cell: Cell, worker: Worker) -> None:
+    """Run a cell that several processes train together; any error ends the job of all of them."""
+    from pretrain.train import train
+
+    if worker.rank == 0:
+        run_cells([cell], worker)
+        if read_state(cell.study_dir, cell.run_id).name == "failed":
+            raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
+    else:
+        train(cell.config)
+
+
+def run_cell(cell: Cell, state: CellState, worker: Worker) -> CellState:
     """Pretrain and evaluate one cell; work that is already done is not repeated.
 
     Returns:
         The state to record: done.
+
+    Raises:
+        Occupied: If another process is at it and does not end.
     """
     from eval.evaluate import evaluate_run
     from pretrain.train import train
 
-    train(cell.config)
+    patiently(train, cell.config)
     state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
-    evaluate_run(cell.run_dir, cell.evaluation)
+    patiently(evaluate_run, cell.run_dir, cell.evaluation)
     return replace(state, name="done", finished_s=time.time())
 
 
-def job_log(jobs_dir: Path) -> str:
-    """The file that receives this job's messages and tracebacks, when a launcher started it."""
-    job_id = os.environ.get("SUBMITIT_LOCAL_JOB_ID")
-    return str(jobs_dir / f"{job_id}_0_log.err") if job_id else ""
+def patiently(work, *args) -> None:
+    """Call ``work``, and again as long as another process is at it, up to ``OCCUPIED_WAIT_S``."""
+    until = time.monotonic() + OCCUPIED_WAIT_S
+    while True:
+        try:
+            work(*args)
+        except Occupied:
+            if time.monotonic() > until:
+                raise
+            time.sleep(OCCUPIED_POLL_S)
+        else:
+            return
+
+
+def has_gpu() -> bool:
+    """Whether this process may use a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def share_cores(num_workers: int) -> dict[str, str]:
+    """Variables for workers that share this machine's cores."""
+    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_workers))}
 
 
 def _one_line(error: BaseException) -> str:

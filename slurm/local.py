@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import psutil
 import submitit
-import torch
 
-from slurm.cell import job_log, run_cells
+from ffn_variants.files import write_text
+from slurm.cell import share_cores
+from slurm.job import CellJob
 from slurm.progress import Progress
 from slurm.state import read_state
 from slurm.study import Cell
 
 POLL_S = 0.5
+LAUNCHER = "launcher.json"
 MAX_ATTEMPTS = 2
 # submitit ends a local job at its time limit; a study on one's own machine has none worth naming.
 TIMEOUT_MIN = 60 * 24 * 30
@@ -42,12 +49,18 @@ class LocalRunner:
     study_dir: Path
     workers: int
     progress: Progress
+    snapshot: Path
+    """Folder of the code that the processes run."""
     _running: list[_Running] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
 
     def run(self, batches: Sequence[Sequence[Cell]]) -> None:
         """Run every batch; returns when none is left, whether the cells succeeded or not."""
         waiting = deque(tuple(batch) for batch in batches)
+        with _known_launcher(self.study_dir):
+            self._work_through(waiting)
+
+    def _work_through(self, waiting: deque[tuple[Cell, ...]]) -> None:
         try:
             while waiting or self._running:
                 while waiting and len(self._running) < self.workers:
@@ -65,8 +78,8 @@ class LocalRunner:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running})
         executor = submitit.LocalExecutor(folder=self.study_dir / "jobs")
         executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
-        with _environment(OMP_NUM_THREADS=str(max(1, (os.cpu_count() or 1) // self.workers))):
-            job = executor.submit(_run_job, cells, self.study_dir / "jobs")
+        with _environment(**share_cores(self.workers)), _first_on_path(self.snapshot):
+            job = executor.submit(CellJob(cells))
         for cell in cells:
             self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
         self._running.append(_Running(job=job, cells=cells, slot=slot))
@@ -89,12 +102,10 @@ def batches(cells: Sequence[Cell], cells_per_job: int) -> list[tuple[Cell, ...]]
     return [tuple(cells[i : i + cells_per_job]) for i in range(0, len(cells), cells_per_job)]
 
 
-def _run_job(cells: Sequence[Cell], jobs_dir: Path) -> None:
-    run_cells(cells, log=job_log(jobs_dir))
-
-
 def _device(slot: int) -> dict[str, object]:
     """One GPU per worker, in turn; submitit hides all GPUs from a job that asks for none."""
+    import torch
+
     gpus = torch.cuda.device_count()
     return {"gpus_per_node": 1, "visible_gpus": [slot % gpus]} if gpus else {}
 
@@ -109,3 +120,49 @@ def _environment(**values: str) -> Iterator[None]:
     finally:
         for key in added:
             del os.environ[key]
+
+
+@contextmanager
+def _first_on_path(folder: Path) -> Iterator[None]:
+    """Let the processes started inside find their code in a folder first."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@contextmanager
+def _known_launcher(study_dir: Path) -> Iterator[None]:
+    """Leave a note of this process for --cancel, whose SIGTERM ends its cells as Ctrl-C does."""
+    note = study_dir / LAUNCHER
+
+    def stop(_signum: int, _frame: object) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    write_text(note, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_s": time.time()}))
+    try:
+        yield
+    finally:
+        note.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, before)
+
+
+def read_launcher(study_dir: Path) -> dict[str, Any] | None:
+    """Return pid and host of the command that runs a study locally; None where none does."""
+    try:
+        launcher = json.loads((study_dir / LAUNCHER).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if launcher["host"] != socket.gethostname():
+        return launcher
+    try:
+        is_same = psutil.Process(launcher["pid"]).create_time() <= launcher["started_s"]
+    except psutil.NoSuchProcess:
+        return None
+    return launcher if is_same else None

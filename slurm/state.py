@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,7 +18,7 @@ import psutil
 
 from ffn_variants.files import write_text
 
-StateName = Literal["waiting", "running", "done", "failed", "missing"]
+StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
 
 
@@ -27,7 +26,8 @@ Stage = Literal["pretrain", "evaluate"]
 class CellState:
     """What is known of a cell.
 
-    ``waiting`` was never started; ``missing`` was started, but its process is gone and left no result.
+    ``waiting`` was never handed to anyone; ``queued`` waits in SLURM; ``missing`` was handed out or started,
+    but is gone and left no result. ``failed`` ended with an error of its own and would again.
     """
 
     name: StateName = "waiting"
@@ -39,6 +39,10 @@ class CellState:
     finished_s: float = 0.0
     error: str = ""
     log: str = ""
+    job: str = ""
+    """SLURM's id of the job that has the cell or had it last."""
+    may_retry: bool = False
+    """Whether it was killed without a word, so that another try may well succeed."""
 
 
 def state_file(study_dir: Path, run_id: str) -> Path:
@@ -64,7 +68,7 @@ def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
     write_text(state_file(study_dir, run_id), json.dumps(asdict(state), indent=1))
 
 
-def start_state(study_dir: Path, run_id: str, log: str) -> CellState:
+def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellState:
     """Mark a cell as running in this process and count the attempt."""
     state = CellState(
         name="running",
@@ -73,6 +77,7 @@ def start_state(study_dir: Path, run_id: str, log: str) -> CellState:
         attempts=read_state(study_dir, run_id).attempts + 1,
         started_s=time.time(),
         log=log,
+        job=job,
     )
     write_state(study_dir, run_id, state)
     return state
@@ -82,7 +87,8 @@ def read_progress(folder: Path) -> dict[str, float]:
     """Read where a run's training stands from the end of its ``metrics.jsonl``.
 
     Returns:
-        The newest ``step``, ``max_steps``, ``loss`` and ``tokens_per_s``; empty before the first was logged.
+        The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` and ``time_s`` (seconds of training so
+        far, those before an interruption included); empty before the first was logged.
     """
     try:
         with (folder / "metrics.jsonl").open("rb") as file:
@@ -97,7 +103,7 @@ def read_progress(folder: Path) -> dict[str, float]:
             record = json.loads(line)
         except json.JSONDecodeError:
             continue
-        for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s"):
+        for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s", "time_s"):
             if key in record and key not in progress:
                 progress[key] = record[key]
         if "loss" in progress and "max_steps" in progress:
@@ -105,7 +111,7 @@ def read_progress(folder: Path) -> dict[str, float]:
     return progress
 
 
-def describe(state: CellState, folder: Path, clock: Callable[[], float] = time.time) -> str:
+def describe(state: CellState, folder: Path) -> str:
     """Say in a few words what a running cell is doing and when its training will end."""
     if state.stage == "evaluate":
         return "evaluating"
@@ -118,9 +124,8 @@ def describe(state: CellState, folder: Path, clock: Callable[[], float] = time.t
         words += f", loss {progress['loss']:.3f}"
     if "tokens_per_s" in progress:
         words += f", {progress['tokens_per_s']:,.0f} tokens/s"
-    if 0 < step < max_steps and state.started_s:
-        remaining = (clock() - state.started_s) * (max_steps - step) / step
-        words += f", {minutes(remaining)} left"
+    if 0 < step < max_steps and "time_s" in progress:
+        words += f", {minutes(progress['time_s'] * (max_steps - step) / step)} left"
     return words
 
 

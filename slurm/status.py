@@ -1,13 +1,16 @@
-"""Show every cell of a study: waiting, running (with step), done, failed (with its error) or missing.
+"""Show every cell of a study: waiting, queued, running, done, failed or missing.
 
-python -m slurm.status configs/studies/quickstart.yaml
 python -m slurm.status runs/quickstart
+python -m slurm.status configs/studies/thesis.yaml --watch
+
+Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +19,10 @@ from tyro.conf import Positional
 
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
-from slurm.state import CellState, describe, minutes, read_state
+from slurm.state import CellState, describe, minutes
+from slurm.survey import survey
+
+CLEAR = "\033[2J\033[H"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +33,35 @@ class StatusArgs:
     """The study's YAML file, or its folder below runs/."""
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
+    watch: bool = False
+    """Show it again and again until no cell is queued or running."""
+    every: float = 10.0
+    """With --watch: seconds in between."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run the command; it reads small files only and never waits."""
+    """Run the command; it reads small files and the queue, and waits for nothing."""
     options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
     folder, run_ids = planned_cells(options.study, options.runs_dir)
-    states = {run_id: read_state(folder, run_id) for run_id in run_ids}
-    width = max(len(run_id) for run_id in run_ids)
-    for run_id, state in states.items():
-        print(f"{run_id:<{width}}  {state.name:<8}  {_details(state, folder / run_id)}".rstrip())
+    while True:
+        states = survey(folder, run_ids)
+        text = render(folder, states)
+        print(f"{CLEAR}{text}" if options.watch else text, flush=True)
+        if not options.watch or not any(s.name in ("queued", "running") for s in states.values()):
+            return
+        time.sleep(options.every)
+
+
+def render(folder: Path, states: Mapping[str, CellState]) -> str:
+    """Write one line a cell and one that counts them."""
+    width = max(len(run_id) for run_id in states)
+    lines = [
+        f"{run_id:<{width}}  {state.name:<8}  {_details(state, folder / run_id)}".rstrip()
+        for run_id, state in states.items()
+    ]
     counts = Counter(state.name for state in states.values())
-    print(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
+    lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
+    return "\n".join(lines)
 
 
 def planned_cells(study: Path, runs_dir: Path | None = None) -> tuple[Path, list[str]]:
@@ -61,13 +84,21 @@ def planned_cells(study: Path, runs_dir: Path | None = None) -> tuple[Path, list
 
 
 def _details(state: CellState, folder: Path) -> str:
+    """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
     if state.name == "running":
-        return describe(state, folder)
+        attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
+        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}"
+    if state.name == "queued":
+        return f"{state.error}{_job(state)}".strip(" ,")
     if state.name == "done":
         return f"in {minutes(state.finished_s - state.started_s)}"
     if state.name in ("failed", "missing"):
-        return f"{state.error} (attempt {state.attempts}, log: {state.log or 'none'})"
+        return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""
+
+
+def _job(state: CellState) -> str:
+    return f", job {state.job}" if state.job else ""
 
 
 if __name__ == "__main__":

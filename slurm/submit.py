@@ -1,16 +1,19 @@
 """Run the cells of a study that are not done yet, then write its report.
 
-    python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers 2
-    python -m slurm.submit configs/studies/real-small.yaml --dry-run
+    python -m slurm.submit configs/studies/quickstart.yaml --workers 2
+    python -m slurm.submit configs/studies/thesis.yaml --cluster slurm --preset configs/clusters/one-gpu.yaml
+    python -m slurm.submit configs/studies/thesis.yaml --dry-run
 
-The same command again repeats nothing: finished cells are skipped, unfinished ones resume from their last
-checkpoint, failed ones are tried again.
+The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished ones
+resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes on without
+it and ends with its report. python -m slurm.status STUDY says where it stands.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -19,8 +22,10 @@ from tyro.conf import Positional, arg
 
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
-from slurm.state import minutes, read_state
+from slurm.state import CellState, minutes
 from slurm.study import Cell, Study, load_study
+from slurm.submissions import sole_submitter
+from slurm.survey import survey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,70 +34,90 @@ class SubmitArgs:
 
     study: Positional[Path]
     """The study's YAML file."""
-    cluster: Literal["local"] = "local"
-    """Where the cells run: on this machine."""
+    cluster: Literal["local", "slurm"] = "local"
+    """Where the cells run: on this machine, or as jobs of the SLURM cluster whose login node this is."""
+    preset: Path | None = None
+    """With slurm: what the site wants to be told, a file like those in configs/clusters/."""
+    max_running: int | None = None
+    """With slurm: jobs that run at the same time (default: the preset's, else all)."""
     workers: Annotated[int, arg(aliases=["-j"])] = 2
-    """Cells that run at the same time; the processor's cores are shared among them."""
+    """With local: cells that run at the same time; cores and GPUs are shared among them."""
     cells_per_job: int = 1
-    """Cells that share one process, which saves its start of some seconds; worth it for short cells."""
+    """Cells that share one job or process, which saves its start; worth it for short cells."""
+    cells_at_once: int = 1
+    """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""
+    retry_failed: bool = False
+    """Also try cells again that ended with an error of their own."""
+    cancel: bool = False
+    """Cancel the study's jobs; the same command without it continues later."""
     dry_run: bool = False
-    """Show the plan and stop; nothing is written."""
+    """Show the plan, its cost and the sbatch script, and stop; nothing is written."""
     report: bool = field(default=True)
     """Write the report after the last cell."""
 
 
+@dataclass(frozen=True)
+class Todo:
+    """What a command finds: every cell's state, and those that it is to run."""
+
+    states: Mapping[str, CellState]
+    cells: tuple[Cell, ...]
+
+
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command; returns 1 if a cell of the study is not done at the end."""
+    """Run the command; returns 1 if a local study has cells that are not done at the end."""
     options = parse_flags(SubmitArgs, args, prog="python -m slurm.submit", description=__doc__)
-    for name in ("workers", "cells_per_job"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name.replace('_', '-')} is {getattr(options, name)}; it must be 1 or more")
+    for name in ("workers", "cells_per_job", "cells_at_once", "max_running"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
     overrides = {"output": {"runs_dir": str(options.runs_dir)}} if options.runs_dir else {}
     study = load_study(options.study, overrides)
-    done = _show_plan(study)
+    if options.cancel:
+        from slurm.cancel import cancel_study
+
+        return cancel_study(study.folder)
     if options.dry_run:
-        for cell in study.cells:
-            word = "done" if cell.run_id in done else read_state(study.folder, cell.run_id).name
-            print(f"  {word:<8}  {cell.run_id}")
-        return 0
-    return submit(study, options, done)
+        from slurm.dry_run import show_plan
+
+        return show_plan(study, _todo(study, options), options)
+    with sole_submitter(study.folder):
+        todo = _todo(study, options)
+        _show(study, todo)
+        if todo.cells:
+            _prepare(study, todo.cells)
+        study.write()
+        if options.cluster == "slurm":
+            return _submit(study, todo, options)
+        return _run_here(study, todo, options)
 
 
-def submit(study: Study, options: SubmitArgs, done: set[str]) -> int:
-    """Run what is missing and write the report.
+def _todo(study: Study, options: SubmitArgs) -> Todo:
+    """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again."""
+    from slurm.cell import is_done
 
-    Args:
-        study: The expanded study.
-        options: The command's flags.
-        done: Run ids of the cells that need no work.
+    states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
+    cells = []
+    for cell in study.cells:
+        state = states[cell.run_id]
+        if state.name in ("queued", "running"):
+            continue
+        if is_done(cell):
+            states[cell.run_id] = CellState(name="done")
+        elif state.name != "failed" or options.retry_failed:
+            cells.append(cell)
+    return Todo(states, tuple(cells))
 
-    Returns:
-        0 if every cell is done, else 1.
-    """
-    started_s = time.time()
-    left = [cell for cell in study.cells if cell.run_id not in done]
-    todo = [cell for cell in left if read_state(study.folder, cell.run_id).name != "running"]
-    if len(todo) < len(left):
-        print(f"{len(left) - len(todo)} cells are running in another process and are left to it")
-    if todo:
-        _prepare(study, todo)
-    study.write()
-    if todo:
-        _run_here(study, todo, options, num_before=len(study.cells) - len(todo))
-    unfinished = [cell for cell in left if read_state(study.folder, cell.run_id).name != "done"]
-    for cell in unfinished:
-        state = read_state(study.folder, cell.run_id)
-        reason = state.error or "no message"
-        print(f"not done: {cell.label}: {state.name}: {reason} (log: {state.log or 'none'})")
-    if unfinished:
-        print("the same command tries the cells that are not done again")
-    num_done = len(study.cells) - len(unfinished)
-    print(f"{num_done} of {len(study.cells)} cells done, {minutes(time.time() - started_s)}")
-    if options.report and num_done:
-        _write_report(study)
-    return 1 if unfinished else 0
+
+def _show(study: Study, todo: Todo) -> None:
+    """Print what the study holds and where it stands."""
+    config, counts = study.config, Counter(state.name for state in todo.states.values())
+    counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}: {counted}")
+    for run_id, state in todo.states.items():
+        if state.name == "failed" and run_id not in {cell.run_id for cell in todo.cells}:
+            print(f"left alone, as it failed before (--retry-failed tries it again): {run_id}: {state.error}")
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
@@ -107,41 +132,57 @@ def _prepare(study: Study, todo: Sequence[Cell]) -> None:
         prepare_data(config)
 
 
-def _run_here(study: Study, todo: Sequence[Cell], options: SubmitArgs, num_before: int) -> None:
+def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
+    """Hand the cells to SLURM and return."""
+    from slurm.cluster import load_preset
+    from slurm.finish import LastJob
+    from slurm.sbatch import Packing, SlurmSubmitter
+    from slurm.snapshot import take_snapshot
+
+    if not todo.cells:
+        print("nothing to submit")
+        return 0
+    packing = Packing(
+        cells_per_job=options.cells_per_job,
+        cells_at_once=options.cells_at_once,
+        max_running=options.max_running,
+    )
+    submitter = SlurmSubmitter(study, load_preset(options.preset), packing, take_snapshot(study.folder))
+    submissions = submitter.submit_cells(todo.cells)
+    num_jobs = sum(len(submission.elements) for submission in submissions)
+    arrays = ", ".join(submission.array for submission in submissions)
+    print(f"submitted {len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays}), code {submitter.snapshot}")
+    if options.report:
+        last = submitter.submit_last(LastJob(submitter), submissions)
+        print(f"the report comes after them (SLURM {last.array}): {study.folder / 'report' / 'report.md'}")
+    print(f"follow it with: python -m slurm.status {study.folder}")
+    return 0
+
+
+def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
+    """Run the cells on this machine; returns 1 if one of the study is not done at the end."""
     from slurm.local import LocalRunner, batches
     from slurm.progress import Progress
+    from slurm.report import write_study_report
+    from slurm.snapshot import take_snapshot
 
-    progress = Progress(study.folder, todo, num_before)
-    try:
-        LocalRunner(study.folder, options.workers, progress).run(batches(todo, options.cells_per_job))
-    finally:
-        progress.close()
-
-
-def _write_report(study: Study) -> None:
-    from eval.report.write import write_report
-
-    try:
-        out = study.folder / "report"
-        write_report(study.folder, out)
-        print(out / "report.md")
-    except UsageError as error:
-        # With few cells done there may be nothing to compare yet, which is no mistake of the user.
-        print(f"no report yet: {error}")
-
-
-def _show_plan(study: Study) -> set[str]:
-    """Print what the study holds and what of it is left; returns the run ids that are done."""
-    from slurm.cell import is_done
-
-    config = study.config
-    done = {cell.run_id for cell in study.cells if is_done(cell)}
-    print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(done)} done")
-    print(f"  families  {', '.join(config.families)}")
-    print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
-    print(f"  seeds     {', '.join(map(str, config.seeds))}")
-    print(f"  suites    {', '.join(config.evaluation.suites)}")
-    return done
+    started_s = time.time()
+    if todo.cells:
+        progress = Progress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
+        try:
+            runner = LocalRunner(study.folder, options.workers, progress, take_snapshot(study.folder))
+            runner.run(batches(todo.cells, options.cells_per_job))
+        finally:
+            progress.close()
+    unfinished = [
+        s for s in survey(study.folder, [c.run_id for c in study.cells]).values() if s.name != "done"
+    ]
+    print(f"{len(todo.cells)} cells run in {minutes(time.time() - started_s)}")
+    if unfinished:
+        print("the same command continues what is missing; --retry-failed also tries what failed")
+    if options.report:
+        write_study_report(study)
+    return 1 if unfinished else 0
 
 
 if __name__ == "__main__":

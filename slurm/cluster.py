@@ -1,0 +1,101 @@
+"""What a site's SLURM wants to be told: ``configs/clusters/*.yaml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator
+
+from ffn_variants.cli import Section
+from ffn_variants.errors import UsageError
+from pretrain.config_input import explain, read_yaml
+
+
+class ClusterPreset(Section):
+    """What every job of a study asks SLURM for."""
+
+    partition: str | None = None
+    """Partition; the site's default if not named."""
+    account: str | None = None
+    qos: str | None = None
+    constraint: str | None = None
+    """Features that nodes must have, such as ``a100``."""
+    time: str = "4:00:00"
+    """Time limit of a job, as sbatch takes it: minutes, [days-]hours:minutes:seconds. A job that reaches it
+    saves, is queued again and continues."""
+    nodes: Annotated[int, Field(ge=1)] = 1
+    tasks_per_node: Annotated[int, Field(ge=1)] = 1
+    """Processes of one cell on each node, one a GPU; with more than one in all, a cell trains distributed."""
+    gpus_per_node: Annotated[int, Field(ge=0)] = 1
+    cpus_per_task: Annotated[int, Field(ge=1)] = 8
+    mem_gb: Annotated[float, Field(gt=0)] | None = None
+    """Memory of a node; the site's default if not named."""
+    max_running: Annotated[int, Field(ge=1)] | None = None
+    """Jobs of a study that run at the same time; --max-running goes before it."""
+    report_partition: str | None = None
+    """Partition of the last job, which writes the report on one core; that of the cells if not named."""
+    modules: tuple[str, ...] = ()
+    """Loaded with ``module load`` before Python starts."""
+    setup: tuple[str, ...] = ()
+    """Further shell lines before Python starts; a failing one ends the job."""
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Variables for every job, such as HF_HOME."""
+    signal_delay_s: Annotated[int, Field(ge=1)] = 120
+    """Seconds before the time limit at which a job is told to save."""
+    max_timeouts: Annotated[int, Field(ge=0)] = 50
+    """How often a job that reached its time limit is queued again."""
+    additional_parameters: dict[str, Any] = Field(default_factory=dict)
+    """Any other option of sbatch, by its long name without dashes."""
+
+    @field_validator("time", mode="before")
+    @classmethod
+    def _readable(cls, value: object) -> str:
+        text = str(value)
+        minutes_of(text)
+        return text
+
+    @property
+    def num_processes(self) -> int:
+        """Processes of one cell."""
+        return self.nodes * self.tasks_per_node
+
+
+def load_preset(path: Path | None) -> ClusterPreset:
+    """Read a site's preset; None gives the defaults: one GPU, eight cores, four hours.
+
+    Raises:
+        UsageError: If the file is missing or a value in it does not fit; names the file and the key.
+    """
+    if path is None:
+        return ClusterPreset()
+    if not path.is_file():
+        raise UsageError(f"preset {path} does not exist; the shipped ones are in configs/clusters/")
+    try:
+        return ClusterPreset.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(error, ClusterPreset, str(path)) from None
+
+
+def minutes_of(time: str) -> int:
+    """Return a time limit in whole minutes, at least 1.
+
+    Args:
+        time: ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours[:minutes[:seconds]]``.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    days, dash, rest = time.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()) or len(parts) > 3:
+        raise ValueError(f"time {time!r} is not minutes, hours:minutes:seconds or days-hours:minutes:seconds")
+    numbers = [int(part) for part in parts]
+    if dash:
+        hours, minutes, seconds = (*numbers, 0, 0)[:3]
+    elif len(numbers) == 3:
+        hours, minutes, seconds = numbers
+    else:
+        hours, minutes, seconds = 0, numbers[0], (numbers[1] if len(numbers) == 2 else 0)
+    total_s = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+    return max(1, -(-total_s // 60))

@@ -1,0 +1,92 @@
+"""What a study costs: tokens and FLOPs by its plan, hours by finished runs of the same sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pretrain.config import RunConfig, resolve
+from pretrain.costs import cost_facts
+from pretrain.data import cached_summary
+from pretrain.plan import token_budget, vocab_size
+from pretrain.run_dir import read_run
+from slurm.study import Cell
+
+# Forward and backward pass: twice the forward's operations go back.
+TRAINING_OVER_FORWARD = 3
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Training speed of finished runs of one shape."""
+
+    tokens_per_s: float
+    device: str
+    num_runs: int
+
+
+def describe_cost(cells: Sequence[Cell]) -> str:
+    """Say what is to be trained, a line for each family and variant; evaluation comes on top."""
+    if not cells:
+        return "nothing to run"
+    groups: dict[tuple[str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.config.family, cell.config.model.ffn), []).append(cell)
+    header = (
+        f"  {'family':<8} {'variant':<14} {'runs':>4} {'tokens a run':>14} {'PFLOP a run':>12}  hours a run"
+    )
+    lines, total, unknown = [f"\ncost of {len(cells)} cells, evaluation not counted:", header], 0.0, 0
+    for (family, variant), group in groups.items():
+        tokens, speed = token_budget(group[0].config), measured_speed(group[0])
+        flops = _flops(group[0].config, tokens) if tokens else None
+        hours = tokens / speed.tokens_per_s / 3600 if tokens and speed else None
+        total, unknown = total + (hours or 0) * len(group), unknown + (hours is None) * len(group)
+        shown = f"{hours:.2f} ({speed.device}; runs measured: {speed.num_runs})" if hours and speed else "-"
+        lines.append(
+            f"  {family:<8} {variant:<14} {len(group):>4} {f'{tokens:,}' if tokens else '-':>14} "
+            f"{f'{flops / 1e15:,.1f}' if flops else '-':>12}  {shown}"
+        )
+    if total:
+        lines.append(f"  {total:.1f} hours of training on the devices named, at the speed measured there")
+    if unknown:
+        lines.append(
+            f"  {unknown} cells of sizes that no finished run below the runs folder has: train one of each "
+            "and call this again for their hours"
+        )
+    return "\n".join(lines)
+
+
+def measured_speed(cell: Cell) -> Speed | None:
+    """Average the speed of finished runs of the same family, model and row length, in any study."""
+    config = resolve(cell.config)
+    speeds: dict[str, list[float]] = {}
+    runs_dir = cell.study_dir.parent
+    for path in sorted(runs_dir.glob(f"*/{config.family}/{config.model.ffn}/*/COMPLETED")):
+        found = _speed_of(path.parent, config)
+        if found is not None:
+            speeds.setdefault(found[0], []).append(found[1])
+    if not speeds:
+        return None
+    device, values = max(speeds.items(), key=lambda item: len(item[1]))
+    return Speed(sum(values) / len(values), device, len(values))
+
+
+def _speed_of(run: Path, config: RunConfig) -> tuple[str, float] | None:
+    from eval.report.facts import mapping, read_json
+
+    record = read_json(run / "provenance.json")
+    speed = mapping(record.get("results")).get("mean_tokens_per_s")
+    if not isinstance(speed, int | float) or speed <= 0:
+        return None
+    other = resolve(read_run(run))
+    is_same = (other.model, other.data.block_size) == (config.model, config.data.block_size)
+    return (str(record.get("device", "a device")), float(speed)) if is_same else None
+
+
+def _flops(config: RunConfig, tokens: int) -> float:
+    from pretrain import model
+
+    size, _ = vocab_size(config, cached_summary(config))
+    facts = cost_facts(config, model.build(config, size))
+    return TRAINING_OVER_FORWARD * facts["flops_per_token"]["total"] * tokens

@@ -1,0 +1,48 @@
+"""What submitit runs: the cells of one job, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import submitit
+from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
+
+from slurm.cell import Worker, has_gpu, run_cells, run_shared_cell
+from slurm.study import Cell
+
+Layout = Literal["in-turn", "at-once", "shared"]
+"""Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
+
+
+class CellJob:
+    """Runs cells; a cluster calls it in every task of a job.
+
+    Args:
+        cells: What it runs; with ``shared`` exactly one.
+        layout: How the job's processes share them.
+    """
+
+    def __init__(self, cells: tuple[Cell, ...], layout: Layout = "in-turn") -> None:
+        self.cells = cells
+        self.layout = layout
+
+    def __call__(self) -> None:
+        environment = submitit.JobEnvironment()
+        rank, log = environment.global_rank, str(environment.paths.stderr)
+        on_cluster = os.environ.get("SLURM_JOB_ID") is not None
+        worker = Worker(log=log, job=environment.job_id if on_cluster else "", rank=rank)
+        if self.layout == "shared":
+            # With CUDA_VISIBLE_DEVICES left alone, as Accelerate chooses by LOCAL_RANK.
+            TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
+            if not has_gpu():
+                os.environ["ACCELERATE_USE_CPU"] = "true"
+            run_shared_cell(self.cells[0], worker)
+        elif self.layout == "at-once":
+            run_cells(self.cells[rank :: environment.num_tasks], worker)
+        else:
+            run_cells(self.cells, worker)
+
+    def checkpoint(self) -> DelayedSubmission:
+        """What to queue again when time runs out: the same, as every cell continues where it was."""
+        return DelayedSubmission(self)

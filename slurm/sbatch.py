@@ -1,0 +1,209 @@
+"""Handing cells to SLURM: arrays of jobs through submitit, and a last job that ends the study."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import submitit
+
+from ffn_variants.errors import UsageError
+from slurm.cluster import ClusterPreset, minutes_of
+from slurm.job import CellJob, Layout
+from slurm.squeue import max_array_size, scrubbed_environment
+from slurm.study import Cell, Study
+from slurm.submissions import Submission, write_submission
+
+LAST_JOB_MINUTES = 120
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How cells become jobs."""
+
+    cells_per_job: int = 1
+    cells_at_once: int = 1
+    """Cells of a job that share its GPU, each in a process of its own."""
+    max_running: int | None = None
+
+
+class SlurmSubmitter:
+    """Submits one study's jobs.
+
+    Args:
+        study: The study.
+        preset: What the site wants to be told.
+        packing: How cells become jobs.
+        snapshot: Folder of the code that the jobs run.
+
+    Raises:
+        UsageError: If there is no SLURM here, or the packing does not fit the preset.
+    """
+
+    def __init__(self, study: Study, preset: ClusterPreset, packing: Packing, snapshot: Path) -> None:
+        self.study, self.preset, self.packing, self.snapshot = study, preset, packing, snapshot
+        if preset.num_processes > 1 and max(packing.cells_per_job, packing.cells_at_once) > 1:
+            raise UsageError(
+                f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
+                "cell; leave --cells-per-job and --cells-at-once out"
+            )
+        if packing.cells_at_once > packing.cells_per_job:
+            raise UsageError(
+                f"--cells-at-once is {packing.cells_at_once} and --cells-per-job {packing.cells_per_job}; "
+                "a job cannot run more cells at once than it has"
+            )
+
+    def submit_cells(self, cells: Sequence[Cell], round_: int = 0) -> list[Submission]:
+        """Submit cells as arrays of at most the site's size, each recorded at once.
+
+        Raises:
+            UsageError: If sbatch refuses.
+        """
+        size = self.packing.cells_per_job
+        jobs = [tuple(cells[i : i + size]) for i in range(0, len(cells), size)]
+        limit, submissions = max_array_size(), []
+        for start in range(0, len(jobs), limit):
+            chunk = jobs[start : start + limit]
+            # Arrays are throttled one by one, so where there is a bound the next waits for the last.
+            after = [submissions[-1].array] if submissions and self._max_running else []
+            executor = self._executor(len(chunk), after)
+            with _clean_environment(), _told_in_one_line(), executor.batch():
+                submitted = [executor.submit(CellJob(batch, self._layout)) for batch in chunk]
+            ids = [job.job_id for job in submitted]
+            elements = {i: [cell.run_id for cell in batch] for i, batch in zip(ids, chunk, strict=True)}
+            submissions.append(self._record(ids[0].split("_")[0], elements, round_))
+        return submissions
+
+    def submit_last(
+        self, last: Callable[[], None], after: Sequence[Submission], round_: int = 0
+    ) -> Submission:
+        """Submit the job that runs when all of ``after`` have ended, however they did."""
+        executor = _slurm_executor(self._folder, self.preset.max_timeouts)
+        partition = self.preset.report_partition or self.preset.partition
+        _set(
+            executor,
+            **self._site(partition),
+            job_name=f"{self.study.config.name}-report",
+            time=LAST_JOB_MINUTES,
+            cpus_per_task=1,
+            dependency="afterany:" + ":".join(submission.array for submission in after),
+        )
+        with _clean_environment(), _told_in_one_line():
+            job = executor.submit(last)
+        return self._record(job.job_id, {job.job_id: []}, round_)
+
+    def script(self, num_cells: int) -> str:
+        """The sbatch script of the cells, as --dry-run shows it; array options are added on submission."""
+        num_jobs = -(-num_cells // self.packing.cells_per_job)
+        at_a_time = min(num_jobs, self._max_running or num_jobs)
+        executor = self._executor(num_jobs, [])
+        command = f"python -u -m submitit.core._submit {shlex.quote(str(self._folder))}"
+        array = f"# submitted as an array: --array=0-{num_jobs - 1}%{at_a_time}\n" if num_jobs > 1 else ""
+        return array + executor._make_submission_file_text(command, "dry-run")
+
+    @property
+    def _folder(self) -> Path:
+        return (self.study.folder / "jobs").resolve()
+
+    @property
+    def _max_running(self) -> int | None:
+        return self.packing.max_running or self.preset.max_running
+
+    @property
+    def _layout(self) -> Layout:
+        if self.preset.num_processes > 1:
+            return "shared"
+        return "at-once" if self.packing.cells_at_once > 1 else "in-turn"
+
+    def _executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
+        preset, at_once = self.preset, self.packing.cells_at_once
+        executor = _slurm_executor(self._folder, preset.max_timeouts)
+        tasks = preset.tasks_per_node * at_once
+        _set(
+            executor,
+            **self._site(preset.partition),
+            job_name=self.study.config.name,
+            time=minutes_of(preset.time),
+            nodes=preset.nodes,
+            ntasks_per_node=tasks,
+            cpus_per_task=max(1, preset.cpus_per_task // at_once),
+            gpus_per_node=preset.gpus_per_node or None,
+            mem=f"{round(preset.mem_gb * 1024)}M" if preset.mem_gb else None,
+            array_parallelism=self._max_running or num_jobs,
+            dependency=f"afterany:{':'.join(after)}" if after else None,
+            # One that died must not keep the others of its job waiting.
+            srun_args=["--kill-on-bad-exit=1"] if preset.num_processes > 1 else None,
+        )
+        return executor
+
+    def _site(self, partition: str | None) -> dict[str, Any]:
+        """What every job says, the last one too."""
+        preset = self.preset
+        return {
+            "partition": partition,
+            "account": preset.account,
+            "qos": preset.qos,
+            "constraint": preset.constraint,
+            "signal_delay_s": preset.signal_delay_s,
+            "setup": self._setup(),
+            "additional_parameters": {"requeue": True, "open-mode": "append", **preset.additional_parameters},
+        }
+
+    def _setup(self) -> list[str]:
+        exports = {"OMP_NUM_THREADS": None, **self.preset.environment, "PYTHONPATH": str(self.snapshot)}
+        return [
+            "set -e  # a failing line ends the job",
+            *(f"module load {shlex.quote(name)}" for name in self.preset.modules),
+            *self.preset.setup,
+            *(
+                f"export {name}={'${SLURM_CPUS_PER_TASK:-1}' if value is None else shlex.quote(value)}"
+                for name, value in exports.items()
+            ),
+        ]
+
+    def _record(self, array: str, elements: dict[str, list[str]], round_: int) -> Submission:
+        submission = Submission(array=array, elements=elements, round=round_, snapshot=self.snapshot.name)
+        write_submission(self.study.folder, submission)
+        return submission
+
+
+def _slurm_executor(folder: Path, max_timeouts: int) -> submitit.SlurmExecutor:
+    try:
+        return submitit.SlurmExecutor(folder=folder, max_num_timeout=max_timeouts)
+    except RuntimeError:
+        raise UsageError(
+            "no SLURM here: srun is not on the PATH; log in to the cluster, or run with --cluster local"
+        ) from None
+
+
+def _set(executor: submitit.SlurmExecutor, **parameters: Any) -> None:
+    """Leave out what is not set, for which the site's own default holds."""
+    executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
+
+
+@contextmanager
+def _clean_environment() -> Iterator[None]:
+    """Submit as from a login shell, also from inside a job."""
+    before = dict(os.environ)
+    clean = scrubbed_environment()
+    for name in before.keys() - clean.keys():
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, OSError) as error:
+        text = " ".join(str(getattr(error, "stderr", None) or error).split())
+        raise UsageError(f"sbatch refused the jobs: {text[-400:]}; check the preset with --dry-run") from None

@@ -1,0 +1,56 @@
+"""The code as it was submitted: queued jobs run a copy, whatever is edited meanwhile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import ffn_variants
+from ffn_variants.files import write_text
+from pretrain.provenance import SNAPSHOT
+
+PACKAGES = ("ffn_variants", "pretrain", "eval", "slurm")
+
+
+def take_snapshot(study_dir: Path) -> Path:
+    """Copy the project's Python code into the study's folder, once for each state of the code.
+
+    Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart.
+
+    Returns:
+        ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
+    """
+    root = Path(ffn_variants.__file__).parents[1]
+    files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
+    commit, diff = _git(root, "rev-parse", "HEAD"), _git(root, "diff", "HEAD", "--", *PACKAGES)
+    content = hashlib.sha256()
+    for path in files:
+        content.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
+    name = commit[:12] if commit and is_clean else f"{commit[:12] or 'code'}-{content.hexdigest()[:8]}"
+    folder = (study_dir / "code" / name).resolve()
+    if folder.is_dir():
+        return folder
+    copy = folder.with_name(f"{name}.tmp")
+    shutil.rmtree(copy, ignore_errors=True)
+    for path in files:
+        target = copy / path.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    write_text(copy / SNAPSHOT, json.dumps({"commit": commit or None, "clean": is_clean if commit else None}))
+    if diff:
+        write_text(folder.with_name(f"{name}.diff"), diff + "\n")
+    copy.replace(folder)
+    return folder
+
+
+def _git(root: Path, *command: str) -> str:
+    """Ask git; empty outside a checkout or without git."""
+    try:
+        done = subprocess.run(["git", "-C", str(root), *command], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()

@@ -1,0 +1,76 @@
+"""Which job has which cell: one small file for every array handed to SLURM, in ``<study>/submissions/``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ffn_variants.errors import UsageError
+from ffn_variants.files import write_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """An array of jobs, or the one job that ends a study."""
+
+    array: str
+    """The id that scancel takes for the whole."""
+    elements: Mapping[str, Sequence[str]]
+    """Job id, ``123_4`` or ``123``, to the run ids of its cells; the last job has none."""
+    round: int = 0
+    """0 by a user; else how many times what died was handed in again by the study's last job."""
+    snapshot: str = ""
+    """Folder of the code that its jobs run."""
+    submitted_s: float = field(default_factory=time.time)
+
+
+def write_submission(study_dir: Path, submission: Submission) -> None:
+    """Keep a submission for whoever looks later, from whatever shell."""
+    path = study_dir / "submissions" / f"{submission.array}.json"
+    write_text(path, json.dumps(asdict(submission), indent=1))
+
+
+def read_submissions(study_dir: Path) -> list[Submission]:
+    """Return a study's submissions, the oldest first."""
+    found = []
+    for path in (study_dir / "submissions").glob("*.json"):
+        found.append(Submission(**json.loads(path.read_text(encoding="utf-8"))))
+    return sorted(found, key=lambda submission: (submission.submitted_s, submission.array))
+
+
+def newest_jobs(submissions: Sequence[Submission]) -> dict[str, tuple[str, Submission]]:
+    """Return for each cell the job that had it last, with its submission."""
+    return {
+        run_id: (job_id, submission)
+        for submission in submissions
+        for job_id, run_ids in submission.elements.items()
+        for run_id in run_ids
+    }
+
+
+@contextmanager
+def sole_submitter(study_dir: Path) -> Iterator[None]:
+    """Keep two commands from handing in the same cells.
+
+    Raises:
+        UsageError: If another command of this study is at work.
+    """
+    study_dir.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(study_dir / ".submit.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UsageError(
+            f"{study_dir}: another slurm.submit of this study is at work; it does all that is missing, "
+            "so nothing was submitted"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()

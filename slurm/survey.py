@@ -1,0 +1,61 @@
+"""Where every cell of a study stands, from its files and one look at the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from slurm.squeue import QueuedJob, read_queue
+from slurm.state import CellState, read_state
+from slurm.submissions import Submission, newest_jobs, read_submissions
+
+Queue = Mapping[str, QueuedJob]
+
+
+def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
+    """Return the state of every cell.
+
+    Args:
+        study_dir: The study's folder.
+        run_ids: Its cells.
+
+    Returns:
+        States as their workers left them, corrected by what the queue says of their jobs. Where SLURM does
+        not answer, a job is believed to be as it was last seen.
+    """
+    jobs = newest_jobs(read_submissions(study_dir))
+    queue = read_queue() if jobs else {}
+    return {run_id: _state(read_state(study_dir, run_id), jobs.get(run_id), queue) for run_id in run_ids}
+
+
+def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | None) -> CellState:
+    """Hold a worker's word against the queue's."""
+    if job is None or state.name == "done":
+        return state
+    job_id, submission = job
+    state = replace(state, job=job_id)
+    is_older = state.started_s < submission.submitted_s  # the worker's word is of an attempt before this job
+    if queue is None:
+        return replace(state, name="queued", error="SLURM does not answer") if is_older else state
+    entry = queue.get(job_id)
+    if entry is not None and entry.is_pending:
+        return replace(state, name="queued", error="" if entry.reason in ("None", "") else entry.reason)
+    if entry is not None and entry.is_running:
+        if state.name == "failed" and not is_older:
+            return state  # the job goes on with its other cells
+        is_at_work = state.name == "running" and not is_older
+        return replace(state, name="running" if is_at_work else "queued", host=state.host or entry.node)
+    return _gone(state, is_older, entry)
+
+
+def _gone(state: CellState, is_older: bool, entry: QueuedJob | None) -> CellState:
+    """The job is over, or SLURM has forgotten it: a cell that did not end by itself is missing."""
+    word = f": {entry.state.lower().replace('_', ' ')}" if entry is not None else ""
+    if is_older:  # cancelled while it waited, which leaves no trace
+        return replace(state, name="missing", error=f"its job left the queue before it started{word}")
+    if state.name == "running":
+        was_cancelled = entry is not None and entry.state in ("CANCELLED", "DEADLINE")
+        error = f"its job ended without a result{word}"
+        return replace(state, name="missing", may_retry=not was_cancelled, error=error)
+    return state
