@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError
@@ -54,6 +54,15 @@ class ClusterPreset(Section):
         text = str(value)
         minutes_of(text)
         return text
+
+    @model_validator(mode="after")
+    def _time_to_save(self) -> ClusterPreset:
+        if minutes_of(self.time) * 60 <= self.signal_delay_s:
+            raise ValueError(
+                f"a job of {minutes_of(self.time)} min would be told to save at its start, as signal_delay_s "
+                f"is {self.signal_delay_s}; give it more time or a shorter delay"
+            )
+        return self
 
     @property
     def num_processes(self) -> int:

@@ -33,10 +33,7 @@ class CellJob:
         on_cluster = os.environ.get("SLURM_JOB_ID") is not None
         worker = Worker(log=log, job=environment.job_id if on_cluster else "", rank=rank)
         if self.layout == "shared":
-            # With CUDA_VISIBLE_DEVICES left alone, as Accelerate chooses by LOCAL_RANK.
-            TorchDistributedEnvironment().export(set_cuda_visible_devices=False)
-            if not has_gpu():
-                os.environ["ACCELERATE_USE_CPU"] = "true"
+            _join_processes()
             run_shared_cell(self.cells[0], worker)
         elif self.layout == "at-once":
             run_cells(self.cells[rank :: environment.num_tasks], worker)
@@ -46,3 +43,15 @@ class CellJob:
     def checkpoint(self) -> DelayedSubmission:
         """What to queue again when time runs out: the same, as every cell continues where it was."""
         return DelayedSubmission(self)
+
+
+def _join_processes() -> None:
+    """Tell Accelerate of the job's other processes."""
+    # Where node names do not resolve, the preset's environment names an address.
+    named = os.environ.get("MASTER_ADDR")
+    # CUDA_VISIBLE_DEVICES stays, as Accelerate chooses by LOCAL_RANK.
+    TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
+    if named:
+        os.environ["MASTER_ADDR"] = named
+    if not has_gpu():
+        os.environ["ACCELERATE_USE_CPU"] = "true"

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from ffn_variants.files import write_text
 from slurm.cell import share_cores
 from slurm.job import CellJob
 from slurm.progress import Progress
+from slurm.snapshot import snapshot_environment
 from slurm.state import read_state
 from slurm.study import Cell
 
@@ -78,7 +79,8 @@ class LocalRunner:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running})
         executor = submitit.LocalExecutor(folder=self.study_dir / "jobs")
         executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
-        with _environment(**share_cores(self.workers)), _first_on_path(self.snapshot):
+        cores = {k: v for k, v in share_cores(self.workers).items() if k not in os.environ}
+        with _environment(cores | snapshot_environment(self.snapshot)):
             job = executor.submit(CellJob(cells))
         for cell in cells:
             self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
@@ -111,29 +113,18 @@ def _device(slot: int) -> dict[str, object]:
 
 
 @contextmanager
-def _environment(**values: str) -> Iterator[None]:
-    """Set environment variables for the processes started inside, where the user has not set them."""
-    added = {key: value for key, value in values.items() if key not in os.environ}
-    os.environ.update(added)
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for the processes started inside."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        for key in added:
-            del os.environ[key]
-
-
-@contextmanager
-def _first_on_path(folder: Path) -> Iterator[None]:
-    """Let the processes started inside find their code in a folder first."""
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

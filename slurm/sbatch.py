@@ -16,6 +16,7 @@ import submitit
 from ffn_variants.errors import UsageError
 from slurm.cluster import ClusterPreset, minutes_of
 from slurm.job import CellJob, Layout
+from slurm.snapshot import snapshot_environment
 from slurm.squeue import max_array_size, scrubbed_environment
 from slurm.study import Cell, Study
 from slurm.submissions import Submission, write_submission
@@ -156,7 +157,8 @@ class SlurmSubmitter:
         }
 
     def _setup(self) -> list[str]:
-        exports = {"OMP_NUM_THREADS": None, **self.preset.environment, "PYTHONPATH": str(self.snapshot)}
+        code = snapshot_environment(self.snapshot)
+        exports = {"OMP_NUM_THREADS": None, **self.preset.environment, **code}
         return [
             "set -e  # a failing line ends the job",
             *(f"module load {shlex.quote(name)}" for name in self.preset.modules),

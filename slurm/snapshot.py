@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -45,6 +46,16 @@ def take_snapshot(study_dir: Path) -> Path:
         write_text(folder.with_name(f"{name}.diff"), diff + "\n")
     copy.replace(folder)
     return folder
+
+
+def snapshot_environment(folder: Path) -> dict[str, str]:
+    """Return the variables with which Python runs the code of a snapshot.
+
+    Jobs start where they were submitted, and ``python -m`` looks there first: PYTHONSAFEPATH forbids it.
+    """
+    others = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(folder), *([others] if others else [])])
+    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
 
 
 def _git(root: Path, *command: str) -> str:

@@ -44,8 +44,9 @@ def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | 
     if entry is not None and entry.is_running:
         if state.name == "failed" and not is_older:
             return state  # the job goes on with its other cells
-        is_at_work = state.name == "running" and not is_older
-        return replace(state, name="running" if is_at_work else "queued", host=state.host or entry.node)
+        is_at_work = (state.name == "running" and not is_older) or entry.state == "COMPLETING"
+        name = "running" if is_at_work else "queued"  # it starts, or has other cells before this one
+        return replace(state, name=name, host=state.host or entry.node, error="")
     return _gone(state, is_older, entry)
 
 

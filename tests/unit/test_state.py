@@ -82,11 +82,11 @@ def test_progress_is_read_from_the_last_whole_lines(tmp_path: Path) -> None:
 
 
 def test_a_running_cell_is_described_with_the_time_left(tmp_path: Path) -> None:
-    state = replace(start_state(tmp_path, RUN_ID, log=""), started_s=1000.0)
+    state = start_state(tmp_path, RUN_ID, log="")
     assert describe(state, tmp_path) == "starting"
-    line = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0}
+    line = {"step": 10, "max_steps": 50, "loss": 6.5, "tokens_per_s": 2000.0, "time_s": 30.0}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    words = describe(state, tmp_path, clock=lambda: 1030.0)
+    words = describe(state, tmp_path)
     assert words == "step 10/50, loss 6.500, 2,000 tokens/s, 2:00 left"
     assert describe(replace(state, stage="evaluate"), tmp_path) == "evaluating"
     assert time.time() > state.started_s
