@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster import Cluster
 from cluster_config import INSTALL, missing_programs
+from filelock import FileLock
+from studies import SubmittedStudy, TinyStudy, run_command
 
 HERE = Path(__file__).parent
 
@@ -35,3 +39,43 @@ def new_cluster() -> Iterator[Callable[..., Cluster]]:
     """Starts clusters for one test, which may break them."""
     with ExitStack() as stack:
         yield lambda *args, **options: stack.enter_context(Cluster(*args, **options))
+
+
+@pytest.fixture(scope="session")
+def base_config(repository: Path) -> Path:
+    """The config that the tiny studies start from."""
+    return repository / "configs" / "tiny.yaml"
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> TinyStudy:
+    """The study run on this machine without SLURM, once for all workers: what must come out."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "undisturbed"
+    folder.mkdir(exist_ok=True)
+    study = TinyStudy(folder, base_config)
+    with FileLock(folder / ".lock"):
+        if not (study.folder / "report" / "report.md").exists():
+            flags = ("--runs-dir", study.runs, "--cells-per-job", 2, "--workers", 1)
+            assert "2 of 2 cells done" in run_command("slurm.submit", study.file, *flags)
+    return study
+
+
+@pytest.fixture
+def on_cluster(
+    cluster: Cluster, new_cluster: object, tmp_path: Path, base_config: Path
+) -> Iterator[Callable[..., SubmittedStudy]]:
+    """Makes a tiny study for a cluster, the shared one unless another is given; its jobs end with the test.
+
+    It asks for ``new_cluster`` so that the clusters of a test end after its jobs.
+    """
+    with ExitStack() as stack:
+
+        def make(
+            where: Cluster = cluster, preset: dict[str, Any] | None = None, **study: Any
+        ) -> SubmittedStudy:
+            made = SubmittedStudy(TinyStudy(tmp_path, base_config, **study), where, preset)
+            stack.callback(made.close)
+            return made
+
+        yield make

@@ -1,0 +1,214 @@
+"""A tiny study on a throw-away SLURM: submitted as a user does, disturbed, and held against a local run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pandas as pd
+import psutil
+import yaml
+from cluster import Cluster, QueuedJob
+
+from slurm import submit as submit_command
+
+MAX_STEPS = 200
+# A cell is two seconds of training and one of scoring; starting Python takes longer.
+CONFIG = {
+    "model": {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 1,
+    },
+    "data": {"num_stories": 200, "vocab_size": 400},
+    "optim": {"max_steps": MAX_STEPS},
+    "train": {"save_steps": 10, "logging_steps": 1, "torch_compile": False},
+}
+PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
+
+
+class TinyStudy:
+    """A study of one family, one seed and some variants.
+
+    Args:
+        folder: Where its file and its runs lie.
+        base: The base config of its family.
+        variants: Its variants, gelu among them.
+        config: Config values on top of the common ones, such as other ones for a variant.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        base: Path,
+        variants: Sequence[str] = ("gelu", "relu"),
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        content = {
+            "name": "tiny",
+            "families": {"gpt_neo": str(base)},
+            "variants": list(variants),
+            "seeds": [1],
+            "config": CONFIG | dict(config or {}),
+            "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+        }
+        self.file = folder / "tiny.yaml"
+        self.file.write_text(yaml.safe_dump(content))
+        self.runs = folder / "runs"
+        self.folder = self.runs / "tiny"
+
+    def run_dir(self, variant: str) -> Path:
+        """The folder of a variant's run, which must be there."""
+        (found,) = (self.folder / "gpt_neo" / variant).glob("seed1-*")
+        return found
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """What the workers noted down, by variant."""
+        return {
+            path.name.split("--")[1]: json.loads(path.read_text())
+            for path in (self.folder / "cells").glob("*.json")
+        }
+
+    def steps(self, variant: str) -> int:
+        """How many lines the training has logged so far."""
+        files = list((self.folder / "gpt_neo" / variant).glob("seed1-*/metrics.jsonl"))
+        return files[0].read_bytes().count(b"\n") if files else 0
+
+    def resumed_from(self, variant: str) -> list[int]:
+        """The step at which each session of a variant's training began."""
+        record = json.loads((self.run_dir(variant) / "provenance.json").read_text())
+        return [session["resumed_from_step"] for session in record["sessions"]]
+
+    def weights(self, variant: str) -> bytes:
+        """The trained weights, as they lie on the disk."""
+        return (self.run_dir(variant) / "model" / "model.safetensors").read_bytes()
+
+    def rows(self, variant: str) -> pd.DataFrame:
+        """The scores."""
+        return pd.read_parquet(self.run_dir(variant) / "eval" / "rows.parquet")
+
+
+def run_command(module: str, *args: object, environment: Mapping[str, str] | None = None) -> str:
+    """Run one of the project's commands as a user does; returns what it prints."""
+    command = [sys.executable, "-m", module, *map(str, args)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+class SubmittedStudy:
+    """A tiny study and the cluster on which it runs.
+
+    Args:
+        study: The study.
+        cluster: The cluster.
+        preset: Values on top of the common preset of these tests.
+    """
+
+    def __init__(self, study: TinyStudy, cluster: Cluster, preset: Mapping[str, Any] | None = None) -> None:
+        self.study, self.cluster = study, cluster
+        self.preset = study.file.with_name("preset.yaml")
+        self.preset.write_text(yaml.safe_dump(PRESET | dict(preset or {})))
+        self._suspended: list[psutil.Process] = []
+
+    def arguments(self, *flags: object) -> list[str]:
+        """Of the command that submits it."""
+        common = ("--cluster", "slurm", "--preset", self.preset, "--runs-dir", self.study.runs)
+        return list(map(str, (self.study.file, *common, *flags)))
+
+    def submit(self, *flags: object) -> str:
+        """Submit from this process, which saves the start of another; returns what the command prints."""
+        said = io.StringIO()
+        environment = self.cluster.environment()
+        with mock.patch.dict(os.environ, environment, clear=True), contextlib.redirect_stdout(said):
+            assert submit_command.main(self.arguments(*flags)) == 0
+        return said.getvalue()
+
+    def status(self) -> str:
+        """What the status command prints, from another shell."""
+        return run_command("slurm.status", self.study.folder, environment=self.cluster.environment())
+
+    def jobs(self) -> dict[str, QueuedJob]:
+        """The jobs of this study that SLURM remembers, by id."""
+        own = {path.stem for path in (self.study.folder / "submissions").glob("*.json")}
+        return {job.job_id: job for job in self.cluster.queue() if job.job_id.split("_")[0] in own}
+
+    def is_over(self) -> bool:
+        """Whether no job of this study waits or runs."""
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+        return all(job.state in over for job in self.jobs().values())
+
+    def wait_until_over(self, timeout_s: float = 150) -> None:
+        """Wait for the last job, also where it submits others."""
+        self.cluster.wait_until(self.is_over, timeout_s, "end of the study")
+
+    def hold(self, variant: str, step: int = 25, timeout_s: float = 90) -> psutil.Process:
+        """Suspend a cell's process in the middle of its training, after its second checkpoint.
+
+        Returns:
+            The process; ``release`` lets it go on.
+        """
+        deadline = time.monotonic() + timeout_s
+        while self.study.steps(variant) < step:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{variant} does not train after {timeout_s:g} s\n{self.cluster.describe()}"
+                )
+            time.sleep(0.005)
+        process = psutil.Process(self.study.states()[variant]["pid"])
+        process.suspend()
+        self._suspended.append(process)
+        assert self.study.steps(variant) < MAX_STEPS, "held too late to be in the middle"
+        return process
+
+    def release(self, process: psutil.Process) -> None:
+        """Let a process that was held go on, if it is still there."""
+        self._suspended.remove(process)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.resume()
+
+    def last_words(self) -> str:
+        """What the jobs printed that end the study, in the order of their submission."""
+        ends = [
+            path.stem
+            for path in (self.study.folder / "submissions").glob("*.json")
+            if not any(json.loads(path.read_text())["elements"].values())
+        ]
+        logs = [self.study.folder / "jobs" / f"{job}_0_log.out" for job in sorted(ends, key=int)]
+        return "".join(log.read_text() for log in logs if log.exists())
+
+    def close(self) -> None:
+        """Leave no job of this study behind, whatever became of the test."""
+        for process in list(self._suspended):
+            self.release(process)
+        self.cluster.run("scancel", *{job.split("_")[0] for job in self.jobs()}, check=False)
+        self.cluster.wait_until(self.is_over, 30, "end of the cancelled jobs")
+
+
+def is_told_to_stop(process: psutil.Process) -> bool:
+    """Whether a suspended process has SIGUSR2 waiting for it, or was let go on by SLURM, which sends SIGCONT."""
+    with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
+        if process.status() != psutil.STATUS_STOPPED:
+            return True
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        masks = [int(line.split()[1], 16) for line in lines if line.startswith(("SigPnd", "ShdPnd"))]
+        return any(mask >> (signal.SIGUSR2 - 1) & 1 for mask in masks)
+    return True
+
+
+def assert_as_undisturbed(study: TinyStudy, undisturbed: TinyStudy) -> None:
+    """Weights equal to the bit and all scores equal, whatever happened on the way."""
+    for variant in ("gelu", "relu"):
+        assert study.weights(variant) == undisturbed.weights(variant)
+        pd.testing.assert_frame_equal(study.rows(variant), undisturbed.rows(variant))

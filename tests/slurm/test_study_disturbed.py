@@ -1,0 +1,142 @@
+"""What clusters do to jobs: every study arrives all the same, with the result of an undisturbed run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from cluster import Cluster
+from studies import SubmittedStudy, TinyStudy, assert_as_undisturbed, is_told_to_stop
+
+Make = Callable[..., SubmittedStudy]
+# With two cells in one job, what happens to the first must not lose the second.
+ONE_JOB = ("--cells-per-job", 2)
+
+
+def job_of(submitted: SubmittedStudy, variant: str) -> str:
+    return submitted.study.states()[variant]["job"]
+
+
+def assert_resumed(submitted: SubmittedStudy, variant: str = "gelu") -> None:
+    """Its last session began at a checkpoint, not at the start."""
+    sessions = submitted.study.resumed_from(variant)
+    assert sessions[0] == 0
+    assert sessions[-1] >= 20
+
+
+def test_requeued_by_scontrol(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    submitted = on_cluster()
+    submitted.submit(*ONE_JOB)
+    process = submitted.hold("gelu")
+    submitted.cluster.run("scontrol", "requeue", job_of(submitted, "gelu"))
+    submitted.release(process)
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert_resumed(submitted)
+    assert "2 of 2 cells done" in submitted.last_words()
+
+
+def test_out_of_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    """SLURM looks for jobs near their limit every half a minute, so the signal comes after 10 to 40 s."""
+    submitted = on_cluster(preset={"time": "1", "signal_delay_s": 50})
+    submitted.submit(*ONE_JOB)
+    process = submitted.hold("gelu")
+    submitted.cluster.wait_until(lambda: is_told_to_stop(process), 60, "signal that time runs out")
+    submitted.release(process)
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert_resumed(submitted)
+    log = submitted.study.states()["gelu"]["log"]
+    assert "this job is timed-out" in Path(log).read_text()
+
+
+def test_cancelled_while_running_and_while_pending(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    submitted = on_cluster()
+    submitted.submit("--max-running", 1)
+    process = submitted.hold("gelu")
+    running = job_of(submitted, "gelu")
+    (pending,) = (job.job_id for job in submitted.jobs().values() if job.reason == "JobArrayTaskLimit")
+    submitted.cluster.run("scancel", pending)
+    submitted.cluster.run("scancel", running)
+    submitted.release(process)
+    submitted.wait_until_over()
+    # Somebody wanted it so: nothing is submitted again, and what is missing is named.
+    words = submitted.last_words()
+    assert "not done: gpt_neo/gelu/seed1: missing: " in words
+    assert "not done: gpt_neo/relu/seed1: missing: its job left the queue before it started" in words
+    assert "0 of 2 cells done" in words
+    assert submitted.status().splitlines()[-1] == "2 cells: 2 missing"
+
+    assert "submitted 2 cells in 1 jobs" in submitted.submit(*ONE_JOB)
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert_resumed(submitted)
+
+
+def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    """As by the kernel when memory runs out; the job's second cell had not begun."""
+    submitted = on_cluster()
+    submitted.submit(*ONE_JOB)
+    submitted.hold("gelu").kill()
+    submitted.wait_until_over()
+    assert "2 cells were killed and are submitted again" in submitted.last_words()
+    assert "2 of 2 cells done" in submitted.last_words()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert_resumed(submitted)
+    assert submitted.study.states()["gelu"]["attempts"] == 2
+
+
+def test_the_controller_restarted(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    submitted = on_cluster()
+    submitted.submit(*ONE_JOB)
+    process = submitted.hold("gelu")
+    submitted.cluster.restart_slurmctld()
+    submitted.release(process)
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert submitted.study.resumed_from("gelu") == [0]
+    assert "2 of 2 cells done" in submitted.last_words()
+
+
+def test_a_node_that_is_lost_but_runs_on(
+    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
+) -> None:
+    """The job really runs twice: on the node that SLURM no longer sees, and where it was queued again."""
+    cluster = new_cluster(2, cpus_per_node=1)
+    submitted = on_cluster(cluster)
+    submitted.submit(*ONE_JOB)
+    first = submitted.hold("gelu")
+    job = job_of(submitted, "gelu")
+    node = submitted.jobs()[job].node
+    cluster.kill_slurmd(node)
+    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+    cluster.wait_until(lambda: submitted.study.states()["gelu"]["attempts"] == 2, 60, "second attempt")
+    second = psutil.Process(submitted.study.states()["gelu"]["pid"])
+    assert first.is_running()
+    assert second.is_running()
+    assert first != second
+
+    submitted.release(first)
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert "2 of 2 cells done" in submitted.last_words()
+    assert submitted.study.resumed_from("gelu") == [0]
+
+
+@pytest.mark.slow
+def test_a_node_without_power(
+    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
+) -> None:
+    cluster = new_cluster(2, cpus_per_node=1)
+    submitted = on_cluster(cluster)
+    submitted.submit(*ONE_JOB)
+    submitted.hold("gelu")
+    node = submitted.jobs()[job_of(submitted, "gelu")].node
+    cluster.kill_node(node)
+    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    assert_resumed(submitted)
+    assert "2 of 2 cells done" in submitted.last_words()
