@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
 

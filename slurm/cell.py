@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ffn_variants.errors import Occupied
+from ffn_variants.errors import OccupiedError
 from pretrain.stopping import Stopped
 from slurm.state import CellState, read_state, start_state, write_state
 from slurm.study import Cell
@@ -51,7 +51,7 @@ def run_cells(cells: Sequence[Cell], worker: Worker) -> None:
         state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
             state = run_cell(cell, state, worker)
-        except Occupied as error:
+        except OccupiedError as error:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
             state = before
         except Exception as error:
@@ -84,7 +84,7 @@ def run_cell(cell: Cell, state: CellState, worker: Worker) -> CellState:
         The state to record: done.
 
     Raises:
-        Occupied: If another process is at it and does not end.
+        OccupiedError: If another process is at it and does not end.
     """
     from eval.evaluate import evaluate_run
     from pretrain.train import train
@@ -102,7 +102,7 @@ def patiently(work, *args) -> None:
     while True:
         try:
             work(*args)
-        except Occupied:
+        except OccupiedError:
             if time.monotonic() > until:
                 raise
             time.sleep(OCCUPIED_POLL_S)
