@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ffn_variants.errors import OccupiedError
 from pretrain.stopping import Stopped
-from slurm.state import CellState, read_state, start_state, write_state
+from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
@@ -58,8 +58,9 @@ def run_cells(cells: Sequence[Cell], worker: Worker) -> None:
             traceback.print_exc()
             state = replace(state, name="failed", error=_one_line(error), finished_s=time.time())
         except Stopped as stopped:
-            state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
-            write_state(cell.study_dir, cell.run_id, state)
+            if is_own(cell.study_dir, cell.run_id, state):
+                state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
+                write_state(cell.study_dir, cell.run_id, state)
             stopped.hand_on()  # a launcher's own handler queues the job again
             raise
         write_state(cell.study_dir, cell.run_id, state)
