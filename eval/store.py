@@ -18,7 +18,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 
 from eval.rows import empty_rows, read_rows, replace_task, write_rows
-from ffn_variants.errors import Occupied
+from ffn_variants.errors import OccupiedError
 from ffn_variants.files import write_atomically
 
 
@@ -92,7 +92,7 @@ def sole_evaluator(run_dir: Path) -> Iterator[None]:
     """Keep a second process from evaluating the same run; the system releases the lock when its holder dies.
 
     Raises:
-        Occupied: If another process is at it.
+        OccupiedError: If another process is at it.
     """
     folder = run_dir / "eval"
     folder.mkdir(exist_ok=True)
@@ -100,7 +100,9 @@ def sole_evaluator(run_dir: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise Occupied(f"{run_dir} is being evaluated by another process; wait for it or stop it") from None
+        raise OccupiedError(
+            f"{run_dir} is being evaluated by another process; wait for it or stop it"
+        ) from None
     try:
         yield
     finally:

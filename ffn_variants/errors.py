@@ -11,7 +11,7 @@ class UsageError(ValueError):
     """A user's mistake. The message says what was wrong, what is allowed and what to do next, in one line."""
 
 
-class Occupied(UsageError):
+class OccupiedError(UsageError):
     """Another process is at work where this one would write; whoever can wait may try again."""
 
 

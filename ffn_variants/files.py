@@ -6,6 +6,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+SNAPSHOT = "SNAPSHOT.json"
+"""In a copy of this project's code: what it was copied from."""
+
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then give it its name.

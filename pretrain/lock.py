@@ -21,7 +21,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from ffn_variants.errors import Occupied
+from ffn_variants.errors import OccupiedError
 from ffn_variants.files import write_text
 
 BEAT_S = 5.0
@@ -39,7 +39,7 @@ def sole_writer(path: Path) -> Iterator[None]:
         path: The folder; made if need be.
 
     Raises:
-        Occupied: If another process trains in this folder.
+        OccupiedError: If another process trains in this folder.
     """
     path.mkdir(parents=True, exist_ok=True)
     lock, holder_file = FileLock(path / ".lock"), path / ".lock-holder"
@@ -112,6 +112,6 @@ def _is_own(holder: dict[str, Any] | None) -> bool:
     return holder is not None and (holder["pid"], holder["host"]) == (os.getpid(), socket.gethostname())
 
 
-def _occupied(path: Path, holder: dict[str, Any] | None) -> Occupied:
+def _occupied(path: Path, holder: dict[str, Any] | None) -> OccupiedError:
     who = f" ({holder['pid']} on {holder['host']})" if holder else ""
-    return Occupied(f"{path}: another process{who} trains in this folder; wait for it or stop it")
+    return OccupiedError(f"{path}: another process{who} trains in this folder; wait for it or stop it")

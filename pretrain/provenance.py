@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from ffn_variants.files import write_text
+from ffn_variants.files import SNAPSHOT, write_text
 
-SNAPSHOT = "SNAPSHOT.json"
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
 
 

@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ffn_variants.errors import Occupied
+from ffn_variants.errors import OccupiedError
 from pretrain.stopping import Stopped
-from slurm.state import CellState, read_state, start_state, write_state
+from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
@@ -51,15 +51,16 @@ def run_cells(cells: Sequence[Cell], worker: Worker) -> None:
         state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
             state = run_cell(cell, state, worker)
-        except Occupied as error:
+        except OccupiedError as error:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
             state = before
         except Exception as error:
             traceback.print_exc()
             state = replace(state, name="failed", error=_one_line(error), finished_s=time.time())
         except Stopped as stopped:
-            state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
-            write_state(cell.study_dir, cell.run_id, state)
+            if is_own(cell.study_dir, cell.run_id, state):
+                state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
+                write_state(cell.study_dir, cell.run_id, state)
             stopped.hand_on()  # a launcher's own handler queues the job again
             raise
         write_state(cell.study_dir, cell.run_id, state)
@@ -84,7 +85,7 @@ def run_cell(cell: Cell, state: CellState, worker: Worker) -> CellState:
         The state to record: done.
 
     Raises:
-        Occupied: If another process is at it and does not end.
+        OccupiedError: If another process is at it and does not end.
     """
     from eval.evaluate import evaluate_run
     from pretrain.train import train
@@ -102,7 +103,7 @@ def patiently(work, *args) -> None:
     while True:
         try:
             work(*args)
-        except Occupied:
+        except OccupiedError:
             if time.monotonic() > until:
                 raise
             time.sleep(OCCUPIED_POLL_S)

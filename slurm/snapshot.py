@@ -10,8 +10,7 @@ import subprocess
 from pathlib import Path
 
 import ffn_variants
-from ffn_variants.files import write_text
-from pretrain.provenance import SNAPSHOT
+from ffn_variants.files import SNAPSHOT, write_text
 
 PACKAGES = ("ffn_variants", "pretrain", "eval", "slurm")
 

@@ -59,13 +59,20 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
     except (json.JSONDecodeError, TypeError):
         return CellState(name="missing", error="its state file cannot be read")
     if state.name == "running" and state.host == socket.gethostname() and not _is_alive(state):
-        return replace(state, name="missing", error=state.error or "its process ended without a result")
+        error = state.error or "its process ended without a result"
+        return replace(state, name="missing", may_retry=True, error=error)
     return state
 
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
     """Replace a cell's state in one step, so that a reader never sees half of it."""
     write_text(state_file(study_dir, run_id), json.dumps(asdict(state), indent=1))
+
+
+def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:
+    """Whether a cell is still in the hands that wrote ``state``: another attempt may have taken it."""
+    now = read_state(study_dir, run_id)
+    return (now.pid, now.host, now.started_s) == (state.pid, state.host, state.started_s)
 
 
 def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellState:

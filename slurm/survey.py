@@ -53,10 +53,18 @@ def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | 
 def _gone(state: CellState, is_older: bool, entry: QueuedJob | None) -> CellState:
     """The job is over, or SLURM has forgotten it: a cell that did not end by itself is missing."""
     word = f": {entry.state.lower().replace('_', ' ')}" if entry is not None else ""
-    if is_older:  # cancelled while it waited, which leaves no trace
-        return replace(state, name="missing", error=f"its job left the queue before it started{word}")
-    if state.name == "running":
-        was_cancelled = entry is not None and entry.state in ("CANCELLED", "DEADLINE")
-        error = f"its job ended without a result{word}"
-        return replace(state, name="missing", may_retry=not was_cancelled, error=error)
+    if is_older:
+        # Of one that SLURM does not know it was cancelled while it waited, which leaves no trace; else
+        # its job died with a cell before it.
+        error = f"its job left the queue before it started{word}"
+        return replace(state, name="missing", may_retry=_was_killed(entry), error=error)
+    if state.name == "running" or state.may_retry:
+        may_retry = entry is None or _was_killed(entry)
+        return replace(
+            state, name="missing", may_retry=may_retry, error=f"its job ended without a result{word}"
+        )
     return state
+
+
+def _was_killed(entry: QueuedJob | None) -> bool:
+    return entry is not None and entry.state not in ("CANCELLED", "DEADLINE")

@@ -14,7 +14,7 @@ from eval.aggregate import normalise_rows
 from eval.contamination import Contamination, read_contamination
 from eval.glue_metrics import read_baselines
 from eval.report.facts import RunFacts, mapping, read_facts
-from eval.report.study_checks import diverged_notes, protocol_notes
+from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.rows import read_rows
 from ffn_variants.errors import UsageError
 
@@ -135,7 +135,8 @@ def _read_study(folder: Path) -> Source:
         for run_id, row in identity.iterrows()
         if run_id in files
     )
-    notes += diverged_notes(folder, written.run_ids if written else None)
+    run_ids = written.run_ids if written else None
+    notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
     notes += protocol_notes({run_id: path.parent for run_id, path in files.items()})
     return Source(
         path=folder,

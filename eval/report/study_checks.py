@@ -1,4 +1,4 @@
-"""What a study's folders tell of its scores: runs that diverged, and scores that were not measured alike."""
+"""What a study's folders tell of its scores: cells that failed, and scores that were not measured alike."""
 
 from __future__ import annotations
 
@@ -28,6 +28,22 @@ def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
             problem = record.get("problem", "the loss diverged")
             said.append(f"{run_id} ({problem} at step {record.get('step', '?')})")
     return [f"diverged in pretraining: {', '.join(said)}"] if said else []
+
+
+def failed_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
+    """Name the cells of a study that ended with an error, and the error.
+
+    Args:
+        folder: The study's folder.
+        run_ids: Its cells; None takes every cell that is there.
+    """
+    notes = []
+    for path in sorted((folder / "cells").glob("*.json")):
+        state, run_id = read_json(path), path.stem.replace("--", "/")
+        if state.get("name") == "failed" and (run_ids is None or run_id in run_ids):
+            notes.append(f"failed: {run_id} ({state.get('error') or 'no message'})")
+    more = [f"and {len(notes) - SHOWN} more cells failed"] if len(notes) > SHOWN else []
+    return [*notes[:SHOWN], *more]
 
 
 def protocol_notes(folders: Mapping[str, Path]) -> list[str]:

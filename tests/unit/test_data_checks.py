@@ -19,7 +19,8 @@ from eval.data_checks import (
     outlier_notes,
     range_notes,
 )
-from eval.report.study_checks import diverged_notes, protocol_notes
+from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
+from slurm.state import CellState, write_state
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
 
@@ -160,6 +161,14 @@ def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
     assert diverged_notes(tmp_path, None) == [said]
     assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed1-abc"})) == [said]
     assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
+
+
+def test_failed_cells_are_named_with_their_error(tmp_path: Path):
+    run_id = "gpt_neo/kan/seed1-abc"
+    write_state(tmp_path, run_id, CellState(name="failed", error="UsageError: no such file"))
+    write_state(tmp_path, "gpt_neo/kan/seed2-abc", CellState(name="done"))
+    assert failed_notes(tmp_path, None) == [f"failed: {run_id} (UsageError: no such file)"]
+    assert failed_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
 
 
 def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):

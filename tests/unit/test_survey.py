@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from slurm.survey import survey
 
 CELL = "gpt_neo/gelu/seed1-0a1b2c3d"
 NOW = time.time()
+HERE = socket.gethostname()
+GONE = 2**22 + 1  # more than a process id can be
 
 
 @pytest.fixture
@@ -45,7 +48,7 @@ def state_of(study: Path, state: CellState | None, submitted_s: float | None = N
 
 
 def worker(name: str, started_s: float = NOW + 5, host: str = "elsewhere", **more) -> CellState:
-    return CellState(name=name, pid=1, host=host, attempts=1, started_s=started_s, **more)
+    return CellState(name=name, pid=GONE, host=host, attempts=1, started_s=started_s, **more)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,10 @@ def test_states(tmp_path: Path, queue, state: CellState | None, line: str | None
         (worker("running"), "7_0|CANCELLED|n0|None", False),
         (worker("missing", error="Stopped: by SIGTERM"), None, False),
         (None, None, False),
+        (None, "7_0|FAILED|n0|NonZeroExitCode", True),  # its job died with a cell before it
+        (None, "7_0|CANCELLED|n0|None", False),
+        (worker("running", host=HERE), "7_0|FAILED|n0|NonZeroExitCode", True),
+        (worker("running", host=HERE), "7_0|CANCELLED|n0|None", False),
         (worker("failed"), None, False),
     ],
 )
