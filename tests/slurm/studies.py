@@ -167,8 +167,9 @@ class SubmittedStudy:
                 )
             time.sleep(0.005)
         process = psutil.Process(self.study.states()[variant]["pid"])
-        process.suspend()
         self._suspended.append(process)
+        process.suspend()
+        self.cluster.wait_until(lambda: process.status() == psutil.STATUS_STOPPED, 10, "stop")
         assert self.study.steps(variant) < MAX_STEPS, "held too late to be in the middle"
         return process
 
@@ -197,7 +198,7 @@ class SubmittedStudy:
 
 
 def is_told_to_stop(process: psutil.Process) -> bool:
-    """Whether a suspended process has SIGUSR2 waiting for it, or was let go on by SLURM, which sends SIGCONT."""
+    """Whether a suspended process has SIGUSR2 waiting for it, or goes on because SLURM sent SIGCONT."""
     with contextlib.suppress(psutil.NoSuchProcess, FileNotFoundError):
         if process.status() != psutil.STATUS_STOPPED:
             return True
