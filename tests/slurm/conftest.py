@@ -12,7 +12,7 @@ import pytest
 from cluster import Cluster
 from cluster_config import INSTALL, missing_programs
 from filelock import FileLock
-from studies import SubmittedStudy, TinyStudy, run_command
+from studies import SubmittedStudy, TinyStudy, run_here
 
 HERE = Path(__file__).parent
 
@@ -55,9 +55,8 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> 
     folder.mkdir(exist_ok=True)
     study = TinyStudy(folder, base_config)
     with FileLock(folder / ".lock"):
-        if not (study.folder / "report" / "report.md").exists():
-            flags = ("--runs-dir", study.runs, "--cells-per-job", 2, "--workers", 1)
-            assert "2 of 2 cells done" in run_command("slurm.submit", study.file, *flags)
+        if not study.folder.exists():
+            run_here(study, "--cluster", "local", "--cells-per-job", 2, "--no-report")
     return study
 
 

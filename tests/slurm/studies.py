@@ -107,6 +107,15 @@ def run_command(module: str, *args: object, environment: Mapping[str, str] | Non
     return done.stdout
 
 
+def run_here(study: TinyStudy, *flags: object, environment: Mapping[str, str] = os.environ) -> str:
+    """Run the submit command in this process, which saves the start of one; returns what it prints."""
+    said = io.StringIO()
+    arguments = list(map(str, (study.file, "--runs-dir", study.runs, *flags)))
+    with mock.patch.dict(os.environ, dict(environment), clear=True), contextlib.redirect_stdout(said):
+        assert submit_command.main(arguments) == 0, said.getvalue()
+    return said.getvalue()
+
+
 class SubmittedStudy:
     """A tiny study and the cluster on which it runs.
 
@@ -122,18 +131,13 @@ class SubmittedStudy:
         self.preset.write_text(yaml.safe_dump(PRESET | dict(preset or {})))
         self._suspended: list[psutil.Process] = []
 
-    def arguments(self, *flags: object) -> list[str]:
+    def flags(self, *more: object) -> tuple[object, ...]:
         """Of the command that submits it."""
-        common = ("--cluster", "slurm", "--preset", self.preset, "--runs-dir", self.study.runs)
-        return list(map(str, (self.study.file, *common, *flags)))
+        return ("--cluster", "slurm", "--preset", self.preset, *more)
 
     def submit(self, *flags: object) -> str:
-        """Submit from this process, which saves the start of another; returns what the command prints."""
-        said = io.StringIO()
-        environment = self.cluster.environment()
-        with mock.patch.dict(os.environ, environment, clear=True), contextlib.redirect_stdout(said):
-            assert submit_command.main(self.arguments(*flags)) == 0
-        return said.getvalue()
+        """Submit what is to do; returns what the command prints."""
+        return run_here(self.study, *self.flags(*flags), environment=self.cluster.environment())
 
     def status(self) -> str:
         """What the status command prints, from another shell."""
@@ -149,11 +153,11 @@ class SubmittedStudy:
         over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         return all(job.state in over for job in self.jobs().values())
 
-    def wait_until_over(self, timeout_s: float = 150) -> None:
+    def wait_until_over(self, timeout_s: float = 200) -> None:
         """Wait for the last job, also where it submits others."""
         self.cluster.wait_until(self.is_over, timeout_s, "end of the study")
 
-    def hold(self, variant: str, step: int = 25, timeout_s: float = 90) -> psutil.Process:
+    def hold(self, variant: str, step: int = 25, timeout_s: float = 120) -> psutil.Process:
         """Suspend a cell's process in the middle of its training, after its second checkpoint.
 
         Returns:

@@ -15,7 +15,8 @@ def test_a_study_arrives_at_its_report_without_accounting(on_cluster: Make, undi
     environment = submitted.cluster.environment()
     assert subprocess.run(["sacct"], env=environment, capture_output=True).returncode != 0
 
-    said = run_command("slurm.submit", *submitted.arguments(), environment=environment)
+    command = (submitted.study.file, "--runs-dir", submitted.study.runs, *submitted.flags())
+    said = run_command("slurm.submit", *command, environment=environment)
     assert "submitted 2 cells in 2 jobs" in said
     submitted.wait_until_over()
 
@@ -29,7 +30,7 @@ def test_an_array_is_throttled_and_a_second_command_submits_nothing(
     on_cluster: Make, undisturbed: TinyStudy
 ) -> None:
     submitted = on_cluster()
-    submitted.submit("--max-running", 1)
+    submitted.submit("--max-running", 1, "--no-report")
     first = submitted.hold("gelu")
     waiting = [job for job in submitted.jobs().values() if job.reason == "JobArrayTaskLimit"]
     assert [job.state for job in waiting] == ["PENDING"]
