@@ -62,7 +62,7 @@ def test_flops_are_three_forward_passes_of_every_token(tmp_path: Path, repositor
     text = describe_cost(study(tmp_path, repository, variants=["gelu"]).cells)
     line = next(x for x in text.splitlines() if " gelu " in x)
     tokens, petaflops = (float(x.replace(",", "")) for x in line.split()[3:5])
-    # By hand, a token: FFN and attention projections of two layers, the head, and attention over 512 positions.
+    # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
     assert petaflops * 1e15 == pytest.approx(3 * forward * tokens, rel=0.02)
     assert re.search(r"[\d,]+ PFLOP of training in all", text)
