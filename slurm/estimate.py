@@ -36,17 +36,21 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     header = (
         f"  {'family':<8} {'variant':<14} {'runs':>4} {'tokens a run':>14} {'PFLOP a run':>12}  hours a run"
     )
-    lines, total, unknown = [f"\ncost of {len(cells)} cells, evaluation not counted:", header], 0.0, 0
+    lines = [f"\ncost of {len(cells)} cells, evaluation not counted:", header]
+    total, total_flops, unknown = 0.0, 0.0, 0
     for (family, variant), group in groups.items():
         tokens, speed = token_budget(group[0].config), measured_speed(group[0])
         flops = _flops(group[0].config, tokens) if tokens else None
         hours = tokens / speed.tokens_per_s / 3600 if tokens and speed else None
-        total, unknown = total + (hours or 0) * len(group), unknown + (hours is None) * len(group)
+        total, total_flops = total + (hours or 0) * len(group), total_flops + (flops or 0) * len(group)
+        unknown += len(group) if hours is None else 0
         shown = f"{hours:.2f} ({speed.device}; runs measured: {speed.num_runs})" if hours and speed else "-"
         lines.append(
             f"  {family:<8} {variant:<14} {len(group):>4} {f'{tokens:,}' if tokens else '-':>14} "
             f"{f'{flops / 1e15:,.1f}' if flops else '-':>12}  {shown}"
         )
+    if total_flops:
+        lines.append(f"  {total_flops / 1e15:,.0f} PFLOP of training in all, forward and backward")
     if total:
         lines.append(f"  {total:.1f} hours of training on the devices named, at the speed measured there")
     if unknown:

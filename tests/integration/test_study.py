@@ -94,8 +94,35 @@ def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -
     assert "3 done, 1 failed" in status
 
     (runs / "smoke" / bad).unlink()
-    again = run("slurm.submit", study_file, "--runs-dir", runs)
+    left_alone = run("slurm.submit", study_file, "--runs-dir", runs, "--no-report")
+    assert left_alone.returncode == 1
+    assert "--retry-failed tries it again" in left_alone.stdout
+    assert "0 cells run" in left_alone.stdout
+    again = run("slurm.submit", study_file, "--runs-dir", runs, "--retry-failed")
     assert again.returncode == 0, again.stdout
+    assert "4 of 4 cells done" in again.stdout
+
+
+@pytest.mark.slow
+def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
+    process = subprocess.Popen(
+        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
+        assert time.monotonic() < deadline, "no cell started training"
+        time.sleep(0.1)
+    second = run(*args)
+    assert second.returncode == 2
+    assert "so nothing was submitted" in second.stderr
+    cancelled = run("slurm.submit", study_file, "--runs-dir", runs, "--cancel")
+    assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert "nothing of this study" in run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
+    again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
+    assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
 
 
