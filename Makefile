@@ -5,7 +5,7 @@ CONSTRAINTS ?= -c constraints.txt
 WORKERS ?= 2
 BIN := .venv/bin
 
-.PHONY: help environment quickstart test test-all check format clean-environment
+.PHONY: help environment quickstart test test-all slurm-packages check format clean-environment
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -23,11 +23,15 @@ environment: .venv/installed ## make .venv with the tested versions
 quickstart: environment ## a complete small study on the embedded corpus; its last line is the report's path
 	$(BIN)/python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
 
-test: environment ## the fast tests: CPU only, offline
+test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
 
 test-all: environment ## the slow tests too
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) -m "not gpu and not network"
+
+slurm-packages: ## install what tests/slurm needs to start a SLURM of its own; as root, on Debian or Ubuntu
+	-apt-get update
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge
 
 check: environment ## format, lint, types, spelling
 	$(BIN)/ruff format --check .

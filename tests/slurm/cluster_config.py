@@ -15,8 +15,8 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel", "sinfo")
 INSTALL = (
-    "no SLURM on this machine; install it with: "
-    "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge"
+    "no SLURM on this machine; as root: make slurm-packages, "
+    "which is apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge"
 )
 
 # cred_expire: how long a requeued job waits before it starts again; 121 s by default.

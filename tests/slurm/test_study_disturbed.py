@@ -69,7 +69,7 @@ def test_cancelled_while_running_and_while_pending(on_cluster: Make, undisturbed
     assert "0 of 2 cells done" in words
     assert submitted.status().splitlines()[-1] == "2 cells: 2 missing"
 
-    assert "submitted 2 cells in 1 jobs" in submitted.submit(*ONE_JOB)
+    assert "submitted 2 cells in 1 jobs" in submitted.submit(*ONE_JOB, "--no-report")
     submitted.wait_until_over()
     assert_as_undisturbed(submitted.study, undisturbed)
     assert_resumed(submitted)
