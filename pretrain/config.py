@@ -195,6 +195,8 @@ class OutputConfig(Section):
     """Name of the run's folder in place of seed<N>-<hash>."""
 
 
+# `model` is made when it is needed: to check a variant takes the variants, and so torch. The reason stands
+# here because --help shows a comment that stands at the field.
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
 
@@ -202,7 +204,6 @@ class RunConfig(Section):
     """Architecture: gpt_neo (causal) or roberta (masked)."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Decides weights, data order, masking and dropout."""
-    # Made when it is needed: to check a variant's name takes the variants, and so torch.
     model: ModelConfig = Field(default_factory=ModelConfig)
     data: DataConfig = DataConfig()
     optim: OptimConfig = OptimConfig()

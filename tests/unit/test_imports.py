@@ -200,10 +200,10 @@ def test_every_public_name_is_there() -> None:
     homes, star, listed = run_python(
         "import json, sys, ffn_variants\n"
         "listed = set(ffn_variants.__all__) <= set(dir(ffn_variants))\n"
-        "homes = {n: [m for m in sys.modules if m.startswith('ffn_variants.') and "
-        "getattr(sys.modules[m], n, None) is getattr(ffn_variants, n)] for n in ffn_variants.__all__}\n"
         "space = {}\n"
         "exec('from ffn_variants import *', space)\n"
+        "homes = {n: [m for m in sys.modules if m.startswith('ffn_variants.') and "
+        "getattr(sys.modules[m], n, None) is getattr(ffn_variants, n)] for n in ffn_variants.__all__}\n"
         "print(json.dumps([homes, sorted(n for n in space if n != '__builtins__'), listed]))"
     )
     assert listed
