@@ -6,6 +6,7 @@ people change most have short flags (``--ffn``, ``--tracker``).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -264,6 +265,14 @@ def _within_budget(model: ModelConfig) -> ModelConfig:
     # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
     paired = base if width != base else None
     return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
+
+
+# The same for all seeds of a study; counting parameters takes some 20 ms.
+@lru_cache(maxsize=1024)
+def _matching_width(
+    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget
+) -> int:
+    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget)
 
 
 def load_config(
