@@ -67,10 +67,11 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
         UsageError: For absent data, or a task that does not exist.
     """
     protocol = config.protocol.resolve(run.objective)
+    scored_by = protocol.record()
     for task in _text_tasks(config, run_dir):
         yield Work(
             benchmark=task.suite,
-            protocols={task.name: _text_protocol(task, protocol)},
+            protocols={task.name: _text_protocol(task, scored_by)},
             measure=partial(_measure_texts, task, run_dir, protocol, config),
             cost=partial(_text_cost, task),
         )
@@ -105,10 +106,10 @@ def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | Har
     return [*find_text_tasks(config, run_dir), *(find_harness_tasks(config) if config.tasks else [])]
 
 
-def _text_protocol(task: TextTask | HarnessTask, protocol: Protocol) -> dict:
+def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:
     return {
         "version": TEXT_PROTOCOL_VERSION,
-        **protocol.record(),
+        **scored_by,
         "data": task.source,
         "max_pairs": task.max_items,
     }

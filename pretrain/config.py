@@ -259,9 +259,8 @@ def _within_budget(model: ModelConfig) -> ModelConfig:
     if model.ffn_budget == "width":
         return model
     base = model.paired_intermediate_size or model.intermediate_size
-    width = ffn_variants.matching_width(
-        model.ffn, model.ffn_options, model.hidden_size, base, model.ffn_budget
-    )
+    options = tuple(sorted((model.ffn_options or {}).items()))
+    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget)
     # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
     paired = base if width != base else None
     return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})

@@ -167,14 +167,13 @@ def test_threads_that_import_at_the_same_time_all_know_the_models(folder: Path) 
     """The first import of transformers by several threads, each through another of its modules."""
     assert (
         run_python(
-            "import ffn_variants, json, sys\n"
+            "import ffn_variants, json, sys, transformers\n"
             "from concurrent.futures import ThreadPoolExecutor\n"
             "from threading import Barrier\n"
             "sys.setswitchinterval(1e-5)\n"
             "barrier = Barrier(4)\n"
             "def load(name):\n"
             "    barrier.wait()\n"
-            "    import transformers\n"
             "    getattr(transformers, name)\n"
             "    from transformers import AutoModelForCausalLM\n"
             f"    return type(AutoModelForCausalLM.from_pretrained({str(folder)!r})).__name__\n"
