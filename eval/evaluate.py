@@ -128,7 +128,7 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     run = identify_run(run_dir)
     weights = weights_hash(run_dir)
     locks.enter_context(sole_evaluator(run_dir))
-    remember_weights(run_dir, weights)
+    remember_weights(run_dir)
     store = ResultStore(run_dir, weights)
     return _OpenRun(run, store, _missing(run_dir, run, store, config))
 

@@ -75,9 +75,13 @@ def weights_hash(run_dir: Path) -> str:
     return fingerprint(_model_files(run_dir))
 
 
-def remember_weights(run_dir: Path, weights: str) -> None:
-    """Note beside the scores which files have this hash, so that a check need not read them all again."""
-    write_text(run_dir / _KNOWN_WEIGHTS, json.dumps({"weights": weights, "files": _file_states(run_dir)}))
+def remember_weights(run_dir: Path) -> None:
+    """Note beside the scores which files have which hash, so that a check need not read them all again."""
+    states = _file_states(run_dir)  # before they are read: a file that changes meanwhile is then not believed
+    note = json.dumps({"weights": weights_hash(run_dir), "files": states})
+    path = run_dir / _KNOWN_WEIGHTS
+    if not path.is_file() or path.read_text(encoding="utf-8") != note:
+        write_text(path, note)
 
 
 def known_weights_hash(run_dir: Path) -> str:

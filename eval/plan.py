@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.config import EvalConfig
+from eval.config import EvalConfig, GlueConfig
 from eval.files import fingerprint
 from eval.glue_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
 from eval.harness import HarnessTask, find_harness_tasks
@@ -163,8 +163,12 @@ def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     else:
         splits = ("train", "validation")
         source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
-    settings = config.glue.resolve(task.name).model_dump(mode="json")
-    return {"version": GLUE_PROTOCOL_VERSION, "data": source, **settings}
+    return {"version": GLUE_PROTOCOL_VERSION, "data": source, **_fine_tuning(config.glue, task.name)}
+
+
+@lru_cache(maxsize=64)
+def _fine_tuning(config: GlueConfig, task: str) -> dict:
+    return config.resolve(task).model_dump(mode="json")
 
 
 def _measure_glue(
