@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from eval.config import EvalConfig
-from eval.loading import RunIdentity, identify_run, weights_hash
+from eval.loading import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
 from eval.plan import TaskResult, Work, work_units
 from eval.progress import Progress
 from eval.references import has_references, write_references
@@ -103,7 +103,7 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
     """Whether every task asked for is scored, under this protocol and with the run's present weights."""
     try:
         run = identify_run(run_dir)
-        weights = weights_hash(run_dir)
+        weights = known_weights_hash(run_dir)
     except UsageError:
         return False
     return not _missing(run_dir, run, ResultStore(run_dir, weights), config)
@@ -128,6 +128,7 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     run = identify_run(run_dir)
     weights = weights_hash(run_dir)
     locks.enter_context(sole_evaluator(run_dir))
+    remember_weights(run_dir)
     store = ResultStore(run_dir, weights)
     return _OpenRun(run, store, _missing(run_dir, run, store, config))
 

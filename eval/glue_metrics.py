@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from ffn_variants.files import write_atomically
 
@@ -19,16 +18,22 @@ BASELINES = "baselines.json"
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Return the share of right predictions, in percent."""
+    from sklearn.metrics import accuracy_score
+
     return 100 * float(accuracy_score(labels.tolist(), predictions.tolist()))
 
 
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Return the F1 of label 1, in percent; 0 where neither labels nor predictions have it."""
+    from sklearn.metrics import f1_score
+
     return 100 * float(f1_score(labels.tolist(), predictions.tolist(), pos_label=1, zero_division=0))
 
 
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Return Matthews correlation times 100; 0 where all labels or all predictions are the same."""
+    from sklearn.metrics import matthews_corrcoef
+
     if len(np.union1d(labels, predictions)) == 1:
         return 0.0  # scikit-learn's answer too, but with a warning
     return 100 * float(matthews_corrcoef(labels.tolist(), predictions.tolist()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from eval.files import fingerprint
 from ffn_variants.errors import UsageError
+from ffn_variants.files import write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Everything in a model folder that can change a score; the model card cannot.
 _MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt")
+_KNOWN_WEIGHTS = Path("eval", ".weights.json")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ def identify_run(run_dir: Path) -> RunIdentity:
     Raises:
         UsageError: If the folder is no run.
     """
-    from ffn_variants import objective
+    from ffn_variants.objectives import objective
     from pretrain.run_dir import config_hash, read_run
 
     config = read_run(run_dir)
@@ -69,8 +72,40 @@ def model_folder(run_dir: Path) -> Path:
 
 def weights_hash(run_dir: Path) -> str:
     """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer."""
-    files = sorted(model_folder(run_dir).iterdir())
-    return fingerprint(path for path in files if path.suffix in _MODEL_SUFFIXES)
+    return fingerprint(_model_files(run_dir))
+
+
+def remember_weights(run_dir: Path) -> None:
+    """Note beside the scores which files have which hash, so that a check need not read them all again."""
+    states = _file_states(run_dir)  # before they are read: a file that changes meanwhile is then not believed
+    note = json.dumps({"weights": weights_hash(run_dir), "files": states})
+    path = run_dir / _KNOWN_WEIGHTS
+    if not path.is_file() or path.read_text(encoding="utf-8") != note:
+        write_text(path, note)
+
+
+def known_weights_hash(run_dir: Path) -> str:
+    """Return ``weights_hash`` without reading files of which neither size nor time of change are others.
+
+    Raises:
+        UsageError: If there is no model.
+    """
+    try:
+        known = json.loads((run_dir / _KNOWN_WEIGHTS).read_text(encoding="utf-8"))
+        if known["files"] == _file_states(run_dir):
+            return known["weights"]
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # evaluated before there was such a note
+    return weights_hash(run_dir)
+
+
+def _model_files(run_dir: Path) -> list[Path]:
+    return [path for path in sorted(model_folder(run_dir).iterdir()) if path.suffix in _MODEL_SUFFIXES]
+
+
+def _file_states(run_dir: Path) -> dict[str, list[int]]:
+    states = ((path.name, path.stat()) for path in _model_files(run_dir))
+    return {name: [state.st_size, state.st_mtime_ns] for name, state in states}
 
 
 def choose_device(name: str | None) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.config import EvalConfig
+from eval.config import EvalConfig, GlueConfig
 from eval.files import fingerprint
 from eval.glue_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
 from eval.harness import HarnessTask, find_harness_tasks
@@ -67,10 +67,11 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
         UsageError: For absent data, or a task that does not exist.
     """
     protocol = config.protocol.resolve(run.objective)
+    scored_by = protocol.record()
     for task in _text_tasks(config, run_dir):
         yield Work(
             benchmark=task.suite,
-            protocols={task.name: _text_protocol(task, protocol)},
+            protocols={task.name: _text_protocol(task, scored_by)},
             measure=partial(_measure_texts, task, run_dir, protocol, config),
             cost=partial(_text_cost, task),
         )
@@ -105,10 +106,10 @@ def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | Har
     return [*find_text_tasks(config, run_dir), *(find_harness_tasks(config) if config.tasks else [])]
 
 
-def _text_protocol(task: TextTask | HarnessTask, protocol: Protocol) -> dict:
+def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:
     return {
         "version": TEXT_PROTOCOL_VERSION,
-        **protocol.record(),
+        **scored_by,
         "data": task.source,
         "max_pairs": task.max_items,
     }
@@ -162,8 +163,12 @@ def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     else:
         splits = ("train", "validation")
         source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
-    settings = config.glue.resolve(task.name).model_dump(mode="json")
-    return {"version": GLUE_PROTOCOL_VERSION, "data": source, **settings}
+    return {"version": GLUE_PROTOCOL_VERSION, "data": source, **_fine_tuning(config.glue, task.name)}
+
+
+@lru_cache(maxsize=64)
+def _fine_tuning(config: GlueConfig, task: str) -> dict:
+    return config.resolve(task).model_dump(mode="json")
 
 
 def _measure_glue(

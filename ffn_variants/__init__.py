@@ -1,28 +1,31 @@
-"""Feed-forward variants of small language models; importing this registers the models with transformers."""
+"""Feed-forward variants of small language models; importing this registers the models with transformers.
+
+Neither torch nor transformers is imported before one of the names below, or one of the models, is used.
+"""
 
 from __future__ import annotations
 
-from ffn_variants.budget import Budget, matching_width
-from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
-from ffn_variants.errors import UsageError
-from ffn_variants.families import (
-    FAMILIES,
-    build_config,
-    build_model,
-    count_flops,
-    count_parameters,
-    objective,
-)
-from ffn_variants.modeling import (
-    FFNGPTNeoForCausalLM,
-    FFNGPTNeoForSequenceClassification,
-    FFNGPTNeoModel,
-    FFNRobertaForMaskedLM,
-    FFNRobertaForSequenceClassification,
-    FFNRobertaModel,
-)
-from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
-from ffn_variants.spec import FFNSpec
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from ffn_variants.registration import register_on_demand
+
+if TYPE_CHECKING:
+    from ffn_variants.budget import Budget, matching_width
+    from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+    from ffn_variants.errors import UsageError
+    from ffn_variants.families import build_config, build_model, count_flops, count_parameters
+    from ffn_variants.modeling import (
+        FFNGPTNeoForCausalLM,
+        FFNGPTNeoForSequenceClassification,
+        FFNGPTNeoModel,
+        FFNRobertaForMaskedLM,
+        FFNRobertaForSequenceClassification,
+        FFNRobertaModel,
+    )
+    from ffn_variants.objectives import FAMILIES, objective
+    from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
+    from ffn_variants.spec import FFNSpec
 
 __all__ = [
     "FAMILIES",
@@ -47,3 +50,38 @@ __all__ = [
     "matching_width",
     "objective",
 ]
+
+_MODULES = {
+    "budget": ("Budget", "matching_width"),
+    "configuration": ("FFNGPTNeoConfig", "FFNRobertaConfig"),
+    "errors": ("UsageError",),
+    "families": ("build_config", "build_model", "count_flops", "count_parameters"),
+    "modeling": (
+        "FFNGPTNeoForCausalLM",
+        "FFNGPTNeoForSequenceClassification",
+        "FFNGPTNeoModel",
+        "FFNRobertaForMaskedLM",
+        "FFNRobertaForSequenceClassification",
+        "FFNRobertaModel",
+    ),
+    "objectives": ("FAMILIES", "objective"),
+    "registry": ("FFN_VARIANTS", "build_ffn", "get_variant"),
+    "spec": ("FFNSpec",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+register_on_demand()

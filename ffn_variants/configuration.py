@@ -25,8 +25,18 @@ def _check_ffn(config: GPTNeoConfig | RobertaConfig, activation_field: str) -> N
         )
 
 
+class _RegistersModels:
+    """A config that can only be made, or unpickled, in a process where the Auto classes know its models."""
+
+    def __new__(cls, *args, **kwargs):
+        # Every Auto class looks a model up by its config, so this is always in time.
+        import ffn_variants.modeling  # noqa: F401
+
+        return super().__new__(cls)
+
+
 @strict
-class FFNGPTNeoConfig(GPTNeoConfig):
+class FFNGPTNeoConfig(_RegistersModels, GPTNeoConfig):
     r"""GPT-Neo whose feed-forward networks are all of one variant.
 
     ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
@@ -51,7 +61,7 @@ class FFNGPTNeoConfig(GPTNeoConfig):
 
 
 @strict
-class FFNRobertaConfig(RobertaConfig):
+class FFNRobertaConfig(_RegistersModels, RobertaConfig):
     r"""RoBERTa whose feed-forward networks are all of one variant.
 
     ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".

@@ -1,10 +1,10 @@
-"""The model families a study can name: their sizes in the source study, and how to build their models."""
+"""The models of each family: their sizes in the source study, how to build them, and what they cost."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
@@ -13,9 +13,8 @@ from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.layers import ffn_modules
 from ffn_variants.modeling import FFNGPTNeoForCausalLM, FFNRobertaForMaskedLM
+from ffn_variants.objectives import check_family
 from ffn_variants.registry import get_variant
-
-Objective = Literal["causal", "masked"]
 
 # Sizes of the source study, and the special tokens of its tokenizer.
 _THESIS = {
@@ -30,11 +29,10 @@ _THESIS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One architecture and what it is trained to do."""
+    """One architecture as this project builds it."""
 
     config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig]
     model_class: type[PreTrainedModel]
-    objective: Objective
     defaults: Mapping[str, Any]
     """Config values of the source study, where they are not the stock config's."""
 
@@ -43,7 +41,6 @@ _FAMILIES: dict[str, Family] = {
     "gpt_neo": Family(
         config_class=FFNGPTNeoConfig,
         model_class=FFNGPTNeoForCausalLM,
-        objective="causal",
         defaults={
             **_THESIS,
             "num_layers": 2,
@@ -55,7 +52,6 @@ _FAMILIES: dict[str, Family] = {
     "roberta": Family(
         config_class=FFNRobertaConfig,
         model_class=FFNRobertaForMaskedLM,
-        objective="masked",
         defaults={
             **_THESIS,
             "num_hidden_layers": 2,
@@ -67,18 +63,10 @@ _FAMILIES: dict[str, Family] = {
     ),
 }
 
-FAMILIES: tuple[str, ...] = tuple(_FAMILIES)
-
 
 def _get_family(family: str) -> Family:
-    if family not in _FAMILIES:
-        raise unknown_name("family", family, FAMILIES)
+    check_family(family)
     return _FAMILIES[family]
-
-
-def objective(family: str) -> Objective:
-    """Return what models of a family are trained to predict; ``UsageError`` for an unknown family."""
-    return _get_family(family).objective
 
 
 def build_config(

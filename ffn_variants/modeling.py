@@ -1,4 +1,4 @@
-"""Hugging Face models with a feed-forward variant in every layer, known to the Auto classes once imported.
+"""Hugging Face models with a feed-forward variant in every layer; importing this registers them.
 
 The stock constructor runs first, then the FFNs are exchanged, then ``post_init`` initialises what is new. In
 this order the variant draws from torch's generator only after everything else has, so that at one seed all
@@ -145,12 +145,13 @@ class FFNRobertaForSequenceClassification(FFNVariantMixin, RobertaForSequenceCla
     config_class = FFNRobertaConfig
 
 
-AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig)
+# In the place of the stand-ins of ffn_variants.registration.
+AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig, exist_ok=True)
 AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
 AutoModelForCausalLM.register(FFNGPTNeoConfig, FFNGPTNeoForCausalLM)
 AutoModelForSequenceClassification.register(FFNGPTNeoConfig, FFNGPTNeoForSequenceClassification)
 
-AutoConfig.register("ffn_roberta", FFNRobertaConfig)
+AutoConfig.register("ffn_roberta", FFNRobertaConfig, exist_ok=True)
 AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
 AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
 AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)

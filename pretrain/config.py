@@ -6,15 +6,18 @@ people change most have short flags (``--ffn``, ``--tracker``).
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ffn_variants import FAMILIES, Budget, get_variant, matching_width
+import ffn_variants
+from ffn_variants.budget import Budget
 from ffn_variants.cli import Section, parse_flags
-from ffn_variants.errors import UsageError, unknown_name
+from ffn_variants.errors import UsageError
+from ffn_variants.objectives import check_family
 from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -55,12 +58,12 @@ class ModelConfig(Section):
     @field_validator("ffn")
     @classmethod
     def _known_variant(cls, name: str) -> str:
-        get_variant(name)
+        ffn_variants.get_variant(name)
         return name
 
     @model_validator(mode="after")
     def _known_options(self) -> ModelConfig:
-        get_variant(self.ffn).resolve(self.ffn_options)
+        ffn_variants.get_variant(self.ffn).resolve(self.ffn_options)
         return self
 
 
@@ -193,6 +196,8 @@ class OutputConfig(Section):
     """Name of the run's folder in place of seed<N>-<hash>."""
 
 
+# `model` is made when it is needed: to check a variant takes the variants, and so torch. The reason stands
+# here because --help shows a comment that stands at the field.
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
 
@@ -200,7 +205,7 @@ class RunConfig(Section):
     """Architecture: gpt_neo (causal) or roberta (masked)."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Decides weights, data order, masking and dropout."""
-    model: ModelConfig = ModelConfig()
+    model: ModelConfig = Field(default_factory=ModelConfig)
     data: DataConfig = DataConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
@@ -209,8 +214,7 @@ class RunConfig(Section):
     @field_validator("family")
     @classmethod
     def _known_family(cls, name: str) -> str:
-        if name not in FAMILIES:
-            raise unknown_name("family", name, FAMILIES)
+        check_family(name)
         return name
 
     @model_validator(mode="after")
@@ -255,10 +259,19 @@ def _within_budget(model: ModelConfig) -> ModelConfig:
     if model.ffn_budget == "width":
         return model
     base = model.paired_intermediate_size or model.intermediate_size
-    width = matching_width(model.ffn, model.ffn_options, model.hidden_size, base, model.ffn_budget)
+    options = tuple(sorted((model.ffn_options or {}).items()))
+    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget)
     # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
     paired = base if width != base else None
     return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
+
+
+# The same for all seeds of a study; counting parameters takes some 20 ms.
+@lru_cache(maxsize=1024)
+def _matching_width(
+    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget
+) -> int:
+    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget)
 
 
 def load_config(
@@ -289,7 +302,7 @@ def load_config(
     values = deep_merge(read_yaml(path) if path else {}, overrides or {})
     variants = values.pop("variants", None) or {}
     if flagged := flag_value(args, "--ffn", "--model.ffn"):
-        get_variant(flagged)
+        ffn_variants.get_variant(flagged)
         values = deep_merge(values, {"model": {"ffn": flagged}})
     ffn = _nested(values, "model", "ffn") or ModelConfig().ffn
     values = _with_variant(values, _overrides_of(variants, ffn, source))
@@ -319,7 +332,7 @@ def _overrides_of(variants: Any, ffn: str, source: str) -> dict[str, Any]:
         raise UsageError(f"{source}: variants: not a mapping of variant names to sections")
     for name in variants:
         try:
-            get_variant(name)
+            ffn_variants.get_variant(name)
         except UsageError as error:
             raise UsageError(f"{source}: variants: {error}") from None
     return variants.get(ffn) or {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PreTrainedModel
-
-from ffn_variants import count_flops, count_parameters, get_variant
+import ffn_variants
 from ffn_variants.budget import BASELINE
 from pretrain.config import RunConfig, resolve
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
@@ -23,8 +24,8 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
         rows of block_size tokens; ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
     """
     model = resolve(config).model
-    parameters = count_parameters(network)
-    flops = count_flops(network, config.data.block_size)
+    parameters = ffn_variants.count_parameters(network)
+    flops = ffn_variants.count_flops(network, config.data.block_size)
     return {
         "parameters": parameters,
         "flops_per_token": flops,
@@ -46,7 +47,7 @@ def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
         facts: What ``cost_facts`` gave for it.
     """
     ffn, flops, width = facts["ffn"], facts["flops_per_token"], facts["ffn"]["baseline_intermediate_size"]
-    base, sizes = get_variant(BASELINE), (config.model.hidden_size, width)
+    base, sizes = ffn_variants.get_variant(BASELINE), (config.model.hidden_size, width)
     base_parameters, base_flops = base.num_params(*sizes), base.flops_per_token(*sizes)
     parameters = ffn["parameters_per_layer"]
     ffn_flops = ffn["flops_per_token_per_layer"]

@@ -14,12 +14,13 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
+import ffn_variants
 from eval.config import EvalConfig
 from eval.contrasts import parse_contrast
-from ffn_variants import FAMILIES, get_variant
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.files import write_text
+from ffn_variants.objectives import FAMILIES
 from pretrain.config import RunConfig, load_config
 from pretrain.config_input import deep_merge, explain, read_yaml
 from pretrain.run_dir import run_dir
@@ -60,7 +61,7 @@ class StudyConfig(Section):
             if family not in FAMILIES:
                 raise unknown_name("family", family, FAMILIES)
         for variant in self.variants:
-            get_variant(variant)
+            ffn_variants.get_variant(variant)  # looked up here: the registry loads torch
         for label, values in (("variants", self.variants), ("seeds", self.seeds)):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")

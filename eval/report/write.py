@@ -9,7 +9,6 @@ import shlex
 from pathlib import Path
 
 from eval.report.analysis import Analysis, Request, analyse
-from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.html import to_html
 from eval.report.numbers import as_json, number_tables
 from eval.report.sections.context import Context
@@ -35,6 +34,8 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     Raises:
         UsageError: For a source, baseline or contrast that cannot be used.
     """
+    from eval.report.figures import draw_all, to_png, to_svg  # matplotlib, which takes half a second
+
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; --out names a folder")
     request = request or Request()

@@ -8,9 +8,12 @@ import pytest
 import yaml
 
 from ffn_variants.errors import UsageError
+from pretrain import config, config_input
+from pretrain.config_input import read_yaml
 from slurm.study import load_study
 
-STUDIES = sorted((Path(__file__).parents[2] / "configs" / "studies").glob("*.yaml"))
+CONFIGS = Path(__file__).parents[2] / "configs"
+STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
 
 
 def write(path: Path, repository: Path, **changes: object) -> Path:
@@ -31,8 +34,8 @@ def write(path: Path, repository: Path, **changes: object) -> Path:
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_expand(path: Path) -> None:
     study = load_study(path)
-    config = study.config
-    assert len(study.cells) == len(config.families) * len(config.variants) * len(config.seeds)
+    named = study.config
+    assert len(study.cells) == len(named.families) * len(named.variants) * len(named.seeds)
     assert study.folder.name == path.stem
 
 
@@ -89,3 +92,43 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
     broken.write_text("a: [", encoding="utf-8")
     with pytest.raises(UsageError, match="is not valid YAML"):
         load_study(broken)
+
+
+@pytest.mark.parametrize("budget", ["width", "params", "flops"])
+def test_what_is_kept_from_cell_to_cell_changes_nothing(
+    budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell against the same study read with all caches off and PyYAML's own parser."""
+    content = {
+        "name": "kept",
+        "families": {
+            name: str(CONFIGS / f"{name.replace('_', '-')}.yaml") for name in ("gpt_neo", "roberta")
+        },
+        "variants": ["gelu", "prelu", "kan", "fourier-kan"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"ffn_budget": budget},
+            "variants": {"kan": {"model": {"ffn_options": {"grid_size": 3}}}},
+        },
+    }
+    path = tmp_path / "kept.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    load_study(path)  # fills the caches
+    kept = load_study(path)
+    monkeypatch.setattr(config_input, "_parse", yaml.safe_load)
+    monkeypatch.setattr(config, "_matching_width", config._matching_width.__wrapped__)
+    alone = load_study(path)
+    assert kept == alone
+    assert [cell.config.model_dump_json() for cell in kept.cells] == [
+        cell.config.model_dump_json() for cell in alone.cells
+    ]
+    assert [cell.run_id for cell in kept.cells] == [cell.run_id for cell in alone.cells]
+
+
+def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {ffn_options: {grid_size: 3}}\n", encoding="utf-8")
+    read_yaml(path)["model"]["ffn_options"]["grid_size"] = 7
+    assert read_yaml(path) == {"model": {"ffn_options": {"grid_size": 3}}}
+    path.write_text("seed: 2\n", encoding="utf-8")
+    assert read_yaml(path) == {"seed": 2}

@@ -1,0 +1,147 @@
+"""A study of many cells: how long it takes to expand it and to find what is done.
+
+python benchmarks/study.py
+python benchmarks/study.py --seeds 6 --budget width
+
+Writes a study of two families, ten variants and as many seeds as named, and the folders of its finished runs:
+configs, scores of BLiMP and GLUE as recorded by an evaluation, and weights of the given size. Then measures
+
+    import    what both need, in a process of its own
+    expand    load_study: every cell's config, checked, with its hash
+    done      is_done of every cell, as at a second submission: every file is read for the first time
+
+each in a new process in every round. Prints markdown.
+"""
+
+# ruff: noqa: E402 - the imports must wait for sys.path
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+# Python puts this file's folder first, and there this file's neighbours would hide modules of their name.
+sys.path[0] = str(Path(__file__).parents[1])
+
+import yaml
+
+from eval.loading import identify_run, remember_weights, weights_hash
+from eval.plan import work_units
+from ffn_variants.budget import Budget
+from ffn_variants.cli import parse_flags
+from ffn_variants.files import write_text
+from pretrain.run_dir import COMPLETION_MARKER, write_config
+from slurm.study import Cell, load_study
+
+ROOT = Path(__file__).parents[1]
+FAMILIES = ("gpt_neo", "roberta")
+VARIANTS = ("gelu", "learnable-gelu", "relu", "prelu", "silu", "swish", "none", "kan", "fourier-kan")
+VARIANTS += ("thesis-swish",)
+
+MEASURE = """
+import json, sys, time
+from pathlib import Path
+def now():
+    return [time.perf_counter(), time.process_time()]
+start = now()
+from slurm.cell import is_done
+from slurm.study import load_study
+imported = now()
+study = load_study(Path(sys.argv[1]))
+expanded = now()
+done = sum(map(is_done, study.cells))
+checked = now()
+assert done == len(study.cells), f"{done} of {len(study.cells)} done"
+times = [start, imported, expanded, checked]
+print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(times, times[1:])]))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Args:
+    """Measure the expansion of a study and the search for its finished cells."""
+
+    seeds: int = 50
+    """Seeds; each has 20 cells."""
+    budget: Budget = "params"
+    """How the variants' widths are chosen."""
+    weights_kb: int = 100
+    """Size of each run's weights; they are hashed only where their file changed since the evaluation."""
+    rounds: int = 5
+    """Repetitions, each in a new process."""
+
+
+def write_study(folder: Path, args: Args) -> Path:
+    """Write the study's file; its runs lie beside it."""
+    content = {
+        "name": "many",
+        "families": {name: str(ROOT / "configs" / f"{name.replace('_', '-')}.yaml") for name in FAMILIES},
+        "variants": list(VARIANTS),
+        "seeds": list(range(1, args.seeds + 1)),
+        "config": {"output": {"runs_dir": str(folder)}, "model": {"ffn_budget": args.budget}},
+        "evaluation": {"suites": ["blimp", "glue"]},
+    }
+    path = folder / "many.yaml"
+    write_text(path, yaml.safe_dump(content))
+    return path
+
+
+def finish(cell: Cell, weights_kb: int) -> None:
+    """Leave what a finished and evaluated run leaves, as far as a check reads it."""
+    write_config(cell.run_dir, cell.config)
+    model = cell.run_dir / "model"
+    model.mkdir()
+    (model / "model.safetensors").write_bytes(os.urandom(1024 * weights_kb))
+    write_text(model / "config.json", json.dumps({"model_type": f"ffn_{cell.config.family}"}))
+    (cell.run_dir / COMPLETION_MARKER).touch()
+    tasks = {
+        f"{work.benchmark}/{task}": protocol
+        for work in work_units(cell.run_dir, identify_run(cell.run_dir), cell.evaluation)
+        for task, protocol in work.protocols.items()
+    }
+    weights = weights_hash(cell.run_dir)
+    write_text(
+        cell.run_dir / "eval" / "done.json", json.dumps({"weights": weights, "tasks": tasks}, indent=1)
+    )
+    remember_weights(cell.run_dir)
+
+
+def measure(study: Path) -> list[list[float]]:
+    """Seconds, and seconds of processor time, of import, expansion and check, in a new process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", MEASURE, str(study)]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    """Write the study, measure, print."""
+    args = parse_flags(Args, prog="python benchmarks/study.py", description=__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        path = write_study(Path(folder), args)
+        cells = load_study(path).cells
+        for cell in cells:
+            finish(cell, args.weights_kb)
+        rounds = [measure(path) for _ in range(args.rounds)]
+    print(f"`{shlex.join(['python', 'benchmarks/study.py', *sys.argv[1:]])}`, ", end="")
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}: {len(cells)} cells, ", end="")
+    print(f"budget {args.budget}, median (min to max) of {args.rounds} rounds\n")
+    print("| step | seconds | of processor time |\n|---|--:|--:|")
+    for name, taken in zip(("import", "expand", "done"), zip(*rounds, strict=True), strict=True):
+        print(f"| {name} | {' | '.join(map(_spread, zip(*taken, strict=True)))} |")
+
+
+def _spread(seconds: tuple[float, ...]) -> str:
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+if __name__ == "__main__":
+    main()

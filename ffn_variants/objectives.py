@@ -1,0 +1,24 @@
+"""The model families a study can name, and what each is trained to predict; known without loading a model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ffn_variants.errors import unknown_name
+
+Objective = Literal["causal", "masked"]
+
+OBJECTIVES: dict[str, Objective] = {"gpt_neo": "causal", "roberta": "masked"}
+FAMILIES: tuple[str, ...] = tuple(OBJECTIVES)
+
+
+def objective(family: str) -> Objective:
+    """Return what models of a family are trained to predict; ``UsageError`` for an unknown family."""
+    check_family(family)
+    return OBJECTIVES[family]
+
+
+def check_family(family: str) -> None:
+    """Raise ``UsageError`` for an unknown family; it names all and the closest match."""
+    if family not in OBJECTIVES:
+        raise unknown_name("family", family, FAMILIES)
