@@ -212,6 +212,15 @@ def is_told_to_stop(process: psutil.Process) -> bool:
     return True
 
 
+def is_idle(process: psutil.Process, seconds: float = 2.0) -> bool:
+    """Whether a process does next to nothing for a while, or has ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        before = sum(process.cpu_times()[:2])
+        time.sleep(seconds)
+        return sum(process.cpu_times()[:2]) - before < 0.05 * seconds
+    return True
+
+
 def assert_as_undisturbed(study: TinyStudy, undisturbed: TinyStudy) -> None:
     """Weights equal to the bit and all scores equal, whatever happened on the way."""
     for variant in ("gelu", "relu"):

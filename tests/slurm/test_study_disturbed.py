@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 from cluster import Cluster
-from studies import SubmittedStudy, TinyStudy, assert_as_undisturbed, is_told_to_stop
+from studies import SubmittedStudy, TinyStudy, assert_as_undisturbed, is_idle, is_told_to_stop
 
 Make = Callable[..., SubmittedStudy]
 # With two cells in one job, what happens to the first must not lose the second.
@@ -39,11 +39,11 @@ def test_requeued_by_scontrol(on_cluster: Make, undisturbed: TinyStudy) -> None:
 
 
 def test_out_of_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
-    """SLURM looks for jobs near their limit every half a minute, so the signal comes after 10 to 40 s."""
-    submitted = on_cluster(preset={"time": "1", "signal_delay_s": 50})
+    """SLURM looks for jobs near their limit every half a minute, so the signal comes after 20 to 50 s."""
+    submitted = on_cluster(preset={"time": "2", "signal_delay_s": 100})
     submitted.submit(*ONE_JOB, "--no-report")
     process = submitted.hold("gelu")
-    submitted.cluster.wait_until(lambda: is_told_to_stop(process), 60, "signal that time runs out")
+    submitted.cluster.wait_until(lambda: is_told_to_stop(process), 90, "signal that time runs out")
     submitted.release(process)
     submitted.wait_until_over()
     assert_as_undisturbed(submitted.study, undisturbed)
@@ -113,6 +113,7 @@ def test_a_node_that_is_lost_but_runs_on(
     cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
     cluster.wait_until(lambda: submitted.study.states()["gelu"]["attempts"] == 2, 60, "second attempt")
     second = psutil.Process(submitted.study.states()["gelu"]["pid"])
+    cluster.wait_until(lambda: is_idle(second), 60, "second process that waits for the first")
     assert first.is_running()
     assert second.is_running()
     assert first != second
