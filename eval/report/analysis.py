@@ -160,7 +160,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     benchmarks = tuple(_ordered(scores.benchmark.unique(), BENCHMARK_ORDER))
     inference = _inference(request, plan)
-    tables = [CellTable(scores[scores.benchmark == name], name) for name in benchmarks]
+    tables = [CellTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
     comparisons = [
         c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
     ]
