@@ -265,7 +265,7 @@ def measure(study: Path, rounds: int) -> None:
         {
             "items": lambda: analyse_items(source, scores, contrasts, [BENCHMARK], Inference()),
             "statistics": lambda: compare_with_baseline(
-                CellTable(of_benchmark, BENCHMARK), "gelu", others, Inference()
+                CellTable.of_scores(of_benchmark, BENCHMARK), "gelu", others, Inference()
             ),
         },
         rounds,
@@ -274,7 +274,7 @@ def measure(study: Path, rounds: int) -> None:
     print(f"| report | {seconds:.1f} | {memory:.2f} |")
     for name, times in alone.items():
         print(f"| {name} | {statistics.median(times):.2f} | |")
-    table = CellTable(of_benchmark, BENCHMARK)
+    table = CellTable.of_scores(of_benchmark, BENCHMARK)
     cells = {key: cell.to_numpy() for key, cell in table.cells.items()}
     comparisons = [
         {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}

@@ -46,29 +46,32 @@ class CellTable:
     """One benchmark's run scores, or those of one of its parts.
 
     Args:
-        scores: family, variant, seed and score, one row a run.
+        cells: Family and variant to the scores of its runs by seed.
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
     """
 
-    def __init__(self, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> None:
+    def __init__(self, cells: Mapping[Key, pd.Series], benchmark: str, part: str | None = None) -> None:
+        self.cells = cells
         self.benchmark = benchmark
         self.part = part
+        self.families = sorted({family for family, _ in cells})
+        self._resampled: dict[str, ResampledCell] = {}
+
+    @classmethod
+    def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> CellTable:
+        """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
-        self.cells: Mapping[Key, pd.Series] = {
+        cells = {
             (str(f), str(v)): pd.Series(cell["score"].to_numpy(float), index=cell["seed"].to_numpy())
             for (f, v), cell in ordered.groupby(["family", "variant"])
         }
-        self.families = sorted({family for family, _ in self.cells})
-        self._resampled: dict[str, ResampledCell] = {}
+        return cls(cells, benchmark, part)
 
     def without(self, family: str, variant: str, seed: int) -> CellTable:
-        """Return the table without one run."""
-        left = CellTable.__new__(CellTable)
-        left.benchmark, left.part, left._resampled = self.benchmark, self.part, {}
-        left.cells = {**self.cells, (family, variant): self.cells[family, variant].drop(seed)}
-        left.families = self.families
-        return left
+        """Return the table without one run; its cell stays, even if empty."""
+        left = {**self.cells, (family, variant): self.cells[family, variant].drop(seed)}
+        return CellTable(left, self.benchmark, self.part)
 
     def variants(self) -> list[str]:
         """Return every variant that has a run, by name."""

@@ -58,7 +58,7 @@ def compare(
     benchmark = benchmarks[0] if benchmark is None else benchmark
     if benchmark not in benchmarks:
         raise unknown_name("benchmark", benchmark, benchmarks)
-    cells = CellTable(scores[scores.benchmark == benchmark], benchmark)
+    cells = CellTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
     if family is not None and family not in cells.families:
         raise unknown_name("family", family, cells.families)
     parsed = parse_contrast(contrast, cells.variants(), baseline)

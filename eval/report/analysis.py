@@ -142,6 +142,8 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     request = request or Request()
     rows, copied = clean_rows(source.rows)
     plan = source.plan
+    if rows.empty:
+        raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
     present = sorted(rows.variant.unique())
     if len(present) < 2:
         raise UsageError(
@@ -160,7 +162,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     benchmarks = tuple(_ordered(scores.benchmark.unique(), BENCHMARK_ORDER))
     inference = _inference(request, plan)
-    tables = [CellTable(scores[scores.benchmark == name], name) for name in benchmarks]
+    tables = [CellTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
     comparisons = [
         c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
     ]
@@ -281,14 +283,12 @@ def _chance_notes(scores: pd.DataFrame) -> list[str]:
     means = scores.groupby(["benchmark", "family", "variant"])["score"].mean().reset_index()
     reach = (means["score"] - CHANCE).abs().groupby(means["benchmark"]).max()
     near = [name for name in reach.index if name in PAIR_BENCHMARKS and reach[name] < NEAR_CHANCE]
-    return (
-        [
-            f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), "
-            "where a difference or an equivalence says little about what was learnt"
-        ]
-        if near
-        else []
-    )
+    if not near:
+        return []
+    return [
+        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where a "
+        "difference or an equivalence says little about what was learnt"
+    ]
 
 
 def _item_notes(rows: pd.DataFrame) -> list[str]:

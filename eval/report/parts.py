@@ -76,7 +76,7 @@ def compare_parts(
     for benchmark, of_benchmark in part_scores(rows).groupby("benchmark"):
         group = []
         for part, scores in of_benchmark.groupby("part"):
-            cells = CellTable(scores, str(benchmark), str(part))
+            cells = CellTable.of_scores(scores, str(benchmark), str(part))
             scope = scopes(cells.families)[0]
             group += [
                 compare_cells(cells, Contrast((name,), (baseline,)), scope, inference, thorough=False)

@@ -69,7 +69,9 @@ def sensitivities(
         variants: The others.
         inference: How the primary comparisons were made.
     """
-    by_benchmark = {str(name): CellTable(scores, str(name)) for name, scores in means.groupby("benchmark")}
+    by_benchmark = {
+        str(name): CellTable.of_scores(scores, str(name)) for name, scores in means.groupby("benchmark")
+    }
     found: list[Sensitivity] = []
     for cells in tables:
         group = _Group(cells, baseline, tuple(variants), inference)

@@ -363,6 +363,10 @@ GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53
         (HEADER + "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\n", "one variant only"),
         (HEADER + GOOD.replace("gelu", "relu"), "unknown baseline .* 'gelu'.*Available: kan, relu"),
         (HEADER + 'f,"gelu,1,blimp,50\n', "not a readable CSV"),
+        (
+            HEADER + "f,gelu,1,blimp,50\nf,gelu,1,blimp,51\n",
+            "no score is left to compare; several scores under",
+        ),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: str, message: str):

@@ -91,7 +91,7 @@ def analysed(folder: Path) -> ItemAnalysis:
 def compared(folder: Path) -> list[Comparison]:
     """What the report says of the same scores over seeds alone."""
     scores = run_scores(read_source(folder).rows)[0]
-    cells = CellTable(scores[scores.benchmark == "pairs"], "pairs")
+    cells = CellTable.of_scores(scores[scores.benchmark == "pairs"], "pairs")
     return compare_with_baseline(cells, "gelu", ["kan"], Inference())
 
 

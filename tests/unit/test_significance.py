@@ -106,7 +106,7 @@ def test_published_seeds_group_contrast_and_holm(shared_data: Path):
         )
         assert found.verdict == verdict
     scores, _ = run_scores(normalise_rows(rows))
-    cells = CellTable(scores[scores.benchmark == "blimp"], "blimp")
+    cells = CellTable.of_scores(scores[scores.benchmark == "blimp"], "blimp")
     others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
     neo = {
         c.contrast.split(" - ")[0]: c
