@@ -23,7 +23,7 @@ from pathlib import Path
 import leftovers
 import psutil
 from cluster_config import INSTALL, find_program, missing_programs, user_name, write_config
-from leftovers import is_step, parent_of, processes_of
+from leftovers import is_step, kill, parent_of, processes_of
 
 # Options of slurm.conf that a test may want otherwise; times in seconds.
 DEFAULTS = {"KillWait": 2, "MinJobAge": 300, "SlurmdTimeout": 30, "MaxArraySize": 1001}
@@ -185,9 +185,7 @@ class Cluster:
     def kill_node(self, node: str) -> None:
         """Kill a node's daemon and all its jobs, as a loss of power does."""
         self.kill_slurmd(node)
-        for process in self.job_processes(node):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill(self.job_processes(node))
 
     def restart_slurmctld(self) -> None:
         """End the controller and start it again; it knows its jobs from its files."""

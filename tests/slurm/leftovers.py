@@ -22,10 +22,19 @@ def processes_of(conf: Path) -> Iterator[tuple[psutil.Process, dict[str, str]]]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             variables = process.environ()
-            if variables.get("SLURM_CONF") != str(conf):
+            # A dead process that its parent has not collected yet is none.
+            if variables.get("SLURM_CONF") != str(conf) or process.status() == psutil.STATUS_ZOMBIE:
                 continue
             if "SLURM_JOB_ID" in variables or process.name().startswith(DAEMONS):
                 yield process, variables
+
+
+def kill(processes: list[psutil.Process]) -> None:
+    """Kill processes and give them a second to be gone."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=1)
 
 
 def reap(conf: Path, *, remove: bool) -> None:
@@ -35,13 +44,10 @@ def reap(conf: Path, *, remove: bool) -> None:
     sys.stdin.buffer.read()
     # A step may start another process while it is looked for, so look again until none is found.
     for _ in range(20):
-        left = [process for process, _ in processes_of(conf) if process.status() != psutil.STATUS_ZOMBIE]
+        left = [process for process, _ in processes_of(conf)]
         if not left:
             break
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=1)
+        kill(left)
     if remove:
         shutil.rmtree(conf.parent, ignore_errors=True)
 

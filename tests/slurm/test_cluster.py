@@ -88,7 +88,7 @@ def test_jobs_survive_the_controller_and_a_lost_node_frees_them_for_another(
     first, device = nodes.read_text().split()
     assert device == "0"
     cluster.kill_node(first)
-    assert cluster.job_processes(node=first) == []
+    cluster.wait_until(lambda: not cluster.job_processes(node=first), 10, "end of the node's processes")
     cluster.run("scontrol", "update", f"nodename={first}", "state=down", "reason=lost")
     cluster.wait_until(lambda: len(nodes.read_text().splitlines()) == 2, 30, "start on the other node")
     assert nodes.read_text().splitlines()[1].split()[0] != first
