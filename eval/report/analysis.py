@@ -286,8 +286,8 @@ def _chance_notes(scores: pd.DataFrame) -> list[str]:
     if not near:
         return []
     return [
-        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where a "
-        "difference or an equivalence says little about what was learnt"
+        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where "
+        "a difference or an equivalence says little about what was learnt"
     ]
 
 
