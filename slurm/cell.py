@@ -41,16 +41,17 @@ def is_done(cell: Cell) -> bool:
     return is_complete(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
 
 
-def run_cells(cells: Sequence[Cell], worker: Worker) -> None:
+def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
     """Run cells in this process; a failing one is recorded and never stops the next.
 
     A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
     """
+    worker = worker or Worker()
     for cell in cells:
         before = read_state(cell.study_dir, cell.run_id)
         state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
-            state = run_cell(cell, state, worker)
+            state = run_cell(cell, state)
         except OccupiedError as error:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
             state = before
@@ -78,7 +79,7 @@ def run_shared_cell(cell: Cell, worker: Worker) -> None:
         train(cell.config)
 
 
-def run_cell(cell: Cell, state: CellState, worker: Worker) -> CellState:
+def run_cell(cell: Cell, state: CellState) -> CellState:
     """Pretrain and evaluate one cell; work that is already done is not repeated.
 
     Returns:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm.study import Study
 
 if TYPE_CHECKING:
-    from slurm.submit import SubmitArgs, Todo
+    from slurm.sbatch import SlurmSubmitter
+    from slurm.submit import Todo
 
 
-def show_plan(study: Study, todo: Todo, options: SubmitArgs) -> int:
+def show_plan(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int:
     """Print every cell, the cost of what is to run, and for SLURM the script."""
     from slurm.estimate import describe_cost
 
@@ -24,20 +24,6 @@ def show_plan(study: Study, todo: Todo, options: SubmitArgs) -> int:
     for run_id, state in todo.states.items():
         print(f"  {state.name:<8}  {run_id}")
     print(describe_cost(todo.cells))
-    if options.cluster == "slurm" and todo.cells:
-        _show_script(study, todo, options)
+    if submitter is not None and todo.cells:
+        print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")
     return 0
-
-
-def _show_script(study: Study, todo: Todo, options: SubmitArgs) -> None:
-    from slurm.cluster import load_preset
-    from slurm.sbatch import Packing, SlurmSubmitter
-
-    packing = Packing(
-        cells_per_job=options.cells_per_job,
-        cells_at_once=options.cells_at_once,
-        max_running=options.max_running,
-    )
-    snapshot = Path(study.folder / "code" / "COMMIT")
-    submitter = SlurmSubmitter(study, load_preset(options.preset), packing, snapshot)
-    print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,10 @@ class SlurmSubmitter:
                 f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
                 "cell; leave --cells-per-job and --cells-at-once out"
             )
+        if shutil.which("sbatch") is None or shutil.which("srun") is None:
+            raise UsageError(
+                "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"
+            )
         if packing.cells_at_once > packing.cells_per_job:
             raise UsageError(
                 f"--cells-at-once is {packing.cells_at_once} and --cells-per-job {packing.cells_per_job}; "
@@ -85,7 +90,7 @@ class SlurmSubmitter:
         self, last: Callable[[], None], after: Sequence[Submission], round_: int = 0
     ) -> Submission:
         """Submit the job that runs when all of ``after`` have ended, however they did."""
-        executor = _slurm_executor(self._folder, self.preset.max_timeouts)
+        executor = submitit.SlurmExecutor(folder=self._folder)
         partition = self.preset.report_partition or self.preset.partition
         _set(
             executor,
@@ -124,7 +129,7 @@ class SlurmSubmitter:
 
     def _executor(self, num_jobs: int, after: Sequence[str]) -> submitit.SlurmExecutor:
         preset, at_once = self.preset, self.packing.cells_at_once
-        executor = _slurm_executor(self._folder, preset.max_timeouts)
+        executor = submitit.SlurmExecutor(folder=self._folder, max_num_timeout=preset.max_timeouts)
         tasks = preset.tasks_per_node * at_once
         _set(
             executor,
@@ -173,15 +178,6 @@ class SlurmSubmitter:
         submission = Submission(array=array, elements=elements, round=round_, snapshot=self.snapshot.name)
         write_submission(self.study.folder, submission)
         return submission
-
-
-def _slurm_executor(folder: Path, max_timeouts: int) -> submitit.SlurmExecutor:
-    try:
-        return submitit.SlurmExecutor(folder=folder, max_num_timeout=max_timeouts)
-    except RuntimeError:
-        raise UsageError(
-            "no SLURM here: srun is not on the PATH; log in to the cluster, or run with --cluster local"
-        ) from None
 
 
 def _set(executor: submitit.SlurmExecutor, **parameters: Any) -> None:

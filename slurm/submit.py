@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
@@ -26,6 +26,9 @@ from slurm.state import CellState, minutes
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
 from slurm.survey import survey
+
+if TYPE_CHECKING:
+    from slurm.sbatch import SlurmSubmitter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +51,11 @@ class SubmitArgs:
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""
-    retry_failed: bool = False
+    retry_failed: Annotated[bool, FlagCreatePairsOff] = False
     """Also try cells again that ended with an error of their own."""
-    cancel: bool = False
+    cancel: Annotated[bool, FlagCreatePairsOff] = False
     """Cancel the study's jobs; the same command without it continues later."""
-    dry_run: bool = False
+    dry_run: Annotated[bool, FlagCreatePairsOff] = False
     """Show the plan, its cost and the sbatch script, and stop; nothing is written."""
     report: bool = field(default=True)
     """Write the report after the last cell."""
@@ -81,11 +84,15 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.dry_run:
         from slurm.dry_run import show_plan
 
-        return show_plan(study, _todo(study, options), options)
+        todo = _todo(study, options)
+        submitter = _submitter(study, options) if options.cluster == "slurm" else None
+        return show_plan(study, todo, submitter)
     with sole_submitter(study.folder):
         todo = _todo(study, options)
         _show(study, todo)
         if todo.cells:
+            if options.cluster == "slurm":
+                _submitter(study, options)  # a mistake in the preset is told before data is prepared
             _prepare(study, todo.cells)
         study.write()
         if options.cluster == "slurm":
@@ -134,20 +141,13 @@ def _prepare(study: Study, todo: Sequence[Cell]) -> None:
 
 def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Hand the cells to SLURM and return."""
-    from slurm.cluster import load_preset
     from slurm.finish import LastJob
-    from slurm.sbatch import Packing, SlurmSubmitter
     from slurm.snapshot import take_snapshot
 
     if not todo.cells:
         print("nothing to submit")
         return 0
-    packing = Packing(
-        cells_per_job=options.cells_per_job,
-        cells_at_once=options.cells_at_once,
-        max_running=options.max_running,
-    )
-    submitter = SlurmSubmitter(study, load_preset(options.preset), packing, take_snapshot(study.folder))
+    submitter = _submitter(study, options, take_snapshot(study.folder))
     submissions = submitter.submit_cells(todo.cells)
     num_jobs = sum(len(submission.elements) for submission in submissions)
     arrays = ", ".join(submission.array for submission in submissions)
@@ -157,6 +157,21 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         print(f"the report comes after them (SLURM {last.array}): {study.folder / 'report' / 'report.md'}")
     print(f"follow it with: python -m slurm.status {study.folder}")
     return 0
+
+
+def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
+    """What hands this study to SLURM; without a snapshot it only shows and checks."""
+    from slurm.cluster import load_preset
+    from slurm.sbatch import Packing, SlurmSubmitter
+
+    packing = Packing(
+        cells_per_job=options.cells_per_job,
+        cells_at_once=options.cells_at_once,
+        max_running=options.max_running,
+    )
+    return SlurmSubmitter(
+        study, load_preset(options.preset), packing, snapshot or study.folder / "code" / "COMMIT"
+    )
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:

@@ -43,13 +43,13 @@ class ReportArgs:
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: float | None = None
     """Percentage points named negligible before the results (default: the study's, else 1)."""
-    paired: Annotated[bool | None, tyro.conf.FlagCreatePairsOff] = None
-    """Compare runs of one family and seed with each other, where seeds share data order and first weights."""
+    paired: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Compare runs of one family and seed with each other, which share data order and first weights."""
     bootstrap: Bootstrap = "studentized"
     """The interval that stands beside Welch's; the other two cover too little at few seeds."""
     method: Method = "default"
     """source-study adds the source study's own intervals, for comparison with its published numbers only."""
-    plan: bool = False
+    plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write no report: say what studies of several sizes would find."""
     sd: float | None = None
     """With --plan: standard deviation over seeds within a cell, in percentage points."""

@@ -45,12 +45,15 @@ CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user asked of a report; None takes the study's choice, else the default."""
+    """What the user asked of a report; None takes the study's choice, else the default.
+
+    A study that pairs its seeds stays paired, as that was chosen before the results.
+    """
 
     baseline: str | None = None
     contrasts: tuple[str, ...] = ()
     margin: float | None = None
-    paired: bool | None = None
+    paired: bool = False
     bootstrap: Bootstrap = "studentized"
     method: Method = "default"
     """``source-study``: also the source study's own intervals, for comparison only."""
@@ -208,8 +211,7 @@ def _inference(request: Request, plan: Plan) -> Inference:
     margin = next((m for m in (request.margin, plan.margin) if m is not None), DEFAULT_MARGIN)
     if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin} is not a positive number of percentage points")
-    paired = plan.paired if request.paired is None else request.paired
-    return Inference(margin=margin, paired=paired, bootstrap=request.bootstrap)
+    return Inference(margin=margin, paired=request.paired or plan.paired, bootstrap=request.bootstrap)
 
 
 def _ordered(names, wanted: Sequence[str]) -> list[str]:
@@ -286,8 +288,8 @@ def _chance_notes(scores: pd.DataFrame) -> list[str]:
     if not near:
         return []
     return [
-        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where a "
-        "difference or an equivalence says little about what was learnt"
+        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where "
+        "a difference or an equivalence says little about what was learnt"
     ]
 
 

@@ -143,9 +143,9 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
 
 def test_ordinary_scores_have_no_outlier():
     rng = np.random.default_rng(1)
-    many = [scores_of({("f", v): list(rng.normal(50, 1, 6)) for v in "abcd"}) for _ in range(200)]
-    # At 5% a benchmark, so of 200 studies about ten have one.
-    assert 2 <= sum(len(find_outliers(scores)) > 0 for scores in many) <= 20
+    many = [scores_of({("f", v): list(rng.normal(50, 1, 6)) for v in "abcd"}) for _ in range(60)]
+    # At 5% a benchmark, so of 60 studies about three have one.
+    assert 1 <= sum(len(find_outliers(scores)) > 0 for scores in many) <= 8
 
 
 def test_runs_that_all_score_the_same_are_named():
