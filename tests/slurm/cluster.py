@@ -212,19 +212,10 @@ class Cluster:
         return {name for name, state in nodes.items() if state in ("idle", "mixed", "allocated")}
 
     def _start_munged(self) -> None:
-        place = {
-            name: self.folder / file
-            for name, file in [
-                ("key-file", "munge.key"),
-                ("pid-file", "munged.pid"),
-                ("seed-file", "munged.seed"),
-            ]
-        }
         sock = self.folder / "munge.sock"
-        # The log file is given too: its folder in /var/log may be closed to an ordinary user.
-        flags = [
-            f"--{name}={path}" for name, path in (place | {"log-file": self.folder / "munged.log"}).items()
-        ]
+        # The log too, as its folder in /var/log may be closed to an ordinary user.
+        files = {"key": "munge.key", "pid": "munged.pid", "seed": "munged.seed", "log": "munged.log"}
+        flags = [f"--{name}-file={self.folder / file}" for name, file in files.items()]
         self._start_daemon("munged", "-F", "--force", f"--socket={sock}", *flags)
         self.wait_until(sock.exists, 10, "socket of munged")
 
