@@ -23,6 +23,7 @@ from cluster import Cluster, QueuedJob
 from slurm import submit as submit_command
 
 MAX_STEPS = 200
+PER_DEVICE_TRAIN_BATCH_SIZE = 8
 # A cell is two seconds of training and one of scoring; starting Python takes longer.
 CONFIG = {
     "model": {
@@ -33,7 +34,12 @@ CONFIG = {
     },
     "data": {"num_stories": 200, "vocab_size": 400},
     "optim": {"max_steps": MAX_STEPS},
-    "train": {"save_steps": 10, "logging_steps": 1, "torch_compile": False},
+    "train": {
+        "per_device_train_batch_size": PER_DEVICE_TRAIN_BATCH_SIZE,
+        "save_steps": 10,
+        "logging_steps": 1,
+        "torch_compile": False,
+    },
 }
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable
 
-from studies import MAX_STEPS, SubmittedStudy, TinyStudy, assert_as_undisturbed, run_command
+import numpy as np
+from cluster import Cluster
+from safetensors.numpy import load
+from studies import (
+    CONFIG,
+    MAX_STEPS,
+    PER_DEVICE_TRAIN_BATCH_SIZE,
+    SubmittedStudy,
+    TinyStudy,
+    assert_as_undisturbed,
+    run_command,
+)
 
 Make = Callable[..., SubmittedStudy]
 
@@ -72,3 +84,34 @@ def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
     said = submitted.submit()
     assert "left alone, as it failed before (--retry-failed tries it again): gpt_neo/silu/seed1" in said
     assert "nothing to submit" in said
+
+
+def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
+    submitted = on_cluster()
+    said = submitted.submit("--cells-per-job", 2, "--cells-at-once", 2, "--no-report")
+    assert "submitted 2 cells in 1 jobs" in said
+    submitted.wait_until_over()
+    assert_as_undisturbed(submitted.study, undisturbed)
+    one, other = submitted.study.states().values()
+    assert one["pid"] != other["pid"]
+    assert max(one["started_s"], other["started_s"]) < min(one["finished_s"], other["finished_s"])
+
+
+def test_a_cell_on_two_nodes_trains_as_one_process_does(
+    on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
+) -> None:
+    """Each process takes half of a step's rows, so what comes out differs by rounding alone."""
+    half = {"train": CONFIG["train"] | {"per_device_train_batch_size": PER_DEVICE_TRAIN_BATCH_SIZE // 2}}
+    # The nodes of this cluster are names of one host, which does not know them.
+    preset = {"nodes": 2, "environment": {"MASTER_ADDR": "127.0.0.1"}}
+    submitted = on_cluster(new_cluster(2), preset, variants=("gelu",), config=half)
+    submitted.submit("--no-report")
+    submitted.wait_until_over()
+    assert submitted.status().splitlines()[-1] == "1 cells: 1 done"
+    provenance = json.loads((submitted.study.run_dir("gelu") / "provenance.json").read_text())
+    assert provenance["num_processes"] == 2
+    one, two = (load(study.weights("gelu")) for study in (undisturbed, submitted.study))
+    assert one.keys() == two.keys()
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=0, atol=1e-5, err_msg=name)
+    assert len(submitted.study.rows("gelu")) == len(undisturbed.rows("gelu"))
