@@ -96,7 +96,7 @@ class SlurmSubmitter:
             executor,
             **self._site(partition),
             job_name=f"{self.study.config.name}-report",
-            time=LAST_JOB_MINUTES,
+            time=min(LAST_JOB_MINUTES, minutes_of(self.preset.time)),
             cpus_per_task=1,
             dependency="afterany:" + ":".join(submission.array for submission in after),
         )

@@ -142,10 +142,13 @@ def _prepare(study: Study, todo: Sequence[Cell]) -> None:
 def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Hand the cells to SLURM and return."""
     from slurm.finish import LastJob
+    from slurm.report import write_study_report
     from slurm.snapshot import take_snapshot
 
     if not todo.cells:
         print("nothing to submit")
+        if options.report and not any(s.name in ("queued", "running") for s in todo.states.values()):
+            write_study_report(study)  # its last job may have been lost
         return 0
     submitter = _submitter(study, options, take_snapshot(study.folder))
     submissions = submitter.submit_cells(todo.cells)
