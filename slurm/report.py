@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from ffn_variants.errors import UsageError
-from slurm.study import Study
+from slurm.cell import is_done
+from slurm.state import CellState
+from slurm.study import Cell, Study
 from slurm.survey import survey
+
+
+def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
+    """Return the cells that are not done, whoever was to do them, with their states."""
+    states = survey(study.folder, [cell.run_id for cell in study.cells])
+    return [
+        (cell, states[cell.run_id])
+        for cell in study.cells
+        if states[cell.run_id].name != "done" and not is_done(cell)
+    ]
 
 
 def write_study_report(study: Study) -> None:
     """Name the cells that are not done, and write the report of those that are."""
     from eval.report.write import write_report
 
-    states = survey(study.folder, [cell.run_id for cell in study.cells])
-    labels = {cell.run_id: cell.label for cell in study.cells}
-    open_ = {run_id: state for run_id, state in states.items() if state.name != "done"}
-    for run_id, state in open_.items():
+    left = unfinished(study)
+    for cell, state in left:
         words = f"{state.name}: {state.error}" if state.error else state.name
-        print(f"not done: {labels[run_id]}: {words} (log: {state.log or 'none'})")
-    print(f"{len(states) - len(open_)} of {len(states)} cells done")
+        print(f"not done: {cell.label}: {words} (log: {state.log or 'none'})")
+    print(f"{len(study.cells) - len(left)} of {len(study.cells)} cells done")
     try:
         out = study.folder / "report"
         write_report(study.folder, out)

@@ -181,7 +181,7 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Run the cells on this machine; returns 1 if one of the study is not done at the end."""
     from slurm.local import LocalRunner, batches
     from slurm.progress import Progress
-    from slurm.report import write_study_report
+    from slurm.report import unfinished, write_study_report
     from slurm.snapshot import take_snapshot
 
     started_s = time.time()
@@ -192,15 +192,13 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
             runner.run(batches(todo.cells, options.cells_per_job))
         finally:
             progress.close()
-    unfinished = [
-        s for s in survey(study.folder, [c.run_id for c in study.cells]).values() if s.name != "done"
-    ]
+    left = unfinished(study)
     print(f"{len(todo.cells)} cells run in {minutes(time.time() - started_s)}")
-    if unfinished:
+    if left:
         print("the same command continues what is missing; --retry-failed also tries what failed")
     if options.report:
         write_study_report(study)
-    return 1 if unfinished else 0
+    return 1 if left else 0
 
 
 if __name__ == "__main__":
