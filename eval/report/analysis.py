@@ -9,7 +9,7 @@ from typing import Literal
 
 import pandas as pd
 
-from eval.aggregate import run_scores, task_scores
+from eval.aggregate import is_percent, run_scores, task_scores
 from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
@@ -225,7 +225,9 @@ def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _summarise_tasks(rows: pd.DataFrame) -> pd.DataFrame:
-    primary = task_scores(rows)
+    in_percent = is_percent(rows["metric"])
+    # A causal model's perplexity and a masked one's have names of their own: all of them.
+    primary = pd.concat([task_scores(rows[in_percent]), rows[~in_percent]])
     keys = ["benchmark", "group", "task", "metric", "family", "variant"]
     return (
         primary.groupby(keys)
