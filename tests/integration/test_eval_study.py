@@ -69,6 +69,7 @@ def forget(runs: list[Path]) -> None:
         shutil.rmtree(run / "eval")
 
 
+@pytest.mark.slow
 def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_them(study, tmp_path):
     runs, _ = find_runs([study])
     for run in runs:

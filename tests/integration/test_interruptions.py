@@ -132,7 +132,12 @@ def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, run
     assert not list(path.glob("checkpoints/*.tmp-*"))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "state flipped"])
+SLOW_DAMAGES = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("truncated", "missing", "state flipped")
+]
+
+
+@pytest.mark.parametrize("damage", ["flipped", *SLOW_DAMAGES])
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start, damage):
     name = f"damaged-{damage.replace(' ', '-')}"
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"

@@ -43,7 +43,7 @@ def command(repository):
     return _command
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_a_killed_run_ends_as_one_never_killed(command, tmp_path, family):
     flags = [*TINY, "--family", family]
     expected = train(load_config(None, [*flags, "--runs-dir", str(tmp_path), "--run-name", "whole"]))

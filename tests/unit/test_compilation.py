@@ -135,6 +135,7 @@ NO_COMPILER = """
 """
 
 
+@pytest.mark.slow
 def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
