@@ -86,6 +86,22 @@ def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
     assert "nothing to submit" in said
 
 
+def test_more_cells_than_the_site_takes_in_an_array_go_into_several(
+    on_cluster: Make, new_cluster: Callable[..., Cluster]
+) -> None:
+    small = new_cluster(1, options={"MaxArraySize": 3})  # indices 0 and 1
+    submitted = on_cluster(small, variants=("gelu", "relu", "silu"))
+    assert "submitted 3 cells in 3 jobs" in submitted.submit("--max-running", 2, "--no-report")
+    arrays = sorted((submitted.study.folder / "submissions").glob("*.json"))
+    elements = sorted(len(json.loads(path.read_text())["elements"]) for path in arrays)
+    assert elements == [1, 2]
+    submitted.wait_until_over()
+    assert submitted.status().splitlines()[-1] == "3 cells: 3 done"
+    # The bound holds for all of them together: the second array began after the first had ended.
+    states = sorted(submitted.study.states().values(), key=lambda state: state["started_s"])
+    assert max(state["finished_s"] for state in states[:2]) < states[2]["started_s"]
+
+
 def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     said = submitted.submit("--cells-per-job", 2, "--cells-at-once", 2, "--no-report")
