@@ -17,8 +17,11 @@ from scipy import stats
 
 from eval.glue_metrics import write_baselines
 from eval.report.__main__ import main
-from eval.report.analysis import Request
+from eval.report.analysis import Request, analyse
+from eval.report.numbers import as_json, number_tables
+from eval.report.sections.context import Context
 from eval.report.sources import read_source
+from eval.report.text import render
 from eval.report.write import write_report
 from eval.rows import ROW_COLUMNS, write_rows
 from ffn_variants.errors import UsageError, run_cli
@@ -31,16 +34,24 @@ TASKS = {
 SHIFT = {"gelu": 0.0, "kan": -8.0, "swish": 0.2}
 
 
-def text_of(source: Path, out: Path, **request) -> str:
-    """The words of a report, written into a folder."""
+NO_FIGURES = Context(command="", versions={}, figures={})
+
+
+def text_of(source: Path, **request) -> str:
+    """The words of a report, without drawing its figures."""
+    return render(analyse(read_source(source), Request(**request)), NO_FIGURES)
+
+
+def numbers_of(source: Path, **request) -> dict:
+    """Every number of a report, without drawing its figures."""
+    analysis = analyse(read_source(source), Request(**request))
+    return json.loads(as_json(analysis, NO_FIGURES, number_tables(analysis), str(source)))
+
+
+def written(source: Path, out: Path, **request) -> str:
+    """Write a whole report; returns its words."""
     write_report(source, out, Request(**request))
     return (out / "report.md").read_text()
-
-
-def numbers_of(source: Path, out: Path, **request) -> dict:
-    """Every number of a report, written into a folder."""
-    write_report(source, out, Request(**request))
-    return json.loads((out / "report.json").read_text())
 
 
 def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1b2c3d") -> Path:
@@ -85,7 +96,7 @@ def study(tmp_path: Path) -> Path:
 
 
 def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
-    text = text_of(study, tmp_path / "out")
+    text = written(study, tmp_path / "out")
     first = text.split("\n\n")[1]
     assert first.startswith(
         "Averaged over GPT-Neo and RoBERTa and after Holm's correction, these differ from `gelu`"
@@ -108,8 +119,8 @@ def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
     assert f"python -m eval.report {study} --out {tmp_path / 'out'} --baseline gelu --margin 1" in text
 
 
-def test_every_number_of_report_json_is_that_of_the_rows(study: Path, tmp_path: Path):
-    report = numbers_of(study, tmp_path / "out")
+def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
+    report = numbers_of(study)
     rows = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
     pairs = rows[rows.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
     for cell in report["scores"]:
@@ -137,7 +148,7 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path, tmp_path: 
 
 def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_path: Path):
     out = tmp_path / "out"
-    text = text_of(study, out)
+    text = written(study, out)
     links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
     drawn = {Path(link).stem for _, link in links}
     per_benchmark = {f"{kind}-{name}" for kind in ("forest", "seeds", "cost") for name in TASKS}
@@ -167,20 +178,19 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
     } == tables
 
 
-def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path, tmp_path: Path):
-    assert "constant answer" not in text_of(study, tmp_path / "without").lower()
+def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path):
+    assert "constant answer" not in text_of(study).lower()
     folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "eval"
     write_baselines(folder, {"embedded-glue": {"acceptability": {"accuracy": 61.5}}})
     content = {"embedded-pairs": {"num_texts": 1200, "num_found": 34}}
     (folder / "contamination.json").write_text(json.dumps(content))
-    out = tmp_path / "out"
-    text = text_of(study, out)
+    text = text_of(study)
     assert re.search(
         r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|", text
     )
     assert re.search(r"\| embedded-pairs \| 2 \|.*\| 34 of 1,200 texts \|", text)
     assert re.search(r"\| embedded-glue \| 1 \|.*\| - \|", text)
-    numbers = json.loads((out / "report.json").read_text())
+    numbers = numbers_of(study)
     assert numbers["contamination"] == content
     assert numbers["baselines"] == {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
 
@@ -190,7 +200,7 @@ def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
     rows.to_parquet(tmp_path / "rows.parquet")
     rows.sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
     reports = [
-        numbers_of(source, tmp_path / str(i))
+        numbers_of(source)
         for i, source in enumerate([study, tmp_path / "rows.parquet", tmp_path / "rows.csv"])
     ]
     assert reports[1]["comparisons"] == reports[0]["comparisons"]
@@ -199,9 +209,9 @@ def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
 
 
 def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_path: Path):
-    before = numbers_of(study, tmp_path / "out")
+    before = numbers_of(study)
     write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
-    after = numbers_of(study, tmp_path / "out")
+    after = numbers_of(study)
     assert after["comparisons"] == before["comparisons"]
     assert any("gpt_neo/gelu/seed1-ffffffff" in note for note in after["warnings"])
     (study / "study.yaml").unlink()
@@ -209,9 +219,9 @@ def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_p
         write_report(study, tmp_path / "out")
 
 
-def test_published_seeds(shared_data: Path, tmp_path: Path):
+def test_published_seeds(shared_data: Path):
     source = shared_data / "thesis" / "all_seeds.csv"
-    text = text_of(source, tmp_path, contrasts=("relu+silu - prelu+swish",))
+    text = text_of(source, contrasts=("relu+silu - prelu+swish",))
     assert "within a single family, a difference is shown for `none` (-2.61) on blimp in GPT-Neo" in text
     assert (
         "Not estimable on blimp and glue: `kan`" in text or "not estimable on blimp and glue: `kan`" in text
@@ -220,11 +230,10 @@ def test_published_seeds(shared_data: Path, tmp_path: Path):
     assert "| blimp | RoBERTa | `gelu` | 1 |" in text
     assert "| glue | `relu+silu - prelu+swish` | averaged | +0.06 | [-0.54, +0.66] |" in text
     assert "| GPT-Neo | `gelu` | **57.8** ± 1.1 (6) | 59.0 ± 1.0 (6) |" in text
-    assert not (tmp_path / "figures" / "held-out-loss.svg").exists()
 
 
-def test_arms_with_one_run(shared_data: Path, tmp_path: Path):
-    text = text_of(shared_data / "thesis" / "table5.csv", tmp_path)
+def test_arms_with_one_run(shared_data: Path):
+    text = text_of(shared_data / "thesis" / "table5.csv")
     assert "not estimable: one run only of gpt_neo kan, roberta kan" in text
     assert "| `learnable-gelu` | averaged | +0.10 | [-1.17, +1.37] | 0.861 | 0.861 |" in text
     assert "| GPT-Neo | `kan` | **63.4** (1) |" in text
@@ -234,7 +243,7 @@ def test_one_family_one_benchmark(tmp_path: Path):
     rows = [("f", v, s, "x|y", 50 + s + (v == "b")) for v in "ab" for s in range(4)]
     csv = tmp_path / "x.csv"
     pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
-    text = text_of(csv, tmp_path / "out", baseline="a")
+    text = written(csv, tmp_path / "out", baseline="a")
     assert "After Holm's correction, no variant was shown to differ from `a` on x" in text
     assert "averaged |" not in text
     assert {x.name for x in (tmp_path / "out" / "figures").glob("*.svg")} == {
@@ -247,7 +256,7 @@ def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
     rows = [("f", v, s, "x", 50.0 if v == "b" else 60.0 + s) for v in "abc" for s in range(3)]
     csv = tmp_path / "x.csv"
     pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
-    text = text_of(csv, tmp_path / "out", baseline="a")
+    text = text_of(csv, baseline="a")
     assert "x: all runs of f b score exactly 50.0" in text
     assert "these differ from `a` (in points): on x `b` (-11.00)" in text
     # Two variants tie for the best: both bold.
@@ -255,11 +264,10 @@ def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
     assert "| f | `c` | **61.0** ± 1.0 (3) |" in text
 
 
-def test_the_source_study_is_repeated_from_its_table(shared_data: Path, tmp_path: Path):
+def test_the_source_study_is_repeated_from_its_table(shared_data: Path):
     """Its four printed results, and a warning beside them; verdicts stay those of the report's own method."""
     report = numbers_of(
         shared_data / "thesis" / "table5.csv",
-        tmp_path,
         contrasts=("gelu - learnable-gelu", "relu+silu - swish+prelu"),
         method="source-study",
     )
@@ -271,13 +279,14 @@ def test_the_source_study_is_repeated_from_its_table(shared_data: Path, tmp_path
         ("glue", "relu+silu - swish+prelu"): [1.355275, -0.35, 3.05],
     }.items():
         assert [found[key][name] for name in ("estimate", "low", "high")] == pytest.approx(expected, abs=1e-6)
-    assert "For comparison only; no verdict rests on it" in (tmp_path / "report.md").read_text()
-    plain = numbers_of(shared_data / "thesis" / "table5.csv", tmp_path / "plain")
+    text = text_of(shared_data / "thesis" / "table5.csv", method="source-study")
+    assert "For comparison only; no verdict rests on it" in text
+    plain = numbers_of(shared_data / "thesis" / "table5.csv")
     assert plain["comparisons"] == report["comparisons"]
     assert "source_study" not in plain
 
 
-def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path, tmp_path: Path):
+def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
     copied = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
     rows = pd.read_parquet(study / "gpt_neo" / "kan" / "seed1-0a1b2c3d" / "eval" / "rows.parquet")
     write_rows(rows.assign(run_id="gpt_neo/kan/seed2-0a1b2c3d", seed=2), copied / "eval" / "rows.parquet")
@@ -286,20 +295,19 @@ def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: P
     (failed / "FAILED").write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
     far = study / "gpt_neo" / "gelu" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
     write_rows(pd.read_parquet(far).assign(score=99.0), far)
-    text = text_of(study, tmp_path / "out")
+    text = text_of(study)
     top = text[: text.index("## Design")]
     assert "counted as one run; was it copied?: gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
     assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
     assert re.search(r"far from the other runs of their cell.*gpt_neo gelu seed 3 \(99\.0, the others", top)
-    runs = json.loads((tmp_path / "out" / "report.json").read_text())["seeds"]
-    assert len(runs) == 2 * 16  # the copy counts once
+    assert len(numbers_of(study)["seeds"]) == 2 * 16  # the copy counts once
 
 
-def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path, tmp_path: Path):
+def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
     content = yaml.safe_load((study / "study.yaml").read_text())
     content["report"] |= {"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0}
     (study / "study.yaml").write_text(yaml.safe_dump(content))
-    report = numbers_of(study, tmp_path / "out")
+    report = numbers_of(study)
     assert (report["paired"], report["margin"]) == (True, 2.0)
     pairs = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
     pairs = pairs[pairs.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
@@ -310,7 +318,7 @@ def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path, tmp_pat
     )
     assert [found["p"], found["df"]] == pytest.approx([expected.pvalue, expected.df])
     # The last cell is missing, so its seed's partners are left out and named.
-    text = (tmp_path / "out" / "report.md").read_text()
+    text = text_of(study)
     assert "roberta gelu seed 3" in text[text.index("Without a partner of the same seed") :]
 
 
@@ -393,13 +401,13 @@ def test_bad_places(study: Path, tmp_path: Path):
         with pytest.raises(UsageError, match=message):
             write_report(source, tmp_path / "out")
     with pytest.raises(UsageError, match="did you mean 'gelu'"):
-        text_of(study, tmp_path / "out", baseline="gelo")
+        text_of(study, baseline="gelo")
     with pytest.raises(UsageError, match="unknown variant 'sswish'"):
-        text_of(study, tmp_path / "out", contrasts=("sswish - gelu",))
+        text_of(study, contrasts=("sswish - gelu",))
     with pytest.raises(UsageError, match="is a file"):
         write_report(study, tmp_path / "notes.txt")
     with pytest.raises(UsageError, match="not a positive number"):
-        text_of(study, tmp_path / "out", margin=-1.0)
+        text_of(study, margin=-1.0)
     (study / "study.yaml").write_text("seeds: 3\nfamilies: [gpt_neo]\nvariants: [gelu]\n")
     with pytest.raises(UsageError, match="seeds must be a list"):
         write_report(study, tmp_path / "out")
