@@ -47,10 +47,10 @@ def describe_cost(cells: Sequence[Cell]) -> str:
         shown = f"{hours:.2f} ({speed.device}; runs measured: {speed.num_runs})" if hours and speed else "-"
         lines.append(
             f"  {family:<8} {variant:<14} {len(group):>4} {f'{tokens:,}' if tokens else '-':>14} "
-            f"{f'{flops / 1e15:,.1f}' if flops else '-':>12}  {shown}"
+            f"{_petaflops(flops) if flops else '-':>12}  {shown}"
         )
     if total_flops:
-        lines.append(f"  {total_flops / 1e15:,.0f} PFLOP of training in all, forward and backward")
+        lines.append(f"  {_petaflops(total_flops)} PFLOP of training in all, forward and backward")
     if total:
         lines.append(f"  {total:.1f} hours of training on the devices named, at the speed measured there")
     if unknown:
@@ -86,6 +86,11 @@ def _speed_of(run: Path, config: RunConfig) -> tuple[str, float] | None:
     other = resolve(read_run(run))
     is_same = (other.model, other.data.block_size) == (config.model, config.data.block_size)
     return (str(record.get("device", "a device")), float(speed)) if is_same else None
+
+
+def _petaflops(flops: float) -> str:
+    petaflops = flops / 1e15
+    return f"{petaflops:,.0f}" if petaflops >= 100 else f"{petaflops:.3g}"
 
 
 def _flops(config: RunConfig, tokens: int) -> float:

@@ -65,7 +65,7 @@ def test_flops_are_three_forward_passes_of_every_token(tmp_path: Path, repositor
     # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
     assert petaflops * 1e15 == pytest.approx(3 * forward * tokens, rel=0.02)
-    assert re.search(r"[\d,]+ PFLOP of training in all", text)
+    assert re.search(r"[\d,.]+ PFLOP of training in all", text)
 
 
 def test_nothing_to_run_costs_nothing() -> None:
