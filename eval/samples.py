@@ -56,7 +56,7 @@ class CellTable:
         self.benchmark = benchmark
         self.part = part
         self.families = sorted({family for family, _ in cells})
-        self._resampled: dict[str, ResampledCell] = {}
+        self._resampled: dict[tuple[str, bytes], ResampledCell] = {}
 
     @classmethod
     def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> CellTable:
@@ -83,10 +83,11 @@ class CellTable:
 
     def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledCell:
         """Resample an arm, once for all comparisons that it is part of."""
-        if name not in self._resampled:
-            rng = self.generator(name, inference)
-            self._resampled[name] = resample(arm, inference.resamples, rng)
-        return self._resampled[name]
+        # Pairs of the same variants, grouped or turned another way, are other differences under one name.
+        key = (name, arm.tobytes())
+        if key not in self._resampled:
+            self._resampled[key] = resample(arm, inference.resamples, self.generator(name, inference))
+        return self._resampled[key]
 
     def generator(self, name: str, inference: Inference) -> np.random.Generator:
         """Return the random numbers of one purpose, the same in whatever order things are computed."""

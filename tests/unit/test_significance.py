@@ -15,7 +15,7 @@ from eval.aggregate import normalise_rows, primary_metric, run_scores
 from eval.comparison import Comparison, Inference
 from eval.contrasts import parse_contrast
 from eval.samples import CellTable
-from eval.significance import compare, compare_with_baseline
+from eval.significance import compare, compare_cells, compare_with_baseline
 from ffn_variants.errors import UsageError
 
 NUMBERS = (
@@ -189,6 +189,18 @@ def test_swapping_arms_mirrors_everything(cells, how, family):
         assert getattr(backward, name) == near(None if value is None else -value), name
     superiority = forward.probability_of_superiority
     assert backward.probability_of_superiority == near(None if superiority is None else 1 - superiority)
+
+
+def test_contrasts_of_one_table_do_not_share_the_resamples_of_other_differences():
+    """Paired, ``a - b`` turned round, or other groups of the same variants, are other numbers."""
+    rng = np.random.default_rng(4)
+    rows = table({("f", v): list(rng.normal(50 + 3 * place, 1, 6)) for place, v in enumerate("abcd")})
+    how = Inference(paired=True, resamples=200)
+    texts = ["a - b", "b - a", "a+b - c+d", "a+c - b+d"]
+    variants = list("abcd")
+    shared = CellTable.of_scores(rows, "blimp")
+    together = [compare_cells(shared, parse_contrast(text, variants), "f", how) for text in texts]
+    assert together == [compare(rows, text, family="f", inference=how) for text in texts]
 
 
 @settings(deadline=None, max_examples=12)
