@@ -12,6 +12,7 @@ import pandas as pd
 from scipy import special
 
 from eval.aggregate import is_percent
+from eval.rows import RunKey, run_name
 from eval.statistics.welch import NO_SPREAD
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric"]
@@ -24,8 +25,6 @@ SHOWN = 4
 ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
 SAME = "runs of different models with the same scores (of one cell counted as one run); was one copied?"
 SAME_BY_CHANCE = "different runs with the same scores, so few and so rounded that it may be chance"
-
-RunKey = tuple[str, str, int]  # family, variant, seed
 
 
 def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -66,7 +65,7 @@ def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         for of_cell in of_cells.values() if is_copy else ():
             extra += of_cell[1:]
         said = (SAME if len(of_cells) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
-        found.setdefault(said, []).append(_names(map(_run_name, runs), "and"))
+        found.setdefault(said, []).append(_names(map(run_name, runs), "and"))
     notes = [f"{said}: {_names(names, separator='; ')}" for said, names in found.items()]
     if not extra:
         return rows, notes
@@ -167,7 +166,7 @@ def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:
     n, mean = cell.transform("size"), cell.transform("mean")
     residual = scores["score"] - mean
     squares = (residual**2).groupby([scores.benchmark, scores.family]).transform("sum")
-    df = (n * 0 + 1 - 1 / n).groupby([scores.benchmark, scores.family]).transform("sum") - 1
+    df = (1 - 1 / n).groupby([scores.benchmark, scores.family]).transform("sum") - 1
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.sqrt((squares - residual**2 * n / (n - 1)).clip(lower=0) / df)
         t = residual.abs() * np.sqrt(n / (n - 1)) / scale
@@ -182,7 +181,7 @@ def outlier_notes(outliers: pd.DataFrame) -> list[str]:
     if outliers.empty:
         return []
     names = [
-        f"{row.benchmark} {_run_name((row.family, row.variant, row.seed))} "
+        f"{row.benchmark} {run_name((row.family, row.variant, row.seed))} "
         f"({row.score:.1f}, the others {row.others:.1f})"
         for row in _rows(outliers)
     ]
@@ -193,14 +192,9 @@ def _rows(table: pd.DataFrame) -> list:
     return list(table.itertuples(index=False))
 
 
-def _run_name(run: RunKey) -> str:
-    family, variant, seed = run
-    return f"{family} {variant} seed {seed}"
-
-
 def _row_name(row) -> str:
     task = "" if row.task == "all" else f" {row.task}"
-    return f"{_run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}"
+    return f"{run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}"
 
 
 def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:

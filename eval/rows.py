@@ -25,8 +25,16 @@ ROW_COLUMNS = (
     "score",
     "n_items",
 )
+RunKey = tuple[str, str, int]
+"""Family, variant and seed: what a run is within a study."""
 ROW_KEY = ("run_id", "benchmark", "task", "metric")
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric")
+
+
+def run_name(run: RunKey) -> str:
+    """Name a run as messages do."""
+    family, variant, seed = run
+    return f"{family} {variant} seed {seed}"
 
 
 def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:

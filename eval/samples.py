@@ -11,6 +11,7 @@ import pandas as pd
 
 from eval.comparison import Inference
 from eval.contrasts import Contrast
+from eval.rows import run_name
 from eval.statistics.bootstrap import ResampledCell, resample
 
 Key = tuple[str, str]  # family, variant
@@ -117,7 +118,7 @@ class CellTable:
             paired = table.dropna()
             unpaired = table.drop(paired.index)
             dropped += [
-                f"{family} {v} seed {seed}" for v in cells for seed in unpaired.index[unpaired[v].notna()]
+                run_name((family, v, seed)) for v in cells for seed in unpaired.index[unpaired[v].notna()]
             ]
             arms.append(sum(w * paired[v].to_numpy() for v, w in contrast.weights().items()))
         few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pandas as pd
-from filelock import FileLock, Timeout
 
 from eval.rows import empty_rows, read_rows, replace_task, write_rows
 from ffn_variants.errors import OccupiedError
-from ffn_variants.files import write_atomically
+from ffn_variants.files import sole_holder, write_atomically
 
 
 class ResultStore:
@@ -87,26 +85,14 @@ class ResultStore:
         self._is_stale = False
 
 
-@contextmanager
-def sole_evaluator(run_dir: Path) -> Iterator[None]:
+def sole_evaluator(run_dir: Path) -> AbstractContextManager[None]:
     """Keep a second process from evaluating the same run; the system releases the lock when its holder dies.
 
     Raises:
-        OccupiedError: If another process is at it.
+        OccupiedError: On entering, if another process is at it.
     """
-    folder = run_dir / "eval"
-    folder.mkdir(exist_ok=True)
-    lock = FileLock(folder / ".lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise OccupiedError(
-            f"{run_dir} is being evaluated by another process; wait for it or stop it"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    error = OccupiedError(f"{run_dir} is being evaluated by another process; wait for it or stop it")
+    return sole_holder(run_dir / "eval" / ".lock", error)
 
 
 def protocol_label(protocol: dict) -> str:

@@ -4,6 +4,8 @@ No postponed annotations in this file: the strict dataclasses of huggingface_hub
 annotations themselves and do not resolve strings.
 """
 
+import importlib
+
 from huggingface_hub.dataclasses import strict
 from transformers import GPTNeoConfig, RobertaConfig
 
@@ -30,8 +32,7 @@ class _RegistersModels:
 
     def __new__(cls, *args, **kwargs):
         # Every Auto class looks a model up by its config, so this is always in time.
-        import ffn_variants.modeling  # noqa: F401
-
+        importlib.import_module("ffn_variants.modeling")
         return super().__new__(cls)
 
 

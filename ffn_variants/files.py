@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SNAPSHOT = "SNAPSHOT.json"
@@ -27,3 +28,25 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a text file in one step."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
+    """Hold a lock inside the block, which the system releases with its holder, however that dies.
+
+    Args:
+        lock_file: Made with its folder if need be.
+        occupied: Raised if another process holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise occupied from None
+    try:
+        yield
+    finally:
+        lock.release()

@@ -55,6 +55,18 @@ def deep_merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def read_config(path: Path, kind: type[Config]) -> Config:
+    """Read a YAML file into a model.
+
+    Raises:
+        UsageError: If it cannot be read or a value in it does not fit; names the file and the key.
+    """
+    try:
+        return kind.model_validate(read_yaml(path))
+    except ValidationError as error:
+        raise explain(error, kind, str(path)) from None
+
+
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> UsageError:
     """Turn pydantic's first complaint into one line: where, which key, what is wrong, the closest match."""
     first = error.errors()[0]

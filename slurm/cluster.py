@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError
-from pretrain.config_input import explain, read_yaml
+from pretrain.config_input import read_config
 
 
 class ClusterPreset(Section):
@@ -80,10 +80,7 @@ def load_preset(path: Path | None) -> ClusterPreset:
         return ClusterPreset()
     if not path.is_file():
         raise UsageError(f"preset {path} does not exist; the shipped ones are in configs/clusters/")
-    try:
-        return ClusterPreset.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise explain(error, ClusterPreset, str(path)) from None
+    return read_config(path, ClusterPreset)
 
 
 def minutes_of(time: str) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 import ffn_variants
 from eval.config import EvalConfig
@@ -22,7 +22,7 @@ from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.files import write_text
 from ffn_variants.objectives import FAMILIES
 from pretrain.config import RunConfig, load_config
-from pretrain.config_input import deep_merge, explain, read_yaml
+from pretrain.config_input import deep_merge, read_config
 from pretrain.run_dir import run_dir
 
 STUDY_FILE = "study.yaml"
@@ -141,10 +141,7 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
 def _read(path: Path) -> StudyConfig:
     if not path.is_file():
         raise UsageError(f"study file {path} does not exist; the shipped ones are in configs/studies/")
-    try:
-        return StudyConfig.model_validate(read_yaml(path))
-    except ValidationError as error:
-        raise explain(error, StudyConfig, str(path)) from None
+    return read_config(path, StudyConfig)
 
 
 def _cell(

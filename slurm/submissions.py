@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from ffn_variants.errors import UsageError
-from ffn_variants.files import write_text
+from ffn_variants.files import sole_holder, write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,23 +52,14 @@ def newest_jobs(submissions: Sequence[Submission]) -> dict[str, tuple[str, Submi
     }
 
 
-@contextmanager
-def sole_submitter(study_dir: Path) -> Iterator[None]:
+def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
     """Keep two commands from handing in the same cells.
 
     Raises:
-        UsageError: If another command of this study is at work.
+        UsageError: On entering, if another command of this study is at work.
     """
-    study_dir.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(study_dir / ".submit.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UsageError(
-            f"{study_dir}: another slurm.submit of this study is at work; it does all that is missing, "
-            "so nothing was submitted"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+    at_work = UsageError(
+        f"{study_dir}: another slurm.submit of this study is at work; it does all that is missing, "
+        "so nothing was submitted"
+    )
+    return sole_holder(study_dir / ".submit.lock", at_work)

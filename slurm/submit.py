@@ -122,8 +122,9 @@ def _show(study: Study, todo: Todo) -> None:
     config, counts = study.config, Counter(state.name for state in todo.states.values())
     counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}: {counted}")
+    tried = {cell.run_id for cell in todo.cells}
     for run_id, state in todo.states.items():
-        if state.name == "failed" and run_id not in {cell.run_id for cell in todo.cells}:
+        if state.name == "failed" and run_id not in tried:
             print(f"left alone, as it failed before (--retry-failed tries it again): {run_id}: {state.error}")
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from eval.comparison import Comparison, Inference
+from eval.rows import RunKey, run_name
 from eval.samples import CellTable
 from eval.significance import compare_scope, scopes
 from eval.statistics.corrections import holm
-
-Run = tuple[str, str, int]  # family, variant, seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +93,7 @@ def sensitivities(
                     lowest_estimate=min(estimates),
                     highest_estimate=max(estimates),
                     changed=tuple(
-                        (f"{run[0]} {run[1]} seed {run[2]}", c.verdict)
+                        (run_name(run), c.verdict)
                         for run, c in others.items()
                         if c.verdict != comparison.verdict
                     ),
@@ -107,7 +106,7 @@ def sensitivities(
     return found
 
 
-def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tuple[Run, Comparison]]:
+def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tuple[RunKey, Comparison]]:
     """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
     by_variant = dict(zip(group.variants, primary, strict=True))
     for (family, variant), runs in group.cells.cells.items():

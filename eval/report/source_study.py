@@ -9,7 +9,7 @@ import pandas as pd
 
 from eval.contrasts import Contrast
 from eval.report.format import signed, table
-from eval.report.sources import RunKey
+from eval.rows import RunKey
 from eval.statistics.source_study import SourceStudyInterval, source_study_interval
 
 Intervals = Mapping[tuple[str, str], SourceStudyInterval]

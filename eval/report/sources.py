@@ -15,12 +15,11 @@ from eval.contamination import Contamination, read_contamination
 from eval.glue_metrics import read_baselines
 from eval.report.facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
-from eval.rows import read_rows
+from eval.rows import RunKey, read_rows
 from ffn_variants.errors import UsageError
 
 ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
 STUDY_FILE = "study.yaml"
-RunKey = tuple[str, str, int]  # family, variant, seed
 
 
 @dataclass(frozen=True)

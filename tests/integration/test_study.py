@@ -43,6 +43,18 @@ def run(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*map(str, args)), capture_output=True, text=True, timeout=280)
 
 
+def start(runs: Path, *args: object) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own; returns when a cell of its study trains."""
+    process = subprocess.Popen(
+        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
+        assert time.monotonic() < deadline, "no cell started training"
+        time.sleep(0.1)
+    return process
+
+
 def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     submit = ("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
@@ -107,13 +119,7 @@ def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -
 def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = subprocess.Popen(
-        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 120
-    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
-        assert time.monotonic() < deadline, "no cell started training"
-        time.sleep(0.1)
+    process = start(runs, *args)
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
@@ -130,13 +136,7 @@ def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path)
 def test_a_killed_launcher_leaves_a_study_that_continues(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = subprocess.Popen(
-        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-    deadline = time.monotonic() + 120
-    while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
-        assert time.monotonic() < deadline, "no cell started training"
-        time.sleep(0.1)
+    process = start(runs, *args)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
