@@ -159,12 +159,12 @@ def _write_run(
     items.to_parquet(run / "eval" / "items" / f"{BENCHMARK}.parquet", index=False)
     rows = [
         (*identity, BENCHMARK, task, phenomenon, "accuracy", 100 * float((margin[place] > 0).mean()),
-         margin.shape[1])
+         margin.shape[1], "")
         for place, (task, phenomenon) in enumerate(tasks)
     ]  # fmt: skip
     shift = generator.normal(0, 0.8)
     rows += [
-        (*identity, "glue", task, "glue", "accuracy", 65 + shift + generator.normal(0, 1.5), 2000)
+        (*identity, "glue", task, "glue", "accuracy", 65 + shift + generator.normal(0, 1.5), 2000, "default")
         for task in GLUE_TASKS
     ]
     write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from eval.rows import ROW_COLUMNS
+from eval.rows import NO_HEAD, ROW_COLUMNS
 from ffn_variants.errors import UsageError
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
@@ -64,13 +64,19 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         raise UsageError(f"{origin}: seed {fractional.iloc[0]} is not a whole number; seeds are integers")
     rows["seed"] = seeds.astype(int)
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
-    for name, value in (("run_id", derived_id), ("task", SINGLE_TASK), ("group", ""), ("metric", "score")):
+    for name, value in (
+        ("run_id", derived_id),
+        ("task", SINGLE_TASK),
+        ("group", ""),
+        ("metric", "score"),
+        ("head", NO_HEAD),
+    ):
         column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
         rows[name] = column.where(column.notna(), value).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin)
-    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric"]
+    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric", "head"]
     return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
 
 

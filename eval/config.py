@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 import tyro
 from pydantic import BeforeValidator, Field
 
-from eval.glue_config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
-from eval.glue_config import GlueConfig as GlueConfig
+from eval.finetune_config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
+from eval.finetune_config import FineTuneConfig as FineTuneConfig
 from eval.protocol import ProtocolConfig
 from ffn_variants.cli import Section
 from ffn_variants.errors import unknown_name
@@ -65,8 +65,8 @@ class EvalConfig(Section):
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by device)."""
     device: str | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
-    glue: GlueConfig = GlueConfig()
-    """Fine-tuning on GLUE."""
+    finetune: FineTuneConfig = FineTuneConfig()
+    """Fine-tuning of classifiers, on GLUE and every other classification task."""
 
     @property
     def benchmarks(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from transformers import get_scheduler
 
 from eval.classifier import PackedClassifier, PaddedClassifier
 from eval.encoding import Encoded
-from eval.glue_config import FineTuning
+from eval.finetune_config import FineTuning
 from ffn_variants.errors import UsageError
 
 Classifier = PackedClassifier | PaddedClassifier
@@ -164,8 +164,8 @@ class _Best:
         )
         if not np.isfinite(logits).all():
             raise UsageError(
-                f"fine-tuning diverged before step {step}: logits are not finite; lower --glue.learning-rate "
-                f"(is {self.settings.learning_rate:g})"
+                f"fine-tuning diverged before step {step}: logits are not finite; lower "
+                f"--finetune.learning-rate (is {self.settings.learning_rate:g})"
             )
         score, before = metric(selection.labels, logits.argmax(1)), max(self.scores, default=-math.inf)
         key = (score, -_mean_loss(logits, selection.labels) if self.settings.loss_breaks_ties else 0.0)

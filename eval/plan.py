@@ -12,9 +12,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.config import EvalConfig, GlueConfig
+from eval.classification_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
+from eval.config import EvalConfig, FineTuneConfig
 from eval.files import fingerprint
-from eval.glue_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
 from eval.harness import HarnessTask, find_harness_tasks
 from eval.loading import RunIdentity, load_language_model, model_folder, weights_hash
 from eval.protocol import Protocol
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Raise these when a change of the code changes scores, so that they are measured again.
 TEXT_PROTOCOL_VERSION = 2
-GLUE_PROTOCOL_VERSION = 2
+CLASSIFICATION_PROTOCOL_VERSION = 2
 
 # Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100
@@ -78,9 +78,9 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
     for tasks in classification_tasks(config):
         yield Work(
             benchmark=tasks[0].benchmark,
-            protocols={task.name: _glue_protocol(task, config) for task in tasks},
-            measure=partial(_measure_glue, tasks, run_dir, config),
-            cost=partial(_glue_cost, tasks[0], config),
+            protocols={task.name: _classification_protocol(task, config) for task in tasks},
+            measure=partial(_measure_classification, tasks, run_dir, config),
+            cost=partial(_classification_cost, tasks[0], config),
         )
 
 
@@ -143,7 +143,7 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share."""
     tasks: list[ClassificationTask] = []
     if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in config.glue.task_names]
+        tasks += [GLUE_TASKS[name] for name in config.finetune.task_names]
     if "embedded-glue" in config.suites:
         tasks += embedded_tasks(config).values()
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
@@ -155,7 +155,7 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     return list(groups.values())
 
 
-def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
+def _classification_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     if task.hub is None:
         source = f"embedded:{config.embedded_seed}"
     elif config.glue_dir is None:
@@ -163,24 +163,28 @@ def _glue_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
     else:
         splits = ("train", "validation")
         source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
-    return {"version": GLUE_PROTOCOL_VERSION, "data": source, **_fine_tuning(config.glue, task.name)}
+    return {
+        "version": CLASSIFICATION_PROTOCOL_VERSION,
+        "data": source,
+        **_fine_tuning(config.finetune, task.name),
+    }
 
 
 @lru_cache(maxsize=64)
-def _fine_tuning(config: GlueConfig, task: str) -> dict:
+def _fine_tuning(config: FineTuneConfig, task: str) -> dict:
     return config.resolve(task).model_dump(mode="json")
 
 
-def _measure_glue(
+def _measure_classification(
     tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, report: Report
 ) -> dict[str, TaskResult]:
-    from eval.glue import evaluate_tasks
+    from eval.classification import evaluate_tasks
 
     results = evaluate_tasks(model_folder(run_dir), tasks, config, report)
     return {name: TaskResult("GLUE", metrics, items) for name, (metrics, items) in results.items()}
 
 
-def _glue_cost(task: ClassificationTask, config: EvalConfig) -> float:
-    from eval.glue import estimated_cost
+def _classification_cost(task: ClassificationTask, config: EvalConfig) -> float:
+    from eval.classification import estimated_cost
 
     return estimated_cost(task, config) / FINE_TUNING_TOKENS_PER_S

@@ -1,7 +1,7 @@
 """The table that every stage of the evaluation writes and the report reads.
 
-One row is one score of one run on one task in one metric. Scores are in percent, so that accuracy, F1 and
-Matthews correlation (-100 to 100) share an axis.
+One row is one score of one run on one task in one metric, and where the task is a classification, under one
+head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100 to 100) share an axis.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ ROW_COLUMNS = (
     "metric",
     "score",
     "n_items",
+    "head",
 )
 RunKey = tuple[str, str, int]
 """Family, variant and seed: what a run is within a study."""
-ROW_KEY = ("run_id", "benchmark", "task", "metric")
-_TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric")
+ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")
+NO_HEAD = ""
+"""``head`` of a score that no classification head has part in."""
+_TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
 
 
 def run_name(run: RunKey) -> str:
@@ -41,12 +44,14 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     """Return the rows with exactly the columns of ``ROW_COLUMNS``, in that order and with fixed types.
 
     Args:
-        rows: A table with at least those columns.
+        rows: A table with at least those columns; ``head`` may be absent.
         source: Where it came from, for the error message.
 
     Raises:
         UsageError: If a column is absent, a score is not a number, or two rows share a key.
     """
+    if "head" not in rows.columns:  # tables from before there was a choice
+        rows = rows.assign(head=NO_HEAD)
     absent = [column for column in ROW_COLUMNS if column not in rows.columns]
     if absent:
         raise UsageError(f"{source}: no column {', '.join(absent)}; rows have {', '.join(ROW_COLUMNS)}")
@@ -69,12 +74,15 @@ def empty_rows() -> pd.DataFrame:
     return check_rows(pd.DataFrame({column: [] for column in ROW_COLUMNS}))
 
 
-def replace_task(rows: pd.DataFrame, benchmark: str, task: str, new: pd.DataFrame) -> pd.DataFrame:
-    """Return ``rows`` with everything said about one task replaced by ``new``."""
-    kept = rows[(rows["benchmark"] != benchmark) | (rows["task"] != task)]
+def replace_task(
+    rows: pd.DataFrame, benchmark: str, task: str, new: pd.DataFrame, head: str = NO_HEAD
+) -> pd.DataFrame:
+    """Return ``rows`` with everything said about one task under one head replaced by ``new``."""
+    same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & (rows["head"] == head)
+    kept, new = rows[~same], new.assign(head=head)
     rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
     # Tasks may end in any order.
-    return rows.sort_values(["benchmark", "task"], kind="stable", ignore_index=True)
+    return rows.sort_values(["benchmark", "task", "head"], kind="stable", ignore_index=True)
 
 
 def write_rows(rows: pd.DataFrame, path: Path) -> Path:

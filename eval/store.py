@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from eval.rows import empty_rows, read_rows, replace_task, write_rows
+from eval.rows import NO_HEAD, empty_rows, read_rows, replace_task, write_rows
 from ffn_variants.errors import OccupiedError
 from ffn_variants.files import sole_holder, write_atomically
 
@@ -47,7 +47,7 @@ class ResultStore:
 
     def is_done(self, benchmark: str, task: str, protocol: dict) -> bool:
         """Whether these weights were scored on a task under exactly this protocol."""
-        return self._done.get(f"{benchmark}/{task}") == protocol
+        return self._done.get(_entry(benchmark, task, protocol)) == protocol
 
     def rows(self) -> pd.DataFrame:
         """Return the rows of every task that is done."""
@@ -59,19 +59,23 @@ class ResultStore:
     def record(
         self, benchmark: str, task: str, protocol: dict, rows: pd.DataFrame, items: pd.DataFrame
     ) -> None:
-        """Add one task's results, in place of what was there for that task."""
+        """Add one task's results, in place of what was there for that task, or for that task and head."""
+        head = protocol.get("head", NO_HEAD)
         if self._is_stale:
             self._drop()
         path = self._folder / "items" / f"{benchmark}.parquet"
-        items = items.assign(protocol=protocol_label(protocol))
+        items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
         if path.is_file():
             kept = pd.read_parquet(path)
-            items = pd.concat([kept[kept["task"] != task], items]).sort_values("task", kind="stable")
+            same = kept["task"] == task
+            if "head" in kept:
+                same &= kept["head"] == head
+            items = pd.concat([kept[~same], items]).sort_values("task", kind="stable")
             items = items.reset_index(drop=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
-        self._rows = replace_task(self.rows(), benchmark, task, rows)
+        self._rows = replace_task(self.rows(), benchmark, task, rows, head)
         write_rows(self._rows, self._folder / "rows.parquet")
-        self._done[f"{benchmark}/{task}"] = protocol
+        self._done[_entry(benchmark, task, protocol)] = protocol
         ledger = json.dumps({"weights": self._weights, "tasks": self._done}, indent=1)
         write_atomically(
             self._folder / "done.json",
@@ -83,6 +87,11 @@ class ResultStore:
         for path in [*self._folder.glob("rows.*"), *(self._folder / "items").glob("*.parquet")]:
             path.unlink()
         self._is_stale = False
+
+
+def _entry(benchmark: str, task: str, protocol: dict) -> str:
+    """Return what a result is kept under: a task may be scored under several heads."""
+    return "/".join([benchmark, task, *([protocol["head"]] if "head" in protocol else [])])
 
 
 def sole_evaluator(run_dir: Path) -> AbstractContextManager[None]:

@@ -11,8 +11,8 @@ import pandas as pd
 import yaml
 
 from eval.aggregate import normalise_rows
+from eval.classification_metrics import read_baselines
 from eval.contamination import Contamination, read_contamination
-from eval.glue_metrics import read_baselines
 from eval.report.facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.rows import RunKey, read_rows

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from eval.__main__ import main, summary
-from eval.config import EvalConfig, GlueConfig
+from eval.config import EvalConfig, FineTuneConfig
 from eval.evaluate import evaluate_run, is_evaluated
 from eval.loading import identify_run
 from eval.plan import check_sources
@@ -30,11 +30,11 @@ from pretrain.model import build
 from pretrain.run_dir import run_dir, write_config
 from pretrain.tokenizer import train_tokenizer
 
-GLUE = GlueConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
+GLUE = FineTuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
 SIX = tuple(task.name for task in find_suite_tasks("embedded-pairs", EVERY)[:6])
 PAIRS = EVERY.model_copy(update={"pair_tasks": SIX})
-BOTH = PAIRS.model_copy(update={"suites": ("embedded-pairs", "embedded-glue"), "glue": GLUE})
+BOTH = PAIRS.model_copy(update={"suites": ("embedded-pairs", "embedded-glue"), "finetune": GLUE})
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +74,11 @@ def done_records(run: Path) -> list[dict]:
 
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
-    import eval.glue
+    import eval.classification
     import eval.pairs
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.glue.evaluate_tasks
+    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.classification.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
@@ -89,7 +89,7 @@ def count_calls(monkeypatch) -> list[str]:
         return evaluate_tasks(model_dir, tasks, *arguments)
 
     monkeypatch.setattr("eval.pairs.score_pairs", counted_pairs)
-    monkeypatch.setattr("eval.glue.evaluate_tasks", counted_tasks)
+    monkeypatch.setattr("eval.classification.evaluate_tasks", counted_tasks)
     return calls
 
 
@@ -126,7 +126,7 @@ def test_work_that_is_done_is_not_repeated(make_run, monkeypatch):
     assert calls == []
     # Another suite or speed asks for nothing new; another protocol asks for its own tasks only.
     assert is_evaluated(run, PAIRS.model_copy(update={"batch_tokens": 64}))
-    more_epochs = BOTH.model_copy(update={"glue": GLUE.model_copy(update={"num_train_epochs": 2})})
+    more_epochs = BOTH.model_copy(update={"finetune": GLUE.model_copy(update={"num_train_epochs": 2})})
     assert not is_evaluated(run, more_epochs)
     evaluate_run(run, more_epochs, progress=False)
     assert calls == ["acceptability", "entailment"]
@@ -299,7 +299,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "blimp", "--protocol", "babylm24"), "did you mean 'babylm2"),
         (("RUN", "--tasks", "arc_esy", "--include-path", "absent"), "no folder absent"),
         (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
-        (("RUN", "--suite", "glue", "--glue.tasks", "rt"), "rte"),
+        (("RUN", "--suite", "glue", "--finetune.tasks", "rt"), "rte"),
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
         ((), "no run given"),
         (("absent", "--suites", "embedded-pairs"), "absent"),

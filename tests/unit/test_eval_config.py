@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.config import GLUE_TASK_NAMES, SUITES, EvalConfig, GlueConfig
+from eval.config import GLUE_TASK_NAMES, SUITES, EvalConfig, FineTuneConfig
 from eval.suites import SUITE_TASKS
 
 
@@ -11,11 +11,11 @@ def test_the_defaults_are_what_a_reader_of_the_field_expects():
     config = EvalConfig()
     assert config.suites == ("blimp", "glue")
     assert config.max_pairs is None
-    glue = config.glue.resolve("rte")
+    glue = config.finetune.resolve("rte")
     assert (glue.learning_rate, glue.per_device_train_batch_size) == (5e-5, 64)
     assert (glue.num_train_epochs, glue.max_length, glue.seeds) == (10, 128, (12,))
     assert glue.select_on == "held-out"
-    assert config.glue.task_names == GLUE_TASK_NAMES
+    assert config.finetune.task_names == GLUE_TASK_NAMES
     assert len(GLUE_TASK_NAMES) == 11
     assert set(SUITE_TASKS) < set(SUITES)
     assert config.protocol.preset == "native"
@@ -25,10 +25,14 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     section = {
         "suites": ["glue"],
         "glue_dir": str(tmp_path),
-        "glue": {"tasks": ["rte"], "learning_rate": "3e-4"},
+        "finetune": {"tasks": ["rte"], "learning_rate": "3e-4"},
     }
     config = EvalConfig.model_validate(section)
-    assert (config.glue_dir, config.glue.tasks, config.glue.learning_rate) == (tmp_path, ("rte",), 3e-4)
+    assert (config.glue_dir, config.finetune.tasks, config.finetune.learning_rate) == (
+        tmp_path,
+        ("rte",),
+        3e-4,
+    )
     assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
 
 
@@ -36,11 +40,11 @@ def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
     ("section", "message"),
     [
         ({"suites": ["blmp"]}, "did you mean 'blimp'"),
-        ({"glue": {"tasks": ["mnly"]}}, "did you mean 'mnli'"),
-        ({"glue": {"num_train_epochs": 0}}, "greater than or equal to 1"),
-        ({"glue": {"held_out_fraction": 1.0}}, "less than 1"),
-        ({"glue": {"preset": "babylm24"}}, "'babylm23'"),
-        ({"glue": {"seeds": []}}, "at least 1 item"),
+        ({"finetune": {"tasks": ["mnly"]}}, "did you mean 'mnli'"),
+        ({"finetune": {"num_train_epochs": 0}}, "greater than or equal to 1"),
+        ({"finetune": {"held_out_fraction": 1.0}}, "less than 1"),
+        ({"finetune": {"preset": "babylm24"}}, "'babylm23'"),
+        ({"finetune": {"seeds": []}}, "at least 1 item"),
         ({"max_pair": 3}, "Extra inputs"),
         ({"max_pairs": 0}, "greater than or equal to 1"),
     ],
@@ -52,7 +56,7 @@ def test_mistakes_name_the_field(section, message):
 
 def test_it_is_frozen():
     with pytest.raises(ValidationError):
-        GlueConfig().learning_rate = 3
+        FineTuneConfig().learning_rate = 3
 
 
 def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from eval.glue_metrics import write_baselines
+from eval.classification_metrics import write_baselines
 from eval.report.__main__ import main
 from eval.report.analysis import Request, analyse
 from eval.report.numbers import as_json, number_tables
@@ -60,7 +60,7 @@ def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1
     generator = np.random.default_rng([FAMILIES.index(family), VARIANTS.index(variant), seed])
     rows = [
         (run_id, family, variant, seed, benchmark, task, group, metric,
-         round(70 + SHIFT[variant] + generator.normal(), 2), 200)
+         round(70 + SHIFT[variant] + generator.normal(), 2), 200, "")
         for benchmark, tasks in TASKS.items()
         for task, group, metric in tasks
     ]  # fmt: skip

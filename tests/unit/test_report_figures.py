@@ -45,7 +45,7 @@ def make_analysis(
             shift = generator.normal()
             rows += [
                 (run_id, family, variant, seed, benchmark, f"task {i}", "g", "accuracy",
-                 60 + shift - place * (i % 3) + generator.normal(), 100)
+                 60 + shift - place * (i % 3) + generator.normal(), 100, "")
                 for i in range(parts)
             ]  # fmt: skip
             facts.append(

@@ -41,7 +41,7 @@ def record(
     """Store one task of a run as the evaluation does."""
     family, variant, seed = identity
     run_id = f"{family}/{variant}/seed{seed}-0a1b2c3d"
-    row = (run_id, family, variant, seed, benchmark, task, group, metric, score, len(items))
+    row = (run_id, family, variant, seed, benchmark, task, group, metric, score, len(items), "")
     (study / run_id / "eval").mkdir(parents=True, exist_ok=True)
     items = items.assign(suite=benchmark, task=task)
     store = ResultStore(study / run_id, "weights")

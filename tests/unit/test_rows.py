@@ -19,6 +19,7 @@ def row(**changes) -> dict:
         "accuracy",
         51.5,
         100,
+        "",
     )
     return dict(zip(ROW_COLUMNS, values, strict=True)) | changes
 
@@ -27,7 +28,7 @@ def test_rows_survive_parquet_and_csv(tmp_path):
     rows = pd.DataFrame([row(), row(task="ellipsis", score=60)])
     path = write_rows(rows, tmp_path / "eval" / "rows.parquet")
     assert read_rows(path).to_dict("records") == rows.astype({"score": float}).to_dict("records")
-    by_hand = pd.read_csv(tmp_path / "eval" / "rows.csv")
+    by_hand = pd.read_csv(tmp_path / "eval" / "rows.csv", keep_default_na=False)
     assert by_hand.to_dict("records") == rows.astype({"score": float}).to_dict("records")
     assert sorted(file.name for file in path.parent.iterdir()) == ["rows.csv", "rows.parquet"]
 
@@ -45,6 +46,21 @@ def test_a_task_is_replaced_whole():
         ["binding", "accuracy", 99.0],
         ["ellipsis", "accuracy", 51.5],
     ]
+
+
+def test_a_task_is_replaced_under_its_head_alone():
+    rows = pd.DataFrame([row(head="default"), row(head="linear"), row(task="ellipsis")])
+    new = pd.DataFrame([row(score=99.0)])
+    merged = replace_task(check_rows(rows), "blimp", "binding", new, "linear")
+    assert merged[["task", "head", "score"]].to_dict("split")["data"] == [
+        ["binding", "default", 51.5],
+        ["binding", "linear", 99.0],
+        ["ellipsis", "", 51.5],
+    ]
+
+
+def test_tables_from_before_there_were_heads_are_read():
+    assert check_rows(pd.DataFrame([row()]).drop(columns="head"))["head"].tolist() == [""]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.glue_config import GLUE_TASK_NAMES, PRESETS, FineTuning, GlueConfig
+from eval.finetune_config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
 from ffn_variants.cli import parse_flags
 
 
 def values(preset: str, task: str, *names: str) -> tuple:
-    settings = GlueConfig(preset=preset).resolve(task)
+    settings = FineTuneConfig(preset=preset).resolve(task)
     return tuple(getattr(settings, name) for name in names)
 
 
@@ -25,7 +25,7 @@ def test_the_default_chooses_on_a_held_out_part_by_the_headline_metric():
 
 @pytest.mark.parametrize("task", GLUE_TASK_NAMES)
 def test_babylm23_is_its_finetune_model_script(task):
-    settings = GlueConfig(preset="babylm23").resolve(task)
+    settings = FineTuneConfig(preset="babylm23").resolve(task)
     assert settings == FineTuning(
         learning_rate=5e-5,
         per_device_train_batch_size=64,
@@ -42,7 +42,7 @@ def test_babylm23_is_its_finetune_model_script(task):
 
 
 def test_babylm25_is_its_eval_finetuning_script():
-    config = GlueConfig(preset="babylm25")
+    config = FineTuneConfig(preset="babylm25")
     assert sorted(config.task_names) == ["boolq", "mnli", "mrpc", "multirc", "qqp", "rte", "wsc"]
     names = ("per_device_train_batch_size", "num_train_epochs", "metric_for_best_model")
     found = {task: values("babylm25", task, *names) for task in config.task_names}
@@ -71,7 +71,9 @@ def test_babylm25_is_its_eval_finetuning_script():
 def test_the_source_study_is_babylm23_with_its_own_batches_and_averages():
     names = ("per_device_train_batch_size", "eval_steps", "learning_rate", "patience", "threshold")
     assert values("source-study", "rte", *names) == (80, 0.05, 5e-5, 10, 0.001)
-    extra = {task: GlueConfig(preset="source-study").resolve(task).extra_metrics for task in GLUE_TASK_NAMES}
+    extra = {
+        task: FineTuneConfig(preset="source-study").resolve(task).extra_metrics for task in GLUE_TASK_NAMES
+    }
     assert {task: names for task, names in extra.items() if names} == {
         "mrpc": ("mean_accuracy_f1",),
         "qqp": ("mean_accuracy_f1",),
@@ -101,22 +103,22 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
         "max_validation_examples": 50,
     }
     for task in ("wsc", "boolq", "mnli", "mrpc"):
-        found = GlueConfig(preset=preset, tasks=("rte",), **given).resolve(task).model_dump()
+        found = FineTuneConfig(preset=preset, tasks=("rte",), **given).resolve(task).model_dump()
         assert {name: found[name] for name in given} == given
-    assert GlueConfig(preset=preset, tasks=("rte", "rte")).task_names == ("rte",)
+    assert FineTuneConfig(preset=preset, tasks=("rte", "rte")).task_names == ("rte",)
 
 
 def test_flags_reach_a_preset():
     flags = ["--preset", "babylm23", "--eval-steps", "epoch", "--seeds", "1", "2", "--tasks", "rte", "wsc"]
-    config = parse_flags(GlueConfig, flags)
+    config = parse_flags(FineTuneConfig, flags)
     settings = config.resolve("rte")
     assert (settings.eval_steps, settings.patience, settings.seeds) == (None, 10, (1, 2))
     assert config.task_names == ("rte", "wsc")
-    assert parse_flags(GlueConfig, ["--eval-steps", "0.05"]).resolve("rte").eval_steps == 0.05
-    assert GlueConfig.model_validate(config.model_dump(mode="json")) == config
+    assert parse_flags(FineTuneConfig, ["--eval-steps", "0.05"]).resolve("rte").eval_steps == 0.05
+    assert FineTuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, 0.0, "epochs"])
 def test_senseless_eval_steps_are_refused(value):
     with pytest.raises(ValidationError, match="eval_steps"):
-        GlueConfig(eval_steps=value)
+        FineTuneConfig(eval_steps=value)

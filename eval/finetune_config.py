@@ -1,7 +1,8 @@
 """How classifiers are fine-tuned: what a preset says, and what is chosen instead.
 
-``GlueConfig`` is what a user gives; every hyperparameter in it may be left open. ``GlueConfig.resolve(task)``
-fills the gaps from the preset, and the ``FineTuning`` that it returns is what a protocol records.
+``FineTuneConfig`` is what a user gives; every hyperparameter in it may be left open.
+``FineTuneConfig.resolve(task)`` fills the gaps from the preset, and the ``FineTuning`` that it returns is
+what a protocol records.
 
 The presets follow their originals in data order, schedule, stopping and choice of epoch. They differ in this:
 
@@ -141,7 +142,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-class GlueConfig(Section):
+class FineTuneConfig(Section):
     """Fine-tuning. What is left open is as the preset says."""
 
     preset: PresetName = "default"

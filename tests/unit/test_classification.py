@@ -10,18 +10,7 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from eval.classifier import make_classifier
-from eval.config import EvalConfig, GlueConfig
-from eval.encoding import Encoded, encode
-from eval.finetune import (
-    build_scheduler,
-    evaluation_interval,
-    fine_tune,
-    num_steps,
-    predict,
-    shuffled_batches,
-)
-from eval.glue import (
+from eval.classification import (
     describe_truncation,
     estimated_cost,
     evaluate_tasks,
@@ -31,9 +20,20 @@ from eval.glue import (
     majority_baselines,
     read_task_data,
 )
-from eval.glue_config import FineTuning
-from eval.glue_metrics import METRICS, majority_scores, read_baselines, write_baselines
-from eval.glue_tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
+from eval.classification_metrics import METRICS, majority_scores, read_baselines, write_baselines
+from eval.classification_tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
+from eval.classifier import make_classifier
+from eval.config import EvalConfig, FineTuneConfig
+from eval.encoding import Encoded, encode
+from eval.finetune import (
+    build_scheduler,
+    evaluation_interval,
+    fine_tune,
+    num_steps,
+    predict,
+    shuffled_batches,
+)
+from eval.finetune_config import FineTuning
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.embedded import stories
 from pretrain.tokenizer import train_tokenizer
@@ -252,7 +252,7 @@ def test_evaluations_are_counted_as_transformers_counts_them():
 
 
 def test_the_cosine_of_babylm25_is_its_formula():
-    settings = GlueConfig(preset="babylm25").resolve("rte")
+    settings = FineTuneConfig(preset="babylm25").resolve("rte")
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=settings.learning_rate)
     scheduler = build_scheduler(optimizer, settings, 105)
     for step in range(105):
@@ -423,13 +423,13 @@ def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, toke
 def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
     settings = FineTuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
-    with pytest.raises(UsageError, match=r"diverged before step .* lower --glue\.learning-rate"):
+    with pytest.raises(UsageError, match=r"diverged before step .* lower --finetune\.learning-rate"):
         fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
 
 
 @pytest.fixture
-def quick() -> GlueConfig:
-    return GlueConfig(num_train_epochs=1, per_device_train_batch_size=8)
+def quick() -> FineTuneConfig:
+    return FineTuneConfig(num_train_epochs=1, per_device_train_batch_size=8)
 
 
 @pytest.fixture
@@ -444,7 +444,7 @@ def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_mode
     glue = quick.model_copy(update={"seeds": (3, 4)})
     messages: list[str] = []
     tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
-    config = mnli.model_copy(update={"glue": glue})
+    config = mnli.model_copy(update={"finetune": glue})
     results = evaluate_tasks(save_model("roberta"), tasks, config, messages.append)
     assert list(results) == ["mnli", "mnli-mm"]
     metrics, items = results["mnli"]
@@ -465,7 +465,7 @@ def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_mode
 
 
 def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick, monkeypatch):
-    config = mnli.model_copy(update={"glue": quick.model_copy(update={"seeds": (3, 4)})})
+    config = mnli.model_copy(update={"finetune": quick.model_copy(update={"seeds": (3, 4)})})
     calls = []
 
     def counted(*arguments):
@@ -473,7 +473,7 @@ def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick
         return encode(*arguments)
 
     monkeypatch.setattr("eval.encoding._cache", {})
-    monkeypatch.setattr("eval.glue.encode", counted)
+    monkeypatch.setattr("eval.classification.encode", counted)
     first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     assert len(calls) == 2
@@ -489,7 +489,7 @@ def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model,
     rows = [{"sentence": "the dog ran " * (1 + n % 2 * 40), "label": n % 2, "idx": n} for n in range(20)]
     for name in ("train", "validation"):
         write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, glue=GlueConfig(num_train_epochs=1, max_length=512))
+    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, max_length=512))
     for family, positions in (("gpt_neo", 33), ("roberta", 32)):
         _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
         assert items["truncated"].tolist() == [False, True] * 10
@@ -512,7 +512,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
     for name in ("train", "validation"):
         rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
         write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, glue=GlueConfig(num_train_epochs=1, **glue))
+    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, **glue))
     if message is None:
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
         return
@@ -521,7 +521,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
 
 
 def test_f1_of_three_labels_is_refused(save_model, mnli):
-    config = mnli.model_copy(update={"glue": GlueConfig(metric_for_best_model="f1")})
+    config = mnli.model_copy(update={"finetune": FineTuneConfig(metric_for_best_model="f1")})
     with pytest.raises(UsageError, match="mnli has 3 labels and f1 is for two"):
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
 
@@ -529,9 +529,9 @@ def test_f1_of_three_labels_is_refused(save_model, mnli):
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
     task = embedded_tasks(EvalConfig())["acceptability"]
     calls = []
-    monkeypatch.setattr("eval.glue.fine_tune", lambda *arguments: calls.append(arguments))
-    glue = GlueConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
-    evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(glue=glue))
+    monkeypatch.setattr("eval.classification.fine_tune", lambda *arguments: calls.append(arguments))
+    glue = FineTuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
+    evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(finetune=glue))
     assert [len(part) for part in calls[0][1:3]] == [40, 20]
 
 
@@ -541,8 +541,8 @@ def test_the_source_study_averages_are_rows(save_model, tmp_path):
     ]
     for name in ("train", "validation"):
         write_glue(tmp_path, f"multirc.{name}", rows)
-    glue = GlueConfig(preset="source-study", num_train_epochs=1)
-    config = EvalConfig(glue_dir=tmp_path, glue=glue)
+    glue = FineTuneConfig(preset="source-study", num_train_epochs=1)
+    config = EvalConfig(glue_dir=tmp_path, finetune=glue)
     metrics, items = evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["multirc"]], config)["multirc"]
     labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
     f1, mcc = METRICS["f1"](labels, predictions), METRICS["matthews_correlation"](labels, predictions)
@@ -583,7 +583,7 @@ def test_the_estimated_cost_grows_with_what_is_done(shared_data, tokenizer):
     folder = shared_data / "glue"
 
     def cost(task: str, **glue) -> float:
-        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, glue=GlueConfig(**glue)))
+        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, finetune=FineTuneConfig(**glue)))
 
     assert cost("rte") < cost("mrpc") < cost("boolq")
     assert cost("rte", seeds=(1, 2)) == pytest.approx(2 * cost("rte"))

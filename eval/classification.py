@@ -11,13 +11,13 @@ import pandas as pd
 import torch
 from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
+from eval.classification_metrics import BINARY_METRICS, METRICS, majority_scores
+from eval.classification_tasks import ClassificationTask, data_source, read_examples
 from eval.classifier import make_classifier
 from eval.config import EvalConfig
 from eval.encoding import Encoded, cached, encode, tokenizer_key
 from eval.finetune import evaluation_interval, fine_tune, num_steps, predict
-from eval.glue_config import FineTuning
-from eval.glue_metrics import BINARY_METRICS, METRICS, majority_scores
-from eval.glue_tasks import ClassificationTask, data_source, read_examples
+from eval.finetune_config import FineTuning
 from eval.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
 from eval.scoring import num_positions
 from ffn_variants.errors import UsageError
@@ -65,7 +65,7 @@ def evaluate_tasks(
         UsageError: For data or a model that cannot be fine-tuned.
     """
     first = tasks[0]
-    settings = config.glue.resolve(first.name)
+    settings = config.finetune.resolve(first.name)
     _check_metrics(first, settings)
     tokenizer = load_classifier_tokenizer(model_dir)
     scores: dict[str, list[dict[str, float]]] = {task.name: [] for task in tasks}
@@ -165,7 +165,7 @@ def read_task_data(
         source = data_source(task, name, config)
         return cached((key, source, task.benchmark, task.name, name, str(max_length)), make)
 
-    settings = config.glue.resolve(tasks[0].name)
+    settings = config.finetune.resolve(tasks[0].name)
     size, seed = settings.max_validation_examples, settings.seeds[0]
     validation = {task.name: _subset(part(task, "validation"), size, seed) for task in tasks}
     return TaskData(part(tasks[0], "train"), validation)
@@ -212,7 +212,7 @@ def majority_baselines(
     """Score constant answers, with no model: benchmark, task, metric, percent; for ``write_baselines``."""
     baselines: dict[str, dict[str, dict[str, float]]] = {}
     for task in tasks:
-        names = tuple(dict.fromkeys((*task.metrics, *config.glue.resolve(task.name).extra_metrics)))
+        names = tuple(dict.fromkeys((*task.metrics, *config.finetune.resolve(task.name).extra_metrics)))
         train, validation = (
             np.array([int(row["label"]) for row in read_examples(task, part, config)])
             for part in ("train", "validation")
@@ -227,7 +227,7 @@ def estimated_cost(task: ClassificationTask, config: EvalConfig) -> float:
     Returns:
         Tokens times passes over them, over all seeds; a token that is only evaluated counts a third.
     """
-    settings = config.glue.resolve(task.name)
+    settings = config.finetune.resolve(task.name)
     size, train_tokens = _size(task, "train", config, settings.max_train_examples)
     _, validation_tokens = _size(task, "validation", config, settings.max_validation_examples)
     evaluated = validation_tokens
@@ -243,7 +243,7 @@ def estimated_cost(task: ClassificationTask, config: EvalConfig) -> float:
 def _size(task: ClassificationTask, part: str, config: EvalConfig, limit: int | None) -> tuple[int, float]:
     """Examples of a file, or as many as the limit allows, and about how many tokens they have."""
     lengths = _text_lengths(task, part, data_source(task, part, config), config)
-    tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, config.glue.resolve(task.name).max_length)
+    tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, config.finetune.resolve(task.name).max_length)
     count = min(len(tokens), limit or len(tokens))
     return count, float(tokens.mean() * count)
 
@@ -262,7 +262,7 @@ def _check_metrics(task: ClassificationTask, settings: FineTuning) -> None:
     if task.num_labels > 2 and wrong:
         raise UsageError(
             f"{task.name} has {task.num_labels} labels and {wrong.pop()} is for two; leave "
-            "--glue.metric-for-best-model out or choose accuracy"
+            "--finetune.metric-for-best-model out or choose accuracy"
         )
 
 

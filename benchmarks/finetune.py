@@ -1,7 +1,7 @@
 """Fine-tuning on GLUE: a step of this project against one padded to 128 tokens, and the scores of both.
 
-python benchmarks/eval_glue.py configs/gpt-neo.yaml configs/roberta.yaml --glue-dir GLUE --tokenizer TOKENIZER
-python benchmarks/eval_glue.py --scores MODEL... --glue-dir GLUE --tasks mrpc rte --seeds 1 2 3 4 5
+python benchmarks/finetune.py configs/gpt-neo.yaml configs/roberta.yaml --glue-dir GLUE --tokenizer TOKENIZER
+python benchmarks/finetune.py --scores MODEL... --glue-dir GLUE --tasks mrpc rte --seeds 1 2 3 4 5
 
 ``stock`` is the usual way: transformers' own model, every input padded to 128 tokens, fp32, batches of 64,
 torch's AdamW, gradients clipped to 1. ``ours`` is a step of eval/finetune.py with the same examples.
@@ -45,12 +45,12 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
+from eval.classification import evaluate_tasks, load_classifier, load_classifier_tokenizer
+from eval.classification_metrics import METRICS
+from eval.classification_tasks import GLUE_TASKS, read_examples
 from eval.classifier import make_classifier
-from eval.config import EvalConfig, GlueConfig
+from eval.config import EvalConfig, FineTuneConfig
 from eval.encoding import Encoded, encode
-from eval.glue import evaluate_tasks, load_classifier, load_classifier_tokenizer
-from eval.glue_metrics import METRICS
-from eval.glue_tasks import GLUE_TASKS, read_examples
 from pretrain import model as models
 from pretrain.config import load_config
 from pretrain.provenance import device_name
@@ -164,7 +164,7 @@ def stock_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -
 
 def our_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
     """Fine-tune and score with this project; no evaluation on the way, so that the last weights stay."""
-    glue = GlueConfig(
+    glue = FineTuneConfig(
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         select_on="validation",
@@ -172,7 +172,7 @@ def our_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -> 
         seeds=(seed,),
         dtype=args.dtype,
     )
-    config = EvalConfig(glue_dir=args.glue_dir, glue=glue, device="cpu")
+    config = EvalConfig(glue_dir=args.glue_dir, finetune=glue, device="cpu")
     return evaluate_tasks(folder, [GLUE_TASKS[task]], config)[task][0]
 
 
