@@ -46,24 +46,32 @@ class FourierKANLinear(nn.Module):
         out_features: O.
         grid_size: G, the number of frequencies.
         init_scale: Standard deviation of an output at the start.
+        bias: Whether outputs have one.
 
     Coefficients are drawn from torch's global generator, normal with deviation init_scale / sqrt(I G):
     as cos^2 + sin^2 = 1, every output then has variance init_scale^2 whatever the input.
     """
 
-    def __init__(self, in_features: int, out_features: int, grid_size: int = 5, init_scale: float = 1.0):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        grid_size: int = 5,
+        init_scale: float = 1.0,
+        bias: bool = True,
+    ):
         super().__init__()
         self.in_features, self.out_features, self.grid_size = in_features, out_features, grid_size
         std = init_scale / math.sqrt(in_features * grid_size)
         # [0] multiplies the cosines, [1] the sines.
         self.fouriercoeffs = nn.Parameter(torch.randn(2, out_features, in_features, grid_size) * std)
-        self.bias = nn.Parameter(torch.zeros(out_features))
+        self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         # (2, O, I, G) to all inputs' first cosine, second cosine, ..., first sine, ...
         weight = self.fouriercoeffs.permute(1, 0, 3, 2).reshape(self.out_features, -1)
         out = basis_linear(x, weight, FourierBasis(self.grid_size))
-        return out + self.bias.to(out.dtype)
+        return out if self.bias is None else out + self.bias.to(out.dtype)
 
 
 class FourierKANFFN(nn.Module):

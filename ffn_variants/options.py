@@ -53,14 +53,18 @@ class Option:
 
 
 def resolve_options(
-    variant: str, allowed: Mapping[str, Option], given: Mapping[str, Any] | None
+    name: str,
+    allowed: Mapping[str, Option],
+    given: Mapping[str, Any] | None,
+    kind: str = "FFN variant",
 ) -> dict[str, int | float | str]:
     """Fill in the defaults of a variant's options and check those that were given.
 
     Args:
-        variant: Name of the variant, for messages.
+        name: Name of the variant, for messages.
         allowed: The variant's options.
         given: What the user set; ``None`` is the same as nothing.
+        kind: What the variant is one of, for messages.
 
     Returns:
         One value for each allowed option.
@@ -71,12 +75,12 @@ def resolve_options(
     if given is not None and not isinstance(given, Mapping):
         raise UsageError(f"ffn_options must be a mapping such as {{'grid_size': 3}}, got {given!r}")
     given = given or {}
-    for name in given:
-        if name not in allowed and not allowed:
-            raise UsageError(f"FFN variant {variant!r} takes no options, got {name!r}; remove it")
-        if name not in allowed:
-            raise unknown_name(f"option of FFN variant {variant!r}:", name, allowed)
+    for key in given:
+        if key not in allowed and not allowed:
+            raise UsageError(f"{kind} {name!r} takes no options, got {key!r}; remove it")
+        if key not in allowed:
+            raise unknown_name(f"option of {kind} {name!r}:", key, allowed)
     return {
-        name: option.check(f"{variant!r} option {name}", given.get(name, option.default))
-        for name, option in allowed.items()
+        key: option.check(f"{name!r} option {key}", given.get(key, option.default))
+        for key, option in allowed.items()
     }
