@@ -23,7 +23,7 @@ sizes = {
     "roberta": {"num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 513},
 }[family]
 ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-model = build_model(family, "gelu", vocab_size=10_000, hidden_size=512, intermediate_size=1024, **sizes, **ids)
+model = build_model(family, "gelu", vocab_size=10_000, hidden_size=512, intermediate_size=1024, **ids, **sizes)
 body, head = model.base_model.train(), SwipeHead(512, 2)
 
 
