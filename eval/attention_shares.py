@@ -6,7 +6,7 @@ Shapes: n texts, N tokens of all of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ def attention_shares(model: PreTrainedModel, encoded: Encoded, batch_size: int =
     return np.concatenate(parts)
 
 
-def _use_backend(model: PreTrainedModel, name: str) -> None:
+def _use_backend(model: PreTrainedModel, name: Any) -> None:
     if model._can_set_attn_implementation():
         model.set_attn_implementation(name)
     else:  # a stock GPT-Neo with this project's attention, which reads the config

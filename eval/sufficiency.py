@@ -13,7 +13,7 @@ Shapes: n documents, m segments of one, C labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,7 +103,7 @@ def contributions(segment_scores: Sequence[np.ndarray], logits: np.ndarray) -> l
 def compare_selections(
     train: Documents,
     validation: Documents,
-    scores: dict[str, tuple[Sequence[np.ndarray], Sequence[np.ndarray]]],
+    scores: Mapping[str, tuple[Sequence[np.ndarray], Sequence[np.ndarray]]],
     kept: int,
     draws: int,
     seed: int,
@@ -125,12 +125,11 @@ def compare_selections(
     selections: list[tuple[str, Selection, Selection]] = [
         (name, select_top(own[0], kept), select_top(own[1], kept)) for name, own in scores.items()
     ]
-    counts = [[len(own) for own in part.segments] for part in (train, validation)]
+    in_train, in_validation = ([len(own) for own in part.segments] for part in (train, validation))
     for _ in range(draws):
-        drawn = (select_random(own, kept, generator) for own in counts)
-        selections.append(("random", *drawn))
-    whole = ([np.arange(count) for count in own] for own in counts)
-    selections.append(("all", *whole))
+        drawn = select_random(in_train, kept, generator), select_random(in_validation, kept, generator)
+        selections.append(("random", drawn[0], drawn[1]))
+    selections.append(("all", [*map(np.arange, in_train)], [*map(np.arange, in_validation)]))
     right: dict[str, list[np.ndarray]] = {}
     macro_f1: dict[str, list[float]] = {}
     for number, (name, for_train, for_validation) in enumerate(selections, start=1):
