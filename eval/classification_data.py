@@ -128,7 +128,20 @@ def majority_baselines(
     return baselines
 
 
+def chosen_rows(task: ClassificationTask, config: EvalConfig, settings: FineTuning) -> list[dict]:
+    """Return the validation examples that are reported on, as their file has them."""
+    rows = read_examples(task, "validation", config)
+    chosen = _chosen(len(rows), settings.max_validation_examples, settings.seeds[0])
+    return rows if chosen is None else [rows[index] for index in chosen]
+
+
 def _subset(data: Batch, size: int | None, seed: int) -> Batch:
-    if size is None or size >= len(data):
-        return data
-    return data.take(np.sort(np.random.default_rng([seed, 2]).permutation(len(data))[:size]))
+    chosen = _chosen(len(data), size, seed)
+    return data if chosen is None else data.take(chosen)
+
+
+def _chosen(num_examples: int, size: int | None, seed: int) -> np.ndarray | None:
+    """Indices of so many examples, drawn at random; None for all."""
+    if size is None or size >= num_examples:
+        return None
+    return np.sort(np.random.default_rng([seed, 2]).permutation(num_examples)[:size])

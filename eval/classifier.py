@@ -45,6 +45,11 @@ class Classifier(nn.Module):
         """Where its weights are."""
         return next(self.parameters()).device
 
+    @property
+    def body(self) -> PreTrainedModel:
+        """The backbone."""
+        raise NotImplementedError
+
     def forward(self, batch: Any) -> HeadOutput:
         """Classify a batch."""
         raise NotImplementedError
@@ -83,7 +88,6 @@ class HeadClassifier(Classifier):
 
     @property
     def body(self) -> PreTrainedModel:
-        """The backbone."""
         return self.encoder.body
 
     def forward(self, batch: Batch) -> HeadOutput:
@@ -126,7 +130,6 @@ class PaddedClassifier(Classifier):
 
     @property
     def body(self) -> PreTrainedModel:
-        """The backbone."""
         return self.model.base_model
 
     def forward(self, batch: Encoded) -> HeadOutput:
