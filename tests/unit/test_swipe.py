@@ -10,11 +10,13 @@ import torch
 from scipy.special import erf, expit, softmax
 from torch import nn
 
+from eval.classification_data import segmentation_of
 from eval.encoding import Encoded
+from eval.finetune_config import FineTuning
 from eval.heads.choice import parse_head
 from eval.heads.chunks import embed_in_chunks
 from eval.heads.registry import build_head, check_head, get_head
-from eval.heads.swipe import POOLINGS, SwipeHead, positions, segmentation
+from eval.heads.swipe import POOLINGS, SwipeHead, positions
 from eval.segments import Segmentation
 from ffn_variants.errors import UsageError
 
@@ -208,10 +210,12 @@ def test_heads_must_divide_the_size() -> None:
 
 
 def test_a_choice_says_how_to_cut() -> None:
-    assert segmentation(parse_head("swipe")) == Segmentation(segments="windows", window=128, stride=32)
-    chosen = parse_head("swipe segments=turns window=64 stride=0 pooling=sum frozen")
-    assert segmentation(chosen) == Segmentation(segments="turns", window=64, stride=0)
-    assert str(check_head(chosen, multi_label=True)) == str(chosen)
+    assert segmentation_of(FineTuning(head="swipe")) == Segmentation(
+        segments="windows", window=128, stride=32
+    )
+    chosen = "swipe pooling=sum segments=turns stride=0 window=64 frozen"
+    assert segmentation_of(FineTuning(head=chosen)) == Segmentation(segments="turns", window=64, stride=0)
+    assert str(check_head(parse_head(chosen), multi_label=True)) == chosen
 
 
 class Bag(nn.Module):
