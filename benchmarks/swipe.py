@@ -4,8 +4,8 @@ python benchmarks/swipe.py MODEL... --glue-dir GLUE --seeds 1 2 3
 
 Each document has one sentence of SST-2's training file, whose label is its own, and others of CoLA, which
 have none, in random order. Lengths of the others are drawn from those of the SST-2 sentences, so that length
-says nothing. Only sentences are taken whose label a bag of words, trained on other ones, is sure of; and since
-many are parts of others, training has none that shares four words in a row with a sentence of the documents
+says nothing. Only sentences are taken whose label a bag of words, trained on other ones, is sure of. Many are
+parts of others, so that training has none that shares four words in a row with a sentence of the documents
 that are reported, each of which has another one.
 
 Both classifiers start from the same pretrained model. ``swipe`` scores sentences and takes the maximum; the
@@ -217,8 +217,8 @@ def run_seed(
         assert not whole[part].truncated.any()
 
     def fit(head: str, pooling: str, data: dict) -> HeadClassifier:
-        parts = (data["train"].take(np.flatnonzero(mask)) for mask in (~held_out, held_out))
-        return train_classifier(model_dir, tokenizer, head, pooling, *parts, settings, seed)
+        rest, selection = (data["train"].take(np.flatnonzero(mask)) for mask in (~held_out, held_out))
+        return train_classifier(model_dir, tokenizer, head, pooling, rest, selection, settings, seed)
 
     begin = time.monotonic()
     swipe = fit(f"swipe segments=sentences pooling={args.pooling}", args.segment_pooling, segmented)
@@ -234,10 +234,11 @@ def run_seed(
     baseline = fit("linear", "mean", whole)
     right = predict(baseline, whole["validation"], 64).argmax(1) == found.labels
     findings["baseline accuracy"] = Finding(int(right.sum()), len(right))
+    inputs = [(text, None) for text in found.texts]
     per_token = attention_shares(baseline.body, whole["validation"])
     spans = np.split(segmented["validation"].spans, segmented["validation"].starts[1:])
     for kind in ("sum", "mean"):
-        shares = shares_of_spans(tokenizer, found.texts, per_token, whole["validation"], spans, kind)
+        shares = shares_of_spans(tokenizer, inputs, positions, per_token, spans, kind)
         hits = np.array([own.argmax() for own in shares]) == found.places
         findings[f"attention finds it ({kind})"] = Finding(int(hits[right].sum()), int(right.sum()))
     longest = np.array([np.diff(own)[:, 0].argmax() for own in spans]) == found.places

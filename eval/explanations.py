@@ -124,9 +124,11 @@ def to_page(examples: Sequence[Explained], names: Sequence[str], title: str, int
 
 def _example(example: Explained, names: Sequence[str], scale: float) -> str:
     verdict = "right" if example.is_right else "wrong"
-    shown = f"{_listed(example.labels, names)}, predicted {_listed(example.predictions, names)}"
-    probability = f"{100 * example.probabilities[example.predicted]:.1f}%"
-    about = f"label {shown}; shown: {names[example.predicted]} with probability {probability}"
+    chance = f"{100 * example.probabilities[example.predicted]:.1f}%"
+    about = (
+        f"label {_listed(example.labels, names)}, predicted {_listed(example.predictions, names)}; "
+        f"{names[example.predicted]} has probability {chance}"
+    )
     return (
         f'<section class="example">\n<h2>{html.escape(example.idx)} '
         f'<span class="{verdict}">{verdict}</span></h2>\n<p>{html.escape(about)}</p>\n'

@@ -71,10 +71,11 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
             f'head {str(choice)!r} does not read segments; choose for example --head "{SEGMENT_HEAD} '
             'segments=sentences"'
         )
-    return fine_tuned(run, task, config, _say_rarely())
+    return fine_tuned(run, task, config, say_rarely())
 
 
-def _say_rarely() -> Callable[[str], None]:
+def say_rarely() -> Callable[[str], None]:
+    """Make a function that prints a message on standard error, at most one every ``SAY_EVERY_S`` seconds."""
     next_s = 0.0
 
     def say(message: str) -> None:

@@ -156,6 +156,20 @@ def as_one_text(example: tuple[Text, str | None]) -> str:
     return JOINT.join(_parts(example))
 
 
+def token_places(
+    tokenizer: PreTrainedTokenizerBase, example: tuple[Text, str | None], max_length: int
+) -> np.ndarray:
+    """Return the last character, in ``as_one_text``, of each token of a whole example; -1 of a special one.
+
+    The tokens are those of ``eval.encoding.encode``.
+    """
+    first = example[0] if isinstance(example[0], str) else JOINT.join(example[0])
+    inputs = (first,) if example[1] is None else (first, example[1])
+    found = tokenizer(*inputs, truncation="longest_first", max_length=max_length)
+    tokens = _Tokens.of(found.encodings[0], len(first) + len(JOINT))
+    return np.where(tokens.is_text, tokens.offsets[:, 1] - 1, -1)
+
+
 def _parts(example: tuple[Text, str | None]) -> list[str]:
     first, second = example
     parts = [first] if isinstance(first, str) else list(first)
