@@ -40,7 +40,9 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
         if (label := _check_example(task, row, f"{source}, row {number}")) is not None
     ]
     if not examples:
-        raise UsageError(f"{source}: no example is left by min_words and majority of {task.name}; change them")
+        raise UsageError(
+            f"{source}: no example is left by min_words and majority of {task.name}; change them"
+        )
     return examples
 
 
@@ -160,7 +162,9 @@ def _check_example(task: ClassificationTask, row: dict, where: str) -> int | lis
 def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str) -> UsageError:
     if isinstance(value, list) is not task.multi_label:
         is_list, should = ("a list", "true") if isinstance(value, list) else ("no list", "false")
-        return UsageError(f"{where}: label {value!r} is {is_list}; set multi_label: {should} in {task.name}'s file")
+        return UsageError(
+            f"{where}: label {value!r} is {is_list}; set multi_label: {should} in {task.name}'s file"
+        )
     known = f"{task.name}'s labels are {list_labels(task.labels)}"
     if task.definition.labels is None:
         known = (

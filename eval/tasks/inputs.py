@@ -43,19 +43,16 @@ class Template:
 
     Attributes:
         pieces: Pairs of literal text and the field that follows it; None where none does.
+        is_field: Whether it is the bare name of a field, so that a list in that field may be taken for turns.
     """
 
     pieces: tuple[tuple[str, str | None], ...]
+    is_field: bool = False
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields in it, in order."""
         return tuple(field for _, field in self.pieces if field is not None)
-
-    @property
-    def is_field(self) -> bool:
-        """Whether it is a field and nothing else, so that a list in it may be taken for turns."""
-        return len(self.pieces) == 1 and self.pieces[0][0] == ""
 
     def render(self, row: Mapping[str, Any]) -> str:
         """Fill in a row's fields; the members of a list are joined by blanks."""
@@ -77,7 +74,7 @@ def parse_template(text: str) -> Template:
     if "{" not in text and "}" not in text:
         if not text.strip():
             raise ValueError("a text needs the name of a field")
-        return Template((("", text),))
+        return Template((("", text),), is_field=True)
     try:
         parsed = list(string.Formatter().parse(text))
     except ValueError as error:

@@ -190,7 +190,9 @@ def read_task_file(path: Path) -> TaskFile:
 def _complete(path: Path) -> TaskFile:
     task = read_config(path, TaskFile)
     if (task.hub is None) == (task.files is None):
-        raise UsageError(f"{path}: says where the examples are either under hub: or under files:, one of them")
+        raise UsageError(
+            f"{path}: says where the examples are either under hub: or under files:, one of them"
+        )
     changes: dict[str, Any] = {"name": task.name or path.stem, "group": task.group or task.benchmark}
     if not re.match(NAME, changes["name"]):
         raise UsageError(

@@ -24,7 +24,9 @@ def check_file(path: Path) -> Path:
     if not path.name.endswith(suffixes):
         raise UsageError(f"{path}: a task's files end in {', '.join(suffixes)}; convert it to one of them")
     if not path.is_file():
-        raise UsageError(f"no file {path}; a relative path under files: starts at the folder of the task's file")
+        raise UsageError(
+            f"no file {path}; a relative path under files: starts at the folder of the task's file"
+        )
     return path
 
 
@@ -56,7 +58,9 @@ def _read_table(path: Path, separator: str, texts: Sequence[str]) -> list[dict]:
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UsageError(f"cannot read {path}: {reason}; expected UTF-8 with a row of column names") from error
+        raise UsageError(
+            f"cannot read {path}: {reason}; expected UTF-8 with a row of column names"
+        ) from error
     table = table.astype(object)
     for name in table.columns.difference(list(texts)):
         if table[name].str.fullmatch(INTEGER).all():
