@@ -27,7 +27,7 @@ Examples:
   python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
   python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
   python -m eval RUN --tasks arc_easy                                # a task of lm-eval
-  python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned on these; python -m eval.tasks
+  python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned; python -m eval.tasks lists
   python -m eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run

@@ -13,7 +13,7 @@ from ffn_variants.errors import UsageError
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
-# Headline metrics of the tasks in eval/tasks/ that are not accuracy; a task of a user's own is known by its rows.
+# Headline metrics in eval/tasks/ that are not accuracy; those of a user's own tasks are told by their rows.
 PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
 # Where rows hold one of these, they were made for the source study's average.
 SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
@@ -127,13 +127,13 @@ def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
 def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) -> str:
     """Name the metric that stands for a task.
 
-    That is the source study's where it is there, else the headline one of a task that is known here, else what
-    its rows begin with, else accuracy, else the first in order of names.
+    That is the source study's where it is there, else the headline one of a task that is known here, else
+    what its rows begin with, else accuracy, else the first in order of names.
 
     Args:
         task: Its name.
         metrics: What there are scores in.
-        first: What its rows begin with, where that says something: a classification's begin with its headline.
+        first: What its rows begin with, where that says something: under a head they begin with the headline.
     """
     available = sorted(metrics)
     wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], first)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -44,7 +45,7 @@ def micro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     return _mean_f1(labels, predictions, "micro")
 
 
-def _mean_f1(labels: np.ndarray, predictions: np.ndarray, average: str) -> float:
+def _mean_f1(labels: np.ndarray, predictions: np.ndarray, average: Literal["macro", "micro"]) -> float:
     from sklearn.metrics import f1_score
 
     return 100 * float(f1_score(labels.tolist(), predictions.tolist(), average=average, zero_division=0))
@@ -131,8 +132,8 @@ def majority_scores(metrics: Sequence[str], train_labels: np.ndarray, labels: np
 def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
     """The answers among which the best constant one is under every metric.
 
-    With (N, C) these are the most frequent set of labels, which has the best accuracy, and the k most frequent
-    labels for each k: one of them has the best micro F1, and all C the best macro F1.
+    With (N, C) these are the most frequent set of labels, which has the best accuracy, and the k most
+    frequent labels for each k: one of them has the best micro F1, and all C the best macro F1.
     """
     if labels.ndim == 1:
         return list(np.unique(labels))

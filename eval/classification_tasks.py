@@ -62,8 +62,8 @@ def find_task(task: str, config: EvalConfig) -> ClassificationTask:
         found = find_labels((value for value in values if value is not None), definition.multi_label, source)
         if len(found) < 2:
             raise UsageError(
-                f"{source}: field {definition.label!r} has {len(found)} label(s), so there is nothing to learn; "
-                "name the right field under label:, or declare labels:"
+                f"{source}: field {definition.label!r} has {len(found)} label(s), so there is nothing to "
+                "learn; name the right field under label:, or declare labels:"
             )
         _found_labels[key] = found
     return ClassificationTask(definition, _found_labels[key])
@@ -73,7 +73,7 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share.
 
     Raises:
-        UsageError: For an unknown task, a faulty file or absent data, or two tasks that have one name in rows.
+        UsageError: For an unknown task, a faulty file or absent data, or two tasks of one name.
     """
     tasks: list[ClassificationTask] = []
     if "glue" in config.suites:
@@ -95,6 +95,7 @@ def _once(tasks: Iterable[ClassificationTask]) -> list[ClassificationTask]:
         same = named.setdefault((task.benchmark, task.name), task)
         if same != task:
             raise UsageError(
-                f"two tasks are called {task.name} in benchmark {task.benchmark}; give one another name: or benchmark:"
+                f"two tasks are called {task.name} in benchmark {task.benchmark}; give one of them another "
+                "name: or benchmark:"
             )
     return list(named.values())

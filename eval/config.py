@@ -86,6 +86,6 @@ class EvalConfig(Section):
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        """What its scores are called in rows: the suites, those of ``classify``, and one a name in ``tasks``."""
+        """What its scores are called in rows: suites, those of ``classify``, and one a name in ``tasks``."""
         by_name = (HARNESS_PREFIX + name for name in self.tasks)
         return tuple(dict.fromkeys((*self.suites, *self.classified, *by_name)))

@@ -86,10 +86,9 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> Usag
 def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
     """Names of the fields below a path such as ``["model"]``."""
     for name in location:
-        annotation = model.model_fields[name].annotation
+        annotation: Any = model.model_fields[name].annotation
         # An optional section is one of the members of its type.
-        members = [kind for kind in get_args(annotation) or (annotation,) if hasattr(kind, "model_fields")]
-        model = members[0]
+        model = next(kind for kind in get_args(annotation) or (annotation,) if hasattr(kind, "model_fields"))
     return list(model.model_fields)
 
 

@@ -168,8 +168,8 @@ def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str)
     known = f"{task.name}'s labels are {list_labels(task.labels)}"
     if task.definition.labels is None:
         known = (
-            f"the training set of {task.name} has {list_labels(task.labels)}; if it is one of the task's, declare "
-            "all of them in its file: labels: [...]"
+            f"the training set of {task.name} has {list_labels(task.labels)}; if it is one of the task's, "
+            "declare all of them in its file: labels: [...]"
         )
     return UsageError(f"{where}: label {label!r}; {known}")
 

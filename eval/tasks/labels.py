@@ -1,4 +1,4 @@
-"""From what a data set has as labels to integers from 0, and to 0 and 1 for each label where there are many."""
+"""From the labels of a data set to integers from 0, and to a 0 or 1 for each where several are right."""
 
 from __future__ import annotations
 

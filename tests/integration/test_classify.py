@@ -1,4 +1,4 @@
-"""``python -m eval RUN --classify``: a task of one's own from its file to rows, baselines and the report's means."""
+"""``python -m eval RUN --classify``: a task of one's own, from its file to the means of a report."""
 
 from __future__ import annotations
 

@@ -237,17 +237,17 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
 @pytest.mark.parametrize(
     ("train", "task", "message"),
     [
-        ([{"body": "a", "label": 0}] * 2, {"labels": [0, 1]}, r"train.jsonl, row 1: no text in column 'text'"),
+        ([{"body": "a", "label": 0}] * 2, {"labels": [0, 1]}, r"train.jsonl, row 1: no text in column"),
         ([{"text": "a", "y": 0}] * 2, {"labels": [0, 1]}, r"row 1: no column 'label'; it has 'text', 'y'"),
         (ROWS, {"labels": ["bad", "fine"]}, r"row 2: label 'good'; weather's labels are bad, fine"),
-        ([{"text": " ", "label": 0}, ROWS[0]], {"labels": [0, 1]}, r"row 1: every text of the example is empty"),
-        ([{"text": "a", "label": 1}, {"text": "a", "label": "x"}], {}, r"names \(x\) and some integers \(1\)"),
-        ([{"text": "a", "label": n} for n in (1, 2, 3)], {}, r"1, 2, 3 do not run from 0.*labels: \[1, 2, 3\]"),
+        ([{"text": " ", "label": 0}, ROWS[0]], {"labels": [0, 1]}, r"row 1: every text of the .* is empty"),
+        ([{"text": "a", "label": 1}, {"text": "a", "label": "x"}], {}, r"names \(x\) and some int.* \(1\)"),
+        ([{"text": "a", "label": n} for n in (1, 2, 3)], {}, r"1, 2, 3 do not run .*: \[1, 2, 3\]"),
         ([{"text": "a", "label": n} for n in (0, 2)], {}, r"0, 2 do not run from 0 without a gap"),
         ([{"text": "a", "label": n} for n in (0.5, 2)], {}, r"row 1: label 0.5 is neither a name nor"),
-        ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is nothing to learn"),
-        ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"label \[0, 1\] is a list; set multi_label: true"),
-        (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"label 'bad' is no list; set multi_label: f"),
+        ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is"),
+        ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"is a list; set multi_label: true"),
+        (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"is no list; set multi_label: f"),
         (
             [{"text": "a", "label": ["x", "w"]}],
             {"labels": ["x", "y"], "multi_label": True},
@@ -279,10 +279,10 @@ def test_a_label_that_training_never_saw(write):
     ("task", "message"),
     [
         ({"metric": ["accuracy"]}, r"weather.yaml: metric: unknown key, did you mean metrics\?"),
-        ({"hub": {"path": "x", "split": "y"}, "files": None}, r"hub.split: unknown key, known: path, name, data_dir"),
-        ({"metrics": ["acuracy"]}, r"unknown metric 'acuracy'; did you mean 'accuracy'\?"),
-        ({"metrics": ["f1"], "labels": [0, 1, 2]}, r"f1 is for two labels and there are 3; choose accuracy, macro_f1"),
-        ({"metrics": ["cohen_kappa"], "multi_label": True}, r"cohen_kappa is for one label an example; with several"),
+        ({"hub": {"path": "x", "split": "y"}, "files": None}, r"hub.split: unknown key, known: path, name"),
+        ({"metrics": ["accurac"]}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
+        ({"metrics": ["f1"], "labels": [0, 1, 2]}, r"f1 is for two labels and there are 3; choose accur"),
+        ({"metrics": ["cohen_kappa"], "multi_label": True}, r"cohen_kappa is for one label an example"),
         ({"text": "Q: {}"}, r"template 'Q: \{\}': braces hold the name of a field"),
         ({"text": "Q: {q"}, r"template 'Q: \{q': .*a brace that is text is written twice"),
         ({"text": ["a", "b", "c"]}, r"text names 3 texts; a model reads one, or two as a pair"),
@@ -293,7 +293,7 @@ def test_a_label_that_training_never_saw(write):
         ({"labels": ["a", "b", "a"]}, r"label 'a' stands there twice"),
         ({"files": None}, r"under hub: or under files:, one of them"),
         ({"hub": {"path": "x"}}, r"under hub: or under files:, one of them"),
-        ({"files": {"train": "absent.csv", "validation": "train.jsonl"}}, r"no file .*absent.csv; a relative path"),
+        ({"files": {"train": "absent.csv", "validation": "train.jsonl"}}, r"no file .*absent.csv; a rel"),
         ({"files": {"train": "a.xlsx", "validation": "b.xlsx"}}, r"a.xlsx: a task's files end in"),
         ({"benchmark": "blimp"}, r"benchmark blimp has tasks of its own"),
         ({"benchmark": "glue"}, r"benchmark glue has tasks of its own"),
@@ -367,7 +367,7 @@ def test_what_is_asked_for_is_grouped_and_named_once(shared_data, write):
 
 
 def test_scores_are_kept_for_the_data_and_the_definition(write, shared_data):
-    """A changed file or a changed task is another protocol, and where the files lie is not; GLUE's is as before."""
+    """A changed file or task is another protocol, other metrics are not; GLUE's is as before."""
 
     def sources(path: str) -> tuple[str, str]:
         task = find_task(path, CONFIG)
