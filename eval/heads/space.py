@@ -4,7 +4,7 @@ C_i = tanh(E P_i) for the token vectors E of a text and each class i; z = W [mea
 The loss gets, besides the cross-entropy of z,
 
     intra_weight * mean over texts of sum_i sum_j 1 / (var_t C_itj + 1e-9)
-    inter_weight * sum_{i<k} 1 / (1 - tanh(c_i . c_k) + 1e-9), c_i the mean of the batch's centroids in space i
+    inter_weight * sum_{i<k} 1 / (1 - tanh(c_i . c_k) + 1e-9), c_i the mean centroid of the batch in space i
 
 which keep the tokens of a text apart within a space, and the spaces apart. Formulas and weights are those
 of the authors' code, https://github.com/StepanTita/space-model (space_model/loss.py); the second one as it
