@@ -77,7 +77,9 @@ def main() -> None:
         from eval.heads.registry import HEADS
 
         shown = dict.fromkeys(row[0].split()[0] for row in rows[1:])
-        print("\n" + "\n".join(describe_options(name, HEADS[name].options) for name in shown if name in HEADS))
+        print(
+            "\n" + "\n".join(describe_options(name, HEADS[name].options) for name in shown if name in HEADS)
+        )
 
 
 if __name__ == "__main__":
