@@ -171,3 +171,13 @@ def test_the_published_head_has_its_number_of_parameters():
     # BERT and two classes: 4,622 in the tables of the authors' repository.
     head = build_head(parse_head("space"), 768, 2)
     assert sum(parameter.numel() for parameter in head.parameters()) == 4622
+
+
+def test_variances_of_bf16_places_lose_no_further_digits():
+    head = make_head(intra_weight=1.0).bfloat16()
+    shared, _ = make_batch((1,))
+    vectors = (shared + 0.05 * torch.randn(2, 40, HIDDEN)).bfloat16()
+    output = head(vectors, torch.ones(2, 40, dtype=torch.bool))
+    places = head.projections(vectors).tanh().detach().double().numpy()
+    expected = (1 / (places.var(1, ddof=1) + 1e-9)).sum(1).mean()
+    assert output.auxiliary_loss.item() == pytest.approx(expected, rel=1e-5)
