@@ -102,9 +102,11 @@ def principal_components(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def share_between(points: np.ndarray, labels: np.ndarray) -> float:
     """Return the share of the points' variance that lies between the labels' means: 0 none, 1 all of it."""
-    total = ((points - points.mean(0)) ** 2).sum()
-    means = np.array([points[labels == label].mean(0) for label in labels])
-    return float(((means - points.mean(0)) ** 2).sum() / total) if total else 0.0
+    centred = points - points.mean(0)
+    total = (centred**2).sum()
+    of_labels = [centred[labels == label] for label in np.unique(labels)]
+    between = sum(len(one) * (one.mean(0) ** 2).sum() for one in of_labels)
+    return float(between / total) if total else 0.0
 
 
 def _spaces(concepts: np.ndarray, names: Sequence[str]) -> list[_Space]:
@@ -149,6 +151,7 @@ def _panel(axes, space: _Space, labels: np.ndarray, styles: dict[str, VariantSty
         axes.locator_params(axis=axis, nbins=4)
     if len(space.axes) == 1:
         axes.set_yticks(present, [list(styles)[label] for label in present])
+        axes.margins(y=0.4)
     if len(space.axes) == 3:
         axes.set_box_aspect(None, zoom=ZOOM)
         axes.tick_params(labelsize=7, pad=-2)
