@@ -45,9 +45,9 @@ SVG, a PNG and their alt text."""
 class ConceptSpaceArgs:
     """What ``python -m eval.concept_space`` is asked to draw."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional]
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A classification task: sst2, a name of python -m eval.tasks, or a YAML file."""
     out: Path | None = None
     """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""

@@ -56,7 +56,7 @@ def table_rows(args: HeadsArgs) -> list[tuple[str, ...]]:
             raise UsageError(f"{flag} must be at least 1, got {size}")
     header = ("name", "reads", "several", "formula", "parameters", "reference")
     choices = [check_head(parse_head(text)) for text in args.heads]
-    rows = [header]
+    rows: list[tuple[str, ...]] = [header]
     for choice in choices or [HeadChoice(name) for name in (DEFAULT_HEAD, *HEADS)]:
         if choice.name == DEFAULT_HEAD:
             rows.append(STOCK)

@@ -335,7 +335,7 @@ def test_what_is_written_is_read_back(name, options, is_frozen):
         ("mlp width=3 width=4", "width is given twice"),
         ("default width=3", "default takes no options; remove width"),
         ("linear width=3", "head 'linear' takes no options, got 'width'; remove it"),
-        ("mlp widht=3", "unknown option of head 'mlp': 'widht'; did you mean 'width'\\?"),
+        ("mlp widt=3", "unknown option of head 'mlp': 'widt'; did you mean 'width'\\?"),
         ("mlp width=0", "'mlp' option width must be at least 1, got 0"),
         ("mlp width=2.5", "'mlp' option width must be a whole number, got 2.5"),
         ("mlp width=wide", "'mlp' option width must be a finite number, got 'wide'"),
