@@ -37,7 +37,7 @@ class SpaceHead(nn.Module):
 
     Weights start as the authors' do, uniform within 1 / sqrt(inputs). Were the classifier's drawn with the
     0.02 of other heads, the intra-space loss would move the projections as much as the cross-entropy does:
-    gradient norms of 0.08 and 0.07 at D = 512 and two classes of random texts, where they now are 0.1 and 2.4.
+    gradient norms of 0.08 and 0.07 at D = 512 and two classes of random texts, instead of 0.1 and 2.4.
     """
 
     def __init__(
