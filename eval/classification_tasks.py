@@ -46,6 +46,7 @@ class ClassificationTask:
         columns: What every example must have besides its label.
         make_input: From an example to a text or a pair of texts.
         num_labels: Labels are integers from 0.
+        multi_label: Whether an example may have several labels.
         metrics: In rows; the first one is the task's headline.
         train: Name of the training file; tasks with the same one share a fine-tuned model.
         validation: Name of the validation file.
@@ -57,6 +58,7 @@ class ClassificationTask:
     columns: tuple[str, ...]
     make_input: Callable[[dict], TextPair]
     num_labels: int = 2
+    multi_label: bool = False
     metrics: tuple[str, ...] = ("accuracy",)
     train: str
     validation: str

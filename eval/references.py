@@ -56,7 +56,7 @@ def has_references(run_dir: Path, config: EvalConfig) -> bool:
 # All runs of a study have the same.
 @lru_cache(maxsize=1)
 def _baselines(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
-    from eval.classification import majority_baselines
+    from eval.classification_data import majority_baselines
 
     config = EvalConfig.model_validate_json(config_json)
     tasks = [task for group in classification_tasks(config) for task in group]
