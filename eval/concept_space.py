@@ -15,15 +15,14 @@ import tyro
 
 from eval.config import EvalConfig
 from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.errors import UsageError, run_cli, unknown_name
 
 if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
     from eval.classification_tasks import ClassificationTask
-    from eval.classifier import HeadClassifier
-    from eval.encoding import Encoded
+    from eval.classifier import Batch, Classifier
     from eval.heads.choice import HeadChoice
 
 HEAD = "space"
@@ -48,7 +47,7 @@ class ConceptSpaceArgs:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: sst2, a name of python -m eval.tasks, or a YAML file."""
+    """A classification task, such as sst2."""
     out: Path | None = None
     """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
     max_examples: int = 1000
@@ -57,17 +56,23 @@ class ConceptSpaceArgs:
     """Where the data is and how a classifier is fine-tuned, as in python -m eval."""
 
 
-def concept_vectors(classifier: HeadClassifier, data: Encoded) -> np.ndarray:
-    """Return (n, C, m), where each example lies in each class's space."""
+def concept_vectors(classifier: Classifier, data: Batch) -> np.ndarray:
+    """Return (n, C, m), where each example lies in each class's space; the head is a ``SpaceHead``."""
     import numpy as np
     import torch
 
+    from eval.classifier import HeadClassifier
+    from eval.heads.space import SpaceHead
+
+    assert isinstance(classifier, HeadClassifier)
     head = classifier.head
+    assert isinstance(head, SpaceHead)
     parts = []
     with torch.no_grad():
         for start in range(0, len(data), BATCH_SIZE):
-            batch = data.take(range(start, min(start + BATCH_SIZE, len(data))))
-            parts.append(head.concept_vectors(*classifier.embed(batch)).float().cpu().numpy())
+            vectors, mask = classifier.embed(data.take(range(start, min(start + BATCH_SIZE, len(data)))))
+            assert mask is not None
+            parts.append(head.concept_vectors(vectors, mask).float().cpu().numpy())
     return np.concatenate(parts)
 
 
@@ -115,13 +120,10 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     if args.max_examples < 2:
         raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
     head = choose_head(args.config)
-    from eval.heads.registry import check_head
-
     task = _find_task(args.task, args.config)
-    head = check_head(head, task.multi_label)
-    from eval.classification import fine_tuned
     from eval.report.figures.concept_space import draw_concept_space
     from eval.report.names import file_name
+    from eval.saved_classifiers import fine_tuned
     from eval.text_task import evenly_spaced
 
     found = fine_tuned(args.run, task, args.config, lambda message: print(message, file=sys.stderr))
@@ -130,7 +132,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     figure, alt = draw_concept_space(
         concept_vectors(found.classifier, data),
         data.labels,
-        label_names(task.labels),
+        label_names(range(task.num_labels)),
         f"{task.name}, head {head}, {run_name}",
     )
     out = args.out or args.run / "eval" / "concept_space" / file_name(task.name, str(head))
@@ -138,9 +140,12 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
 
 
 def _find_task(name: str, config: EvalConfig) -> ClassificationTask:
-    from eval.classification_tasks import embedded_tasks, find_task
+    from eval.classification_tasks import GLUE_TASKS, embedded_tasks
 
-    return embedded_tasks(config).get(name) or find_task(name, config)
+    tasks = GLUE_TASKS | embedded_tasks(config)
+    if name not in tasks:
+        raise unknown_name("task", name, tasks)
+    return tasks[name]
 
 
 def default_config(paths: Sequence[Path]) -> EvalConfig:
