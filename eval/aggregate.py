@@ -126,7 +126,7 @@ def primary_metric(task: str, metrics: Iterable[str]) -> str:
 
 
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep each task's primary metric, so that (run, benchmark, task) is unique."""
+    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
     names = rows.groupby(["benchmark", "task"])["metric"].agg(set)
     chosen = {(b, t): primary_metric(t, metrics) for (b, t), metrics in names.to_dict().items()}
     keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
@@ -161,9 +161,11 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if len(rare := table.columns.difference(common)):
             notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
         complete = table[common].notna().all(axis=1) & (len(common) > 0)
-        for run_id, row in table.loc[~complete, common].droplevel(["family", "variant", "seed"]).iterrows():
+        has_heads = not table.index.get_level_values("run_id").is_unique
+        for (_, variant, _, run_id), row in table.loc[~complete, common].iterrows():
             lacking = ", ".join(row.index[row.isna()]) or "every common task"
-            notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
+            run = f"{run_id} ({variant})" if has_heads else run_id
+            notes.append(f"{benchmark}: run {run} left out, it has no score for {lacking}")
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
     return pd.concat(kept, ignore_index=True), notes

@@ -44,8 +44,8 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
     drawn[0].set_yticks(range(len(variants)), [in_two_lines(name) for name in variants])
     drawn[0].set_ylim(len(variants) - 0.5, -0.5)
     alt = (
-        f"Dot plot, {benchmark}: the score of every seed in percent, one row per variant, one panel per "
-        f"family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the mean of "
+        f"Dot plot, {benchmark}: the score of every seed in percent, one row per {analysis.noun}, one panel "
+        f"per family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the mean of "
         f"{analysis.baseline}"
     )
     return figure, alt
