@@ -14,8 +14,8 @@ from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
 from eval.factor import NOUNS, Factor, Relabelling, benchmark_of, default_baseline
-from eval.report.facts import RunFacts
 from eval.report.factor import seen_by
+from eval.report.facts import RunFacts
 from eval.report.items import ItemAnalysis, analyse_items
 from eval.report.parts import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
