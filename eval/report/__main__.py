@@ -39,7 +39,7 @@ class ReportArgs:
     source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder, a rows.parquet, or a CSV with family,variant,seed,benchmark,score (percent)."""
     factor: Factor | None = None
-    """What is compared: FFN variants, classification heads or both combined (default: the study's, else ffn)."""
+    """What is compared: FFN variants, classification heads, or both (default: the study's, else ffn)."""
     head: str | None = None
     """With --factor ffn: of scores under several heads keep those under this one, "fourier-kan frozen"."""
     out: Path | None = None

@@ -13,10 +13,11 @@ from eval.aggregate import is_percent, run_scores, task_scores
 from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
-from eval.factor import NOUNS, Factor, Relabelling, benchmark_of, default_baseline
+from eval.factor import NOUNS, Factor, Relabelling, default_baseline
 from eval.report.factor import seen_by
 from eval.report.facts import RunFacts
 from eval.report.items import ItemAnalysis, analyse_items
+from eval.report.order import BENCHMARK_ORDER, ordered, ordered_benchmarks
 from eval.report.parts import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.sensitivity import Sensitivity, sensitivities
@@ -27,18 +28,6 @@ from eval.significance import compare_cells, compare_with_baseline, scopes
 from eval.statistics.bootstrap import Bootstrap
 from ffn_variants.errors import UsageError, unknown_name
 
-# Benchmarks in the order in which readers of this field expect them; any other follows by name.
-BENCHMARK_ORDER = (
-    "blimp",
-    "babylm23",
-    "blimp-fast",
-    "embedded-pairs",
-    "entity-tracking",
-    "wug",
-    "perplexity",
-    "glue",
-    "embedded-glue",
-)
 Method = Literal["default", "source-study"]
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
 CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
@@ -177,15 +166,15 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     baseline = request.baseline or plan.baseline or default_baseline(factor, present)
     if baseline not in present:
         raise unknown_name("baseline (choose one with --baseline)", baseline, present)
-    variants = (baseline, *(v for v in _ordered(present, plan.variants) if v != baseline))
+    variants = (baseline, *(v for v in ordered(present, plan.variants) if v != baseline))
     texts = dict.fromkeys((*plan.contrasts, *request.contrasts))
     contrasts = [parse_contrast(text, variants, baseline, noun) for text in texts]
     pairs = [Contrast((name,), (baseline,)) for name in variants[1:]]
-    families = tuple(_ordered(rows.family.unique(), plan.families))
+    families = tuple(ordered(rows.family.unique(), plan.families))
     scores, notes = run_scores(rows)
     if scores.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    benchmarks = _ordered_benchmarks(scores.benchmark.unique(), plan)
+    benchmarks = ordered_benchmarks(scores.benchmark.unique(), plan.benchmarks)
     inference = _inference(request, plan)
     tables = [CellTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
     comparisons = [
@@ -234,24 +223,6 @@ def _inference(request: Request, plan: Plan) -> Inference:
     if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin} is not a positive number of percentage points")
     return Inference(margin=margin, paired=request.paired or plan.paired, bootstrap=request.bootstrap)
-
-
-def _ordered(names, wanted: Sequence[str]) -> list[str]:
-    """Sort names by their place in ``wanted``, the unlisted ones after them by name."""
-    places = {name: place for place, name in enumerate(wanted)}
-    return sorted(map(str, names), key=lambda name: (places.get(name, len(places)), name))
-
-
-def _ordered_benchmarks(names, plan: Plan) -> tuple[str, ...]:
-    """Sort benchmarks as readers expect them, the heads of one as the study names them."""
-    places = {name: place for place, name in enumerate(BENCHMARK_ORDER)}
-    planned = {name: place for place, name in enumerate(plan.benchmarks)}
-
-    def key(name: str) -> tuple[int, str, int, str]:
-        benchmark = benchmark_of(name)
-        return places.get(benchmark, len(places)), benchmark, planned.get(name, len(planned)), name
-
-    return tuple(sorted(map(str, names), key=key))
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -307,9 +278,9 @@ def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmark
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
     columns = ["benchmark", "family", "variant", "seeds"]
     missing = []
-    for benchmark in _ordered_benchmarks({*benchmarks, *plan.benchmarks} - unscaled, plan):
-        for family in _ordered({*families, *plan.families}, plan.families):
-            for variant in _ordered({*variants, *plan.variants}, variants):
+    for benchmark in ordered_benchmarks({*benchmarks, *plan.benchmarks} - unscaled, plan.benchmarks):
+        for family in ordered({*families, *plan.families}, plan.families):
+            for variant in ordered({*variants, *plan.variants}, variants):
                 seeds = [s for s in plan.seeds if (benchmark, family, variant, s) not in found]
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))

@@ -45,8 +45,8 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
     drawn[0].set_ylim(len(variants) - 0.5, -0.5)
     alt = (
         f"Dot plot, {benchmark}: the score of every seed in percent, one row per {analysis.noun}, one panel "
-        f"per family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the mean of "
-        f"{analysis.baseline}"
+        f"per family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the "
+        f"mean of {analysis.baseline}"
     )
     return figure, alt
 
