@@ -3,7 +3,7 @@
 Comparisons know a family, a variant, a seed and a benchmark. Rows of scores are relabelled once, before
 anything is computed, so that the levels of the factor are the variants:
 
-- ``ffn``: as they are. Each head of a benchmark that has several is a benchmark of its own, ``glue, linear``.
+- ``ffn``: as they are. A benchmark scored under several heads is one for each of them, ``glue (linear)``.
 - ``head``: the head is the variant. Where there are several FFN variants, each is a family of its own,
   ``gpt_neo / kan``: a head's effect is averaged over them and tested for differing between them.
 - ``both``: ``kan/linear`` is a variant.
@@ -31,7 +31,7 @@ NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combin
 DEFAULT_FFN = "gelu"
 DEFAULT_HEADS = ("linear", f"linear {FROZEN}", DEFAULT_HEAD, f"{DEFAULT_HEAD} {FROZEN}")
 """Heads that others are compared with unless another is named: the first that is there."""
-_STRATUM, _COMBINATION, _PART = " / ", "/", ", "
+_STRATUM, _COMBINATION, _HEAD = " / ", "/", " ("
 
 
 def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def planned_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
 
 def benchmark_of(label: str) -> str:
     """Name the benchmark that a label is of, without its head."""
-    return label.partition(_PART)[0]
+    return label.partition(_HEAD)[0]
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Relabelling:
     def benchmark(self, benchmark: str, head: str) -> str:
         """Label a benchmark's scores of one head."""
         has_several = self.factor == "ffn" and len(self.heads.get(benchmark, ())) > 1
-        return f"{benchmark}{_PART}{head}" if head and has_several else benchmark
+        return f"{benchmark}{_HEAD}{head})" if head and has_several else benchmark
 
     def benchmarks(self, benchmark: str) -> tuple[str, ...]:
         """Return every label of a benchmark."""

@@ -50,7 +50,7 @@ def compare(
         baseline: What a one-sided contrast is compared with.
         inference: Level, margin, pairing and bootstrap; None takes the defaults.
         factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
-            several heads is one for each of them: ``glue, linear``.
+            several heads is one for each of them: ``glue (linear)``.
 
     Raises:
         UsageError: For an unusable table or an unknown variant, benchmark or family.

@@ -135,7 +135,7 @@ def test_with_one_ffn_a_family_is_a_family(study: Path, tmp_path: Path):
 
 def test_with_the_ffn_as_factor_every_head_is_a_benchmark(study: Path):
     found, rows = analysed(study), scores()
-    labels = [f"glue, {head}" for head in HEADS]  # as the study orders them
+    labels = [f"glue ({head})" for head in HEADS]  # as the study orders them
     assert found.benchmarks == ("blimp", *labels)
     assert not found.inference.paired
     assert found.missing.empty
@@ -149,7 +149,7 @@ def test_with_the_ffn_as_factor_every_head_is_a_benchmark(study: Path):
     text = render(found, NO_FIGURES)
     assert text.count("| GLUE | rte | accuracy ↑ |") == 6
     assert all(line.endswith("52.7 |") for line in text.splitlines() if "| GLUE | rte |" in line)
-    assert "*glue, linear* is glue under the head `linear`" in text
+    assert "*glue (linear)* is glue under the head `linear`" in text
 
 
 def test_one_head_alone_is_what_a_table_of_that_head_gives(study: Path, tmp_path: Path):
@@ -190,7 +190,7 @@ def test_words_say_what_is_compared(study: Path):
     assert "Family x head interaction" in text
     assert "Left out, as no head has part in it: blimp." in text
     assert "## Training" not in text
-    assert "always compared with each other, as with `--paired`" in text
+    assert "always compared with each other (`--paired`), as heads share a pretrained" in text
     quiet = scores()
     quiet = quiet[quiet["head"] != FOURIER]
     quiet.to_parquet(study / "quiet.parquet")
@@ -209,7 +209,7 @@ def test_what_is_missing_is_named(study: Path):
     assert "glue: run roberta/kan/seed3-0a1b2c3d (mlp) left out, it has no score for cola" in found.warnings
     found = analysed(study)
     assert found.missing.to_dict("records") == [
-        {"benchmark": "glue, mlp", "family": "roberta", "variant": "kan", "seeds": "3"}
+        {"benchmark": "glue (mlp)", "family": "roberta", "variant": "kan", "seeds": "3"}
     ]
     # A head that the study names and no run has yet is missing everywhere.
     for path in study.glob("*/*/*/eval/rows.parquet"):
@@ -285,7 +285,7 @@ def test_compare_takes_a_factor():
     found = compare(rows, "mlp - linear", factor="head", family="roberta / kan")
     pair = means(rows, "roberta", "kan", "mlp"), means(rows, "roberta", "kan", "linear")
     assert found.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
-    found = compare(rows, "kan - gelu", benchmark="glue, mlp", family="roberta")
+    found = compare(rows, "kan - gelu", benchmark="glue (mlp)", family="roberta")
     arms = [means(rows, "roberta", ffn, "mlp") for ffn in ("kan", "gelu")]
     assert found.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
 

@@ -121,13 +121,14 @@ def text_width(text: str, size: float = SMALL) -> float:
 
 
 def in_two_lines(name: str, width: int = 18) -> str:
-    """Break a long name once, at a sign that joins its parts if there is one, else in the middle."""
+    """Break a long name once, at a space, else at a sign that joins its parts, else in the middle."""
     if len(name) <= width:
         return name
-    breaks = [i + 1 for i, sign in enumerate(name[:-1]) if sign in "-_+/. " and i > 0]
+    signs = " " if " " in name[1:-1] else "-_+/."
+    breaks = [i + 1 for i, sign in enumerate(name[:-1]) if sign in signs and i > 0]
     middle = len(name) / 2
     place = min(breaks, key=lambda i: abs(i - middle), default=round(middle))
-    return f"{name[:place]}\n{name[place:]}"
+    return f"{name[:place].rstrip(' ')}\n{name[place:]}"
 
 
 def filled(text: str, width: int) -> str:

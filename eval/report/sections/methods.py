@@ -43,8 +43,8 @@ def _pairing(analysis: Analysis) -> str:
     left_out = "runs without a partner are left out, and named under Differences."
     if analysis.is_of_heads:
         return (
-            "Heads are compared on the same pretrained models: scores of one family and seed are always "
-            f"compared with each other, as with `--paired`; {left_out}"
+            "Scores of one family and seed are always compared with each other (`--paired`), as heads share "
+            f"a pretrained model; {left_out}"
         )
     if analysis.inference.paired:
         return f"Runs of one family and seed are compared with each other (`--paired`); {left_out}"
@@ -67,6 +67,11 @@ def limits_section(analysis: Analysis) -> str:
         "wide, and the test leans on scores being roughly normal over seeds.",
         "Verdicts hold for the model sizes, data and training length of these runs.",
     ]
+    if analysis.is_of_heads:
+        lines.append(
+            "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
+            "of them and sees examples in the same order: what others would change is not in the intervals."
+        )
     if len(analysis.benchmarks) > 1:
         lines.append("Benchmarks are not corrected against one another.")
     if pairs := [name for name in analysis.benchmarks if name in PAIR_BENCHMARKS]:
