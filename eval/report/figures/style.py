@@ -66,10 +66,11 @@ def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
 
 
 def family_styles(families: Sequence[str]) -> dict[str | None, tuple[str, str]]:
-    """Colour and marker of each family; the average (None) is a black diamond."""
-    styles: dict[str | None, tuple[str, str]] = {
-        family: (PALETTE[i % (len(PALETTE) - 1)], MARKERS[i % 3]) for i, family in enumerate(families)
-    }
+    """Colour and marker of each family; the average (None) is a black diamond. Looks repeat after 18."""
+    styles: dict[str | None, tuple[str, str]] = {}
+    for place, family in enumerate(families):
+        turn, index = divmod(place, len(PALETTE) - 1)
+        styles[family] = PALETTE[index], MARKERS[(index + turn) % 3]
     styles[None] = (AVERAGE_COLOUR, "D")
     return styles
 
