@@ -1,0 +1,61 @@
+"""Encode many sequences in bounded memory: a chunk at a time, each computed again on the way back.
+
+Shapes: S sequences, D hidden_size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from eval.encoding import Encoded
+
+
+def embed_in_chunks(
+    encode: Callable[[Encoded], Tensor], pieces: Encoded, tokens_per_chunk: int = 16_384
+) -> Tensor:
+    """Encode sequences so that no more than one chunk's activations are held at a time.
+
+    With gradients, a chunk keeps its vectors alone and is computed a second time in the backward pass, with
+    the same dropout (Chen et al. 2016, arXiv:1604.06174). What fits one chunk is computed once and keeps its
+    activations.
+
+    Args:
+        encode: From sequences to one vector each.
+        pieces: S sequences, one at least.
+        tokens_per_chunk: Of the padded sequences of a chunk; a longer sequence is a chunk of its own.
+
+    Returns:
+        (S, D) vectors in the order of ``pieces``.
+    """
+    order = np.argsort(pieces.lengths, kind="stable")  # so that there is little to pad
+    chunks = [order[first:stop] for first, stop in _chunks(pieces.lengths[order], tokens_per_chunk)]
+    if len(chunks) == 1:
+        return encode(pieces)
+    vectors = []
+    for chunk in chunks:
+        if torch.is_grad_enabled():
+            vectors.append(checkpoint(_encode_some, encode, pieces, chunk, use_reentrant=False))
+        else:
+            vectors.append(_encode_some(encode, pieces, chunk))
+    found = torch.cat(vectors)
+    places = torch.from_numpy(np.argsort(order, kind="stable")).to(found.device)
+    return found.index_select(0, places)
+
+
+def _encode_some(encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray) -> Tensor:
+    return encode(pieces.take(chunk))
+
+
+def _chunks(lengths: np.ndarray, tokens_per_chunk: int) -> list[tuple[int, int]]:
+    """Return ranges of ascending lengths, each as long as its longest times its number allows."""
+    ranges, first = list[tuple[int, int]](), 0
+    for number, length in enumerate(lengths.tolist()):
+        if number > first and (number + 1 - first) * length > tokens_per_chunk:
+            ranges.append((first, number))
+            first = number
+    return [*ranges, (first, len(lengths))]
