@@ -88,7 +88,8 @@ class Relabelling:
 
     Attributes:
         factor: Whose levels are the variants.
-        heads: The heads of each benchmark that has any.
+        heads: Those of each benchmark that has any; ``NO_HEAD`` among them where some of its scores name
+            none, as those from before there was a choice.
         has_several_ffns: Whether an FFN variant has to be named beside a family.
         head: The only one kept; None keeps all.
     """
@@ -132,9 +133,10 @@ class Relabelling:
         if head is not None and head not in (present := sorted(of_heads["head"].unique())):
             raise unknown_name(f"head in {origin}", head, present)
         variants, heads = planned
+        with_heads = rows[rows["benchmark"].isin(of_heads["benchmark"])]
         found = {
             str(benchmark): _wanted([*heads, *sorted(rows_of["head"].unique())], head)
-            for benchmark, rows_of in of_heads.groupby("benchmark")
+            for benchmark, rows_of in with_heads.groupby("benchmark")
         }
         return cls(factor, found, len({*variants, *of_heads["variant"]}) > 1, head)
 
@@ -182,4 +184,4 @@ def split_family(label: str) -> tuple[str, str]:
 
 
 def _wanted(heads: Iterable[str], head: str | None) -> tuple[str, ...]:
-    return tuple(name for name in dict.fromkeys(heads) if head in (None, name))
+    return tuple(name for name in dict.fromkeys(heads) if head is None or name in (head, NO_HEAD))

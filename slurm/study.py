@@ -18,6 +18,7 @@ import ffn_variants
 from eval.config import EvalConfig
 from eval.contrasts import parse_contrast
 from eval.factor import NOUNS, Factor, levels, planned_heads
+from eval.heads.choice import parse_head
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.files import write_text
@@ -70,13 +71,20 @@ class StudyConfig(Section):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         report, noun = self.report, NOUNS[self.report.factor]
-        heads = planned_heads(self.evaluation.finetune.model_dump())
-        compared = levels(report.factor, self.variants, heads)
+        compared = levels(report.factor, self.variants, self.heads)
         if report.baseline not in compared:
             raise unknown_name(f"baseline {noun} in report.baseline", report.baseline, compared)
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, noun)
         return self
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The classification heads that every run is fine-tuned with, as rows name them."""
+        from eval.heads.registry import check_head  # torch, which a study's variants load anyway
+
+        choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
+        return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +125,7 @@ class Study:
             "families": list(self.config.families),
             "variants": list(self.config.variants),
             "seeds": list(self.config.seeds),
+            "heads": list(self.config.heads),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],

@@ -31,8 +31,7 @@ def seen_by(source: Source, labels: Relabelling) -> Source:
 
 def _plan(source: Source, labels: Relabelling) -> Plan:
     plan, factor = source.plan, labels.factor
-    occurring = dict.fromkeys(head for heads in labels.heads.values() for head in heads)
-    heads = plan.heads or tuple(occurring)
+    heads = plan.heads or _kept(labels)
     headless = set(source.rows["benchmark"]) - set(labels.heads)
     wanted = [name for name in plan.benchmarks if factor == "ffn" or name not in headless]
     families = [labels.family(family, variant) for family in plan.families for variant in plan.variants]
@@ -44,6 +43,11 @@ def _plan(source: Source, labels: Relabelling) -> Plan:
         benchmarks=tuple(label for name in wanted for label in labels.benchmarks(name)),
         paired=plan.paired or is_paired(factor),
     )
+
+
+def _kept(labels: Relabelling) -> tuple[str, ...]:
+    heads = dict.fromkeys(head for heads in labels.heads.values() for head in heads if head != NO_HEAD)
+    return tuple(heads)
 
 
 def _by_label(known: Mapping[str, Any], labels: Relabelling) -> dict[str, Any]:
@@ -65,16 +69,15 @@ def _without_model(facts: RunFacts) -> RunFacts:
 def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
     """Say what stands behind the names of benchmarks, families and variants."""
     split = [name for name in sorted(labels.heads) if len(labels.benchmarks(name)) > 1]
-    kept = {head for heads in labels.heads.values() for head in heads}
     if split:
-        name = split[0]
+        name, head = split[0], _kept(labels)[0]
         yield (
             f"{listed(split)} {'was' if len(split) == 1 else 'were'} scored under several classification "
             "heads, each of which counts as a benchmark of its own: "
-            f"*{labels.benchmarks(name)[0]}* is {name} under the head `{labels.heads[name][0]}`."
+            f"*{labels.benchmark(name, head)}* is {name} under the head `{head}`."
         )
-    elif labels.factor == "ffn" and len(kept) == 1 and (labels.head or kept != {DEFAULT_HEAD}):
-        yield f"Scores of classification are those under the head `{kept.pop()}`."
+    elif labels.factor == "ffn" and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
+        yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
     if labels.factor == "head":
         yield "A variant is a classification head."
     if labels.factor == "head" and labels.has_several_ffns:

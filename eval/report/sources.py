@@ -207,9 +207,16 @@ def _read_plan(path: Path) -> Plan | None:
         contrasts=tuple(map(str, report.get("contrasts") or ())),
         paired=bool(report.get("paired", False)),
         factor=factor,
-        heads=planned_heads(finetune) if "head" in finetune else (),
+        heads=_planned_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
     )
+
+
+def _planned_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the heads of a study as rows do; none where its file is from before there was a choice."""
+    if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
+        return tuple(map(str, content["heads"]))
+    return planned_heads(finetune) if "head" in finetune else ()
 
 
 def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from functools import lru_cache
 from itertools import product
 from pathlib import Path
 
@@ -52,16 +54,22 @@ def scores() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(ROW_COLUMNS))
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    """The folder of a study that varies both."""
-    folder = tmp_path / "heads"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a study that varies both, which no test changes."""
+    folder = tmp_path_factory.mktemp("made") / "heads"
     for run_id, rows in scores().groupby("run_id"):
         write_rows(rows, folder / str(run_id) / "eval" / "rows.parquet")
         (folder / str(run_id) / "provenance.json").write_text(json.dumps({"parameters": 10_000_000}))
     write_baselines(folder / str(run_id) / "eval", {"glue": {"rte": {"accuracy": 52.7}}})
     write_plan(folder)
     return folder
+
+
+@pytest.fixture
+def study(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(made, tmp_path / "heads"))
 
 
 def write_plan(folder: Path, **report: object) -> None:
@@ -78,6 +86,12 @@ def write_plan(folder: Path, **report: object) -> None:
     (folder / "study.yaml").write_text(yaml.safe_dump(content))
 
 
+@lru_cache
+def kept(source: Path, **request) -> Analysis:
+    """The analysis of a folder that no test changes, made once."""
+    return analysed(source, **request)
+
+
 def analysed(source: Path, **request) -> Analysis:
     return analyse(read_source(source), Request(**request))
 
@@ -92,8 +106,8 @@ def means(rows: pd.DataFrame, family: str, ffn: str, head: str, benchmark: str =
     return chosen[chosen["head"] == head].groupby("seed").score.mean().to_numpy()
 
 
-def test_heads_are_compared_on_the_same_models(study: Path):
-    found, rows = analysed(study, factor="head"), scores()
+def test_heads_are_compared_on_the_same_models(made: Path):
+    found, rows = kept(made, factor="head"), scores()
     assert found.baseline == "linear"  # the usual one, as the plan names none
     assert found.variants == HEADS
     assert found.families == tuple(STRATA)
@@ -121,9 +135,8 @@ def test_heads_are_compared_on_the_same_models(study: Path):
     assert found.missing.empty
 
 
-def test_with_one_ffn_a_family_is_a_family(study: Path, tmp_path: Path):
+def test_with_one_ffn_a_family_is_a_family(tmp_path: Path):
     rows = scores()
-    (study / "study.yaml").unlink()
     path = tmp_path / "gelu.parquet"
     rows[rows.variant == "gelu"].to_parquet(path)
     found = analysed(path, factor="head")
@@ -133,8 +146,8 @@ def test_with_one_ffn_a_family_is_a_family(study: Path, tmp_path: Path):
     assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
 
 
-def test_with_the_ffn_as_factor_every_head_is_a_benchmark(study: Path):
-    found, rows = analysed(study), scores()
+def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
+    found, rows = kept(made), scores()
     labels = [f"glue ({head})" for head in HEADS]  # as the study orders them
     assert found.benchmarks == ("blimp", *labels)
     assert not found.inference.paired
@@ -152,21 +165,21 @@ def test_with_the_ffn_as_factor_every_head_is_a_benchmark(study: Path):
     assert "*glue (linear)* is glue under the head `linear`" in text
 
 
-def test_one_head_alone_is_what_a_table_of_that_head_gives(study: Path, tmp_path: Path):
+def test_one_head_alone_is_what_a_table_of_that_head_gives(made: Path, tmp_path: Path):
     rows = scores()
     path = tmp_path / "mlp.parquet"
     rows[rows["head"].isin(["", "mlp"])].drop(columns="head").to_parquet(path)
-    chosen, alone = numbers_of(analysed(study, head="mlp")), numbers_of(analysed(path))
+    chosen, alone = numbers_of(kept(made, head="mlp")), numbers_of(analysed(path))
     assert chosen["benchmarks"] == ["blimp", "glue"]
     for name in ("comparisons", "scores", "tasks", "phenomena", "power"):
         assert chosen[name]
         assert chosen[name] == alone[name]
-    assert "those under the head `mlp`" in render(analysed(study, head="mlp"), NO_FIGURES)
+    assert "those under the head `mlp`" in render(kept(made, head="mlp"), NO_FIGURES)
 
 
-def test_both_are_compared_within_a_seed(study: Path):
+def test_both_are_compared_within_a_seed(made: Path):
     contrasts = (f"kan/{FOURIER} - kan/linear", f"kan/linear+kan/{FOURIER} - gelu/linear+gelu/{FOURIER}")
-    found, rows = analysed(study, factor="both", contrasts=contrasts), scores()
+    found, rows = kept(made, factor="both", contrasts=contrasts), scores()
     assert found.variants[0] == "gelu/linear"
     assert set(found.variants) == {f"{ffn}/{head}" for ffn, head in product(FFNS, HEADS)}
     assert found.families == FAMILIES
@@ -179,8 +192,8 @@ def test_both_are_compared_within_a_seed(study: Path):
     assert [group.p, group.df] == pytest.approx([expected.pvalue, 2])
 
 
-def test_words_say_what_is_compared(study: Path):
-    text = render(analysed(study, factor="head"), NO_FIGURES)
+def test_words_say_what_is_compared(made: Path, tmp_path: Path):
+    text = render(kept(made, factor="head"), NO_FIGURES)
     first = text.split("\n\n")[1]
     assert first.startswith(
         "Averaged over GPT-Neo / gelu, GPT-Neo / kan, RoBERTa / gelu and RoBERTa / kan and after Holm's "
@@ -193,8 +206,8 @@ def test_words_say_what_is_compared(study: Path):
     assert "always compared with each other (`--paired`), as heads share a pretrained" in text
     quiet = scores()
     quiet = quiet[quiet["head"] != FOURIER]
-    quiet.to_parquet(study / "quiet.parquet")
-    text = render(analysed(study / "quiet.parquet", factor="head"), NO_FIGURES)
+    quiet.to_parquet(made / "quiet.parquet")
+    text = render(kept(made / "quiet.parquet", factor="head"), NO_FIGURES)
     assert "no head was shown to differ from `linear` on glue." in text
 
 
@@ -254,9 +267,9 @@ def test_the_study_names_the_factor(study: Path):
         ({"factor": "head", "method": "source-study"}, "leave out --factor head"),
     ],
 )
-def test_mistakes_are_one_line(study: Path, request_: dict, message: str):
+def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
     with pytest.raises(UsageError, match=message) as error:
-        analysed(study, **request_)
+        analysed(made, **request_)
     assert "\n" not in str(error.value)
 
 
@@ -302,6 +315,19 @@ def test_rows_without_heads_stay_as_they_are():
     rows = scores()
     rows = rows[rows["head"] == ""].reset_index(drop=True)
     pd.testing.assert_frame_equal(Relabelling.of_rows(rows, "ffn").rows(rows), rows)
+
+
+def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_path: Path):
+    """They name no head: a benchmark of their own, whatever its other scores name."""
+    rows = scores()
+    rows = rows[rows["head"].isin(["linear", "mlp"])]
+    rows.loc[rows["head"] == "mlp", "head"] = ""
+    rows.to_parquet(tmp_path / "rows.parquet")
+    found = analysed(tmp_path / "rows.parquet")
+    assert found.benchmarks == ("glue", "glue (linear)")
+    (c,) = found.of("glue", "roberta")
+    arms = [means(rows, "roberta", ffn, "") for ffn in ("kan", "gelu")]
+    assert c.estimate == pytest.approx(arms[0].mean() - arms[1].mean())
 
 
 def test_planned_heads_are_written_as_in_rows():
