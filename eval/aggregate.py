@@ -144,7 +144,7 @@ def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) 
 
 
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep each task's primary metric, so that (run, benchmark, task) is unique under one head."""
+    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
     chosen = {}
     for (benchmark, task), own in rows.groupby(["benchmark", "task"]):
         under_head = own.loc[own["head"] != NO_HEAD, "metric"]
@@ -182,9 +182,19 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if len(rare := table.columns.difference(common)):
             notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
         complete = table[common].notna().all(axis=1) & (len(common) > 0)
-        for run_id, row in table.loc[~complete, common].droplevel(["family", "variant", "seed"]).iterrows():
-            lacking = ", ".join(row.index[row.isna()]) or "every common task"
-            notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
+        notes += [
+            f"{benchmark}: run {run} left out, it has no score for {lacking}"
+            for run, lacking in _lacking(table, table.loc[~complete, common])
+        ]
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
     return pd.concat(kept, ignore_index=True), notes
+
+
+def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
+    """Name runs, with their variant where several variants are those of one run, and the tasks they lack."""
+    run_ids = left_out.index.get_level_values("run_id")
+    if not table.index.get_level_values("run_id").is_unique:
+        run_ids = run_ids + " (" + left_out.index.get_level_values("variant") + ")"
+    for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
+        yield str(run), ", ".join(left_out.columns[gaps]) or "every common task"
