@@ -145,11 +145,10 @@ def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) 
 
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
-    chosen = {}
-    for (benchmark, task), own in rows.groupby(["benchmark", "task"]):
-        under_head = own.loc[own["head"] != NO_HEAD, "metric"]
-        first = under_head.iloc[0] if len(under_head) else None
-        chosen[benchmark, task] = primary_metric(task, own["metric"].unique(), first)
+    headed = rows[rows["head"] != NO_HEAD] if "head" in rows.columns else rows.iloc[:0]
+    first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
+    names = rows.groupby(["benchmark", "task"])["metric"].agg(set).to_dict()
+    chosen = {key: primary_metric(key[1], metrics, first.get(key)) for key, metrics in names.items()}
     keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
     return rows[[chosen[benchmark, task] == metric for benchmark, task, metric in keys]].reset_index(
         drop=True

@@ -97,7 +97,7 @@ def split(data: TaskData, task: ClassificationTask, settings: FineTuning, seed: 
         raise UsageError(f"{task.name}: {len(train)} training examples are too few to fine-tune on")
     if settings.select_on == "held-out":
         train, selection = hold_out(train, settings.held_out_fraction, seed)
-    if len(np.unique(train.labels)) < 2:
+    if len(np.unique(train.labels, axis=0)) < 2:
         raise UsageError(
             f"{task.name}: all {len(train)} training examples have label {train.labels[0]}, so that there is "
             "nothing to learn; add examples of the other labels or leave the task out"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from eval.classification_metrics import unfit_metric
 from eval.config import EvalConfig
 from eval.finetune_config import GLUE_TASK_NAMES
 from eval.tasks.examples import SPLITS, embedded_examples, find_file, label_value, read_rows
@@ -65,6 +66,9 @@ def find_task(task: str, config: EvalConfig) -> ClassificationTask:
                 f"{source}: field {definition.label!r} has {len(found)} label(s), so there is nothing to "
                 "learn; name the right field under label:, or declare labels:"
             )
+        for metric in definition.metrics:
+            if reason := unfit_metric(metric, len(found), definition.multi_label):
+                raise UsageError(f"{definition.name}: metrics: {reason}")
         _found_labels[key] = found
     return ClassificationTask(definition, _found_labels[key])
 

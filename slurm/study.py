@@ -126,6 +126,7 @@ class Study:
             "variants": list(self.config.variants),
             "seeds": list(self.config.seeds),
             "heads": list(self.config.heads),
+            "benchmarks": list(self.config.evaluation.benchmarks),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],

@@ -200,7 +200,7 @@ def _read_plan(path: Path) -> Plan | None:
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
-        benchmarks=tuple(map(str, evaluation.get("suites") or ())),
+        benchmarks=tuple(map(str, content.get("benchmarks") or evaluation.get("suites") or ())),
         written=True,
         baseline=report.get("baseline"),
         margin=margin,

@@ -146,7 +146,8 @@ def _check_example(task: ClassificationTask, row: dict, where: str) -> int | lis
     # Of a pair one may be empty, as some questions of QQP are.
     if not any(text.strip() for text in texts):
         raise UsageError(f"{where}: every text of the example is empty; remove the row")
-    if sum(len(text.split()) for text in texts) < task.definition.min_words:
+    shortest = task.definition.min_words
+    if shortest and sum(len(text.split()) for text in texts) < shortest:
         return None
     if read_field(row, task.definition.label) is None:
         raise UsageError(f"{where}: no column {task.definition.label!r}; it has {', '.join(map(repr, row))}")

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from eval.classification_metrics import unfit_metric
 from eval.config import HARNESS_PREFIX, SUITES
 from eval.finetune_config import Metric
-from eval.tasks.inputs import Template, parse_template
+from eval.tasks.inputs import parse_template
 from eval.tasks.labels import Label
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
@@ -141,11 +141,6 @@ class TaskFile(Section):
             if reason := unfit_metric(metric, num_labels, self.multi_label):
                 raise ValueError(f"metrics: {reason}")
         return self
-
-    @property
-    def templates(self) -> tuple[Template, ...]:
-        """Its text or texts."""
-        return tuple(parse_template(text) for text in self.text)
 
 
 def shipped_tasks() -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from eval.finetune_config import FineTuneConfig, FineTuning
-from eval.tasks.inputs import read_field, text_parts
+from eval.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.tasks.labels import Label, label_positions
 from eval.tasks.schema import TaskFile
 
@@ -72,10 +72,15 @@ class ClassificationTask:
         names = self.definition.folder_names
         return names.validation if names else f"{self.name}.validation"
 
-    @property
+    @cached_property
+    def templates(self) -> tuple[Template, ...]:
+        """The text or texts of an input."""
+        return tuple(parse_template(text) for text in self.definition.text)
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """What every example must have besides its label."""
-        fields = (field for template in self.definition.templates for field in template.fields)
+        fields = (field for template in self.templates for field in template.fields)
         return tuple(dict.fromkeys(fields))
 
     @cached_property
@@ -95,12 +100,12 @@ class ClassificationTask:
 
     def make_input(self, row: dict) -> TextPair:
         """Make a text, or a pair of texts, of an example."""
-        first, *second = (template.render(row) for template in self.definition.templates)
+        first, *second = (template.render(row) for template in self.templates)
         return first, second[0] if second else None
 
     def turns(self, row: dict) -> list[str] | None:
         """Return the turns of an example whose one text is a field with a list; None for any other."""
-        (template, *others) = self.definition.templates
+        (template, *others) = self.templates
         value = read_field(row, template.fields[0])
         return text_parts(value) if not others and template.is_field and isinstance(value, list) else None
 

@@ -82,8 +82,7 @@ def test_a_task_of_ones_own_is_scored_and_only_it(run, task, monkeypatch, capsys
     assert len(items) == 21
     for metric, score in zip(of_task["metric"], of_task["score"], strict=True):
         assert score == pytest.approx(METRICS[metric](labels, predictions)), metric
-    under_head = rows.assign(head="default")
-    assert run_scores(normalise_rows(under_head))[0].score.item() == of_task["score"].iloc[0]
+    assert run_scores(normalise_rows(rows))[0].score.item() == of_task["score"].iloc[0]
     baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]["weather"]
     assert baselines["accuracy"] == pytest.approx(100 / 3)
     assert baselines["cohen_kappa"] == 0

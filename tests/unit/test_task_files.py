@@ -256,6 +256,7 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
         ([{"text": "a", "label": 1}], {"labels": ["1", "2"]}, r"label 1; weather's labels are 1, 2"),
         ([{"text": ["a", 3], "label": 0}], {"labels": [0, 1]}, r"row 1: no text in column 'text'"),
         ([], {}, r"train.jsonl holds no rows"),
+        ([{"text": "a", "label": n} for n in (0, 1, 2)], {"metrics": ["f1"]}, r"f1 is for two labels"),
     ],
 )  # fmt: skip
 def test_faulty_data_is_named_in_one_line(write, train, task, message):
