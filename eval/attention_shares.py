@@ -13,7 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.encoding import Encoded
-from eval.segments import token_places
+from eval.example_text import token_places
 
 
 @torch.inference_mode()

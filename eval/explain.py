@@ -49,8 +49,9 @@ def explain(args: ExplainArgs) -> Path:
     """
     import numpy as np
 
+    from eval.classification_tasks import find_task
     from eval.explanations import choose_examples, to_json, to_page
-    from eval.segment_classifiers import explain_examples, find_task, label_names, load_segment_classifier
+    from eval.segment_classifiers import explain_examples, label_names, load_segment_classifier
 
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eval.config import EvalConfig
 from eval.heads.choice import parse_head
 from eval.runs import study_config
-from ffn_variants.errors import UsageError, unknown_name
+from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,21 +39,9 @@ def segment_config(run: Path) -> EvalConfig:
     return config.model_copy(update={"finetune": finetune})
 
 
-def find_task(name: str, config: EvalConfig) -> ClassificationTask:
-    """Return a classification task; ``UsageError`` for an unknown name, with all names."""
-    from eval.classification_tasks import GLUE_TASKS, embedded_tasks
-
-    if name in GLUE_TASKS:
-        return GLUE_TASKS[name]
-    embedded = embedded_tasks(config)
-    if name not in embedded:
-        raise unknown_name("classification task", name, [*GLUE_TASKS, *embedded])
-    return embedded[name]
-
-
 def label_names(task: ClassificationTask) -> list[str]:
     """Return what the labels of a task are called, in the order of the logits."""
-    return [str(label) for label in getattr(task, "labels", range(task.num_labels))]
+    return [str(label) for label in task.labels]
 
 
 def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalConfig) -> FineTunedClassifier:
@@ -102,9 +90,11 @@ def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     import numpy as np
     from scipy.special import expit, softmax
 
+    from eval.classification_data import with_turns
+    from eval.example_text import as_one_text
     from eval.explanations import Explained
     from eval.finetune import decide
-    from eval.segments import Segmented, as_one_text
+    from eval.segments import Segmented
 
     data, is_multi_label = found.validation, found.task.multi_label
     assert isinstance(data, Segmented)
@@ -118,7 +108,7 @@ def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     return [
         Explained(
             idx=str(data.idx[number]),
-            text=as_one_text(found.task.make_input(row)),
+            text=as_one_text(with_turns(found.task, row)),
             spans=data.spans[data.starts[number] : data.starts[number] + data.counts[number]],
             scores=scores[number],
             probabilities=probabilities[number],

@@ -67,7 +67,7 @@ class _Part:
 
     @property
     def documents(self) -> Documents:
-        from eval.segments import as_one_text
+        from eval.example_text import as_one_text
         from eval.selections import Documents
 
         texts = [as_one_text(example) for example in self.inputs]
@@ -90,7 +90,8 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.segment_classifiers import find_task, load_segment_classifier, scores_and_logits
+    from eval.classification_tasks import find_task
+    from eval.segment_classifiers import load_segment_classifier, scores_and_logits
     from eval.selections import compare_selections, contributions
 
     for name in ("segments_kept", "draws", "train_documents"):
@@ -110,7 +111,7 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
 
 
 def _parts(task: ClassificationTask, found: FineTunedClassifier, args: SufficiencyArgs) -> list[_Part]:
-    from eval.classification_data import read_task_data
+    from eval.classification_data import read_task_data, with_turns
     from eval.classification_tasks import read_examples
     from eval.scoring import num_positions
 
@@ -118,9 +119,9 @@ def _parts(task: ClassificationTask, found: FineTunedClassifier, args: Sufficien
     data: Any = read_task_data([task], found.tokenizer, max_length, args.config, found.settings).train
     chosen = _spaced(len(data), args.train_documents)
     rows = read_examples(task, "train", args.config)
-    train = _Part([task.make_input(rows[number]) for number in chosen], data.take(chosen))
+    train = _Part([with_turns(task, rows[number]) for number in chosen], data.take(chosen))
     validation: Any = found.validation
-    return [train, _Part([task.make_input(row) for row in found.rows], validation)]
+    return [train, _Part([with_turns(task, row) for row in found.rows], validation)]
 
 
 def _attention(
@@ -129,6 +130,7 @@ def _attention(
     """Return for each part, for each document, the attention that its segments get."""
     from eval.attention_shares import attention_shares, shares_of_spans
     from eval.encoding import encode
+    from eval.example_text import JOINT, parts_of
     from eval.saved_classifiers import fine_tuned
     from eval.scoring import num_positions
 
@@ -139,7 +141,8 @@ def _attention(
     found = []
     for part in parts:
         report("reading attention")
-        encoded = encode(baseline.tokenizer, part.inputs, [0] * len(part.inputs), max_length)
+        whole = [(JOINT.join(parts_of((first, None))), second) for first, second in part.inputs]
+        encoded = encode(baseline.tokenizer, whole, [0] * len(whole), max_length)
         shares = attention_shares(baseline.classifier.body, encoded)
         found.append(shares_of_spans(baseline.tokenizer, part.inputs, max_length, shares, part.spans))
     return found

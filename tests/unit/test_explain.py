@@ -148,7 +148,7 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     linear = config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": ("linear",)})})
     with pytest.raises(UsageError, match="head 'linear' does not read segments; choose for example --head"):
         explain(ExplainArgs(run=tmp_path, task="sst2", config=linear))
-    with pytest.raises(UsageError, match="unknown classification task 'sst'; did you mean 'sst2'"):
+    with pytest.raises(UsageError, match=r"unknown classification task .*'sst'; did you mean 'sst"):
         explain(ExplainArgs(run=tmp_path, task="sst", config=config))
 
 

@@ -19,7 +19,7 @@ from transformers import (
 
 from eval.attention_shares import attention_shares, shares_of_spans
 from eval.encoding import Encoded
-from eval.segments import token_places
+from eval.example_text import token_places
 from eval.selections import (
     Documents,
     Sufficiency,
