@@ -45,10 +45,11 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-from eval.classification import evaluate_tasks, load_classifier, load_classifier_tokenizer
+from eval.classification import evaluate_tasks
 from eval.classification_metrics import METRICS
 from eval.classification_tasks import GLUE_TASKS, read_examples
 from eval.classifier import make_classifier
+from eval.classifier_loading import load_classifier, load_classifier_tokenizer
 from eval.config import EvalConfig, FineTuneConfig
 from eval.encoding import Encoded, encode
 from pretrain import model as models
@@ -114,7 +115,7 @@ def measure(path: Path, data: Encoded, tokenizer: Any, rounds: int) -> list:
         logits = stock(input_ids=ids[batch], attention_mask=mask[batch]).logits
         update(stock, optimizers[0], F.cross_entropy(logits, labels[batch]))
         middle = time.process_time()
-        logits = classifier(data.take(batch))
+        logits = classifier(data.take(batch)).logits
         update(ours, optimizers[1], F.cross_entropy(logits, labels[batch]))
         seconds.append([middle - start, time.process_time() - middle])
     return seconds[1:]  # the first one warms up

@@ -27,6 +27,7 @@ Examples:
   python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
   python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
   python -m eval RUN --tasks arc_easy                                # a task of lm-eval
+  python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned; python -m eval.tasks lists
   python -m eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
@@ -82,30 +83,40 @@ def _status(failures: Iterable[Failure]) -> int:
 
 
 def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
-    """Return the scores of what was asked for: tasks down, runs across, a suite's means below its tasks."""
+    """Return the scores of what was asked for: tasks down, runs across, a suite's means below its tasks.
+
+    Where a suite was scored under several heads, each of them has a table.
+    """
+    import pandas as pd
+
+    rows = pd.concat(tables)
+    lines = []
+    for benchmark in config.benchmarks:
+        of_benchmark = rows[rows["benchmark"] == benchmark]
+        heads = of_benchmark["head"].unique()
+        for head, of_suite in of_benchmark.groupby("head"):
+            title = f"{benchmark}, head {head}" if len(heads) > 1 else benchmark
+            lines.append(f"{title}\n{_table(of_suite)}\n")
+    return "\n".join(lines)
+
+
+def _table(of_suite: pd.DataFrame) -> str:
     import pandas as pd
 
     from eval.aggregate import decimals
     from eval.suite_means import suite_means
 
-    rows = pd.concat(tables)
-    lines = []
-    for benchmark in config.benchmarks:
-        of_suite = rows[rows["benchmark"] == benchmark]
-        if of_suite.empty:
-            continue
-        table = of_suite.pivot(index=["task", "metric"], columns="run_id", values="score")
-        means = pd.DataFrame({run_id: suite_means(of_run) for run_id, of_run in of_suite.groupby("run_id")})
-        means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
-        table = pd.concat([table, means]).rename_axis(columns=None)
-        digits = table.index.get_level_values("metric").map(decimals)
-        texts = [
-            ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
-            for places, scores in zip(digits, table.to_numpy(), strict=True)
-        ]
-        shown = pd.DataFrame(texts, index=table.index, columns=table.columns)
-        lines.append(f"{benchmark}\n{shown.to_string()}\n")
-    return "\n".join(lines)
+    table = of_suite.pivot(index=["task", "metric"], columns="run_id", values="score")
+    means = pd.DataFrame({run_id: suite_means(of_run) for run_id, of_run in of_suite.groupby("run_id")})
+    means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
+    table = pd.concat([table, means]).rename_axis(columns=None)
+    digits = table.index.get_level_values("metric").map(decimals)
+    texts = [
+        ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
+        for places, scores in zip(digits, table.to_numpy(), strict=True)
+    ]
+    shown = pd.DataFrame(texts, index=table.index, columns=table.columns)
+    return shown.to_string()
 
 
 def main() -> int:
@@ -114,8 +125,9 @@ def main() -> int:
 
     folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
     config = study_config(folders)
-    if any(argument.partition("=")[0] == "--tasks" for argument in sys.argv[1:]):
-        config = config.model_copy(update={"suites": ()})  # --suites beside it brings its own
+    if any(argument.partition("=")[0] in ("--tasks", "--classify") for argument in sys.argv[1:]):
+        # What else a flag beside it names, it brings itself.
+        config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     default = EvaluateArgs(runs=(), config=config)
     args = parse_flags(EvaluateArgs, default=default, prog="python -m eval", description=EXAMPLES)
     return evaluate(args.runs, args.config, args.workers)

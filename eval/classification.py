@@ -1,52 +1,51 @@
-"""GLUE: fine-tune a run's model on a task, choose the epoch, report the metrics on the validation file."""
+"""Fine-tune a run's model on a classification task and report its metrics on the validation file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
-from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-from eval.classification_metrics import BINARY_METRICS, METRICS, majority_scores
-from eval.classification_tasks import ClassificationTask, data_source, read_examples
-from eval.classifier import make_classifier
+from eval.classification_data import describe_truncation, read_task_data, segmentation_of, split
+from eval.classification_metrics import METRICS, unfit_metric
+from eval.classification_tasks import ClassificationTask
+from eval.classifier import Batch, Classifier, HeadClassifier
+from eval.classifier_loading import load_classifier_tokenizer, load_for_task
 from eval.config import EvalConfig
-from eval.encoding import Encoded, cached, encode, tokenizer_key
-from eval.finetune import evaluation_interval, fine_tune, num_steps, predict
+from eval.features import FeatureClassifier, features, fits_memory
+from eval.files import fingerprint
+from eval.finetune import Examples, Ticker, autocast, decide, fine_tune, predict, segment_scores
 from eval.finetune_config import FineTuning
-from eval.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
+from eval.heads.choice import HeadChoice
+from eval.loading import model_files
 from eval.scoring import num_positions
 from ffn_variants.errors import UsageError
 
-# Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.
-CHARACTERS_PER_TOKEN = 4
-# A forward pass is a third of a training step.
-FORWARD_SHARE = 1 / 3
-
-_LENGTHS: dict[tuple[str, ...], np.ndarray] = {}
-
 
 @dataclass(frozen=True)
-class TaskData:
-    """What tasks with one training set are evaluated with.
+class Trained:
+    """A fine-tuned classifier.
 
     Attributes:
-        train: The training file.
-        validation: The validation file of each task, by name.
+        classifier: The whole, with its best weights.
+        predictor: The same from ``validation`` on, which are features where the backbone is frozen.
+        validation: What each task is reported on, by name.
     """
 
-    train: Encoded
-    validation: dict[str, Encoded]
+    classifier: Classifier
+    predictor: Classifier
+    validation: dict[str, Examples]
 
 
 def evaluate_tasks(
     model_dir: Path,
     tasks: list[ClassificationTask],
     config: EvalConfig,
+    head: HeadChoice | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> dict[str, tuple[dict[str, float], pd.DataFrame]]:
     """Fine-tune with every seed and evaluate on every task that shares the training set.
@@ -55,37 +54,38 @@ def evaluate_tasks(
         model_dir: What ``save_pretrained`` wrote, tokenizer included.
         tasks: One task, or MNLI and its mismatched part; the first one's settings hold for all.
         config: Where examples come from and how models are fine-tuned.
+        head: One of the config's; None takes the first.
         report: Told of progress every few seconds.
 
     Returns:
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
-        suite, task, seed, idx, label, prediction, logits, truncated.
+        suite, task, seed, idx, label, prediction, logits, truncated, and under a head that reads segments
+        what each of them says of the prediction.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
     """
-    first = tasks[0]
-    settings = config.finetune.resolve(first.name)
-    _check_metrics(first, settings)
-    tokenizer = load_classifier_tokenizer(model_dir)
+    settings = tasks[0].fine_tuning(config.finetune, head)
     scores: dict[str, list[dict[str, float]]] = {task.name: [] for task in tasks}
     items: dict[str, list[pd.DataFrame]] = {task.name: [] for task in tasks}
     for seed in settings.seeds:
-        model = load_classifier(model_dir, first.num_labels, seed, tokenizer, config.device)
-        max_length = min(settings.max_length, num_positions(model))
-        data = read_task_data(tasks, tokenizer, max_length, config)
         say = _with_prefix(report, f"seed {seed} " if len(settings.seeds) > 1 else "")
-        say(describe_truncation(data, max_length))
-        train, selection = split(data, first, settings, seed)
-        metric = METRICS[settings.metric_for_best_model]
-        classifier = make_classifier(model)
-        fine_tune(classifier, train, selection, metric, settings, seed, say)
+        trained = train(model_dir, tasks, config, settings, seed, say)
+        size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
-            found = data.validation[task.name]
-            logits = predict(classifier, found, settings.per_device_train_batch_size, settings.dtype)
+            found = trained.validation[task.name]
+            logits = predict(trained.predictor, found, size, dtype)
+            predictions = decide(logits, found.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
-            scores[task.name].append({name: METRICS[name](found.labels, logits.argmax(1)) for name in names})
-            items[task.name].append(_items(task, seed, found, logits))
+            scores[task.name].append({name: METRICS[name](found.labels, predictions) for name in names})
+            own = _items(task, seed, found, logits, predictions)
+            if segmentation_of(settings) is not None:
+                by_label = segment_scores(trained.predictor, found, size, dtype)
+                own["segment_scores"] = [
+                    [float(x) for x in array[:, logit.argmax()]]
+                    for array, logit in zip(by_label, logits, strict=True)
+                ]
+            items[task.name].append(own)
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -95,196 +95,88 @@ def evaluate_tasks(
     }
 
 
-def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
-    """Load a run's tokenizer.
-
-    Raises:
-        UsageError: If it has no padding token, which a classifier needs to batch examples.
-    """
-    tokenizer = load_tokenizer(model_dir)
-    if tokenizer.pad_token_id is None:
-        raise UsageError(
-            f"the tokenizer in {model_dir} has no pad_token, which fine-tuning in batches needs; set "
-            "tokenizer.pad_token to one that no text contains, and save it there again"
-        )
-    return tokenizer
-
-
-def load_classifier(
+def train(
     model_dir: Path,
-    num_labels: int,
+    tasks: Sequence[ClassificationTask],
+    config: EvalConfig,
+    settings: FineTuning,
     seed: int,
-    tokenizer: PreTrainedTokenizerBase,
-    device: str | None = None,
-) -> PreTrainedModel:
-    """Load a run's backbone under a new classification head.
+    report: Callable[[str], None] = lambda message: None,
+) -> Trained:
+    """Fine-tune on the training set that tasks share.
 
     Args:
-        model_dir: What ``save_pretrained`` wrote.
-        num_labels: Outputs of the head.
-        seed: Seeds torch's global generator, which the head's weights and later the dropout draw from.
-        tokenizer: Says which token is padding.
-        device: Where to put it; None chooses.
+        model_dir: What ``save_pretrained`` wrote, tokenizer included.
+        tasks: The first one's settings hold for all.
+        config: Where examples come from.
+        settings: How, and under which head.
+        seed: Of the head's weights, the held-out part, the order of examples and dropout.
+        report: Told of progress every few seconds.
 
     Raises:
-        UsageError: If weights other than the head's are missing.
+        UsageError: For data or a model that cannot be fine-tuned.
     """
-    torch.manual_seed(seed)
-    model, info = load_pretrained(
-        AutoModelForSequenceClassification,
-        model_dir,
-        num_labels=num_labels,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    check_loaded(info, backbone=model.base_model_prefix, folder=model_dir)
-    return model.to(choose_device(device))
+    first = tasks[0]
+    _check_metrics(first, settings)
+    tokenizer = load_classifier_tokenizer(model_dir)
+    classifier = load_for_task(model_dir, first, settings, seed, tokenizer, config.device)
+    max_length = min(settings.max_length, num_positions(classifier.body))
+    data = read_task_data(tasks, tokenizer, max_length, config, settings)
+    report(describe_truncation(data, max_length))
+    training, selection = split(data, first, settings, seed)
+    whole = {"train": training, "selection": selection, **data.validation}
+    predictor, parts = _on_features(classifier, whole, model_dir, settings, report)
+    metric = METRICS[settings.metric_for_best_model]
+    fine_tune(predictor, parts["train"], parts["selection"], metric, settings, seed, report)
+    return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks})
 
 
-def read_task_data(
-    tasks: Sequence[ClassificationTask],
-    tokenizer: PreTrainedTokenizerBase,
-    max_length: int,
-    config: EvalConfig,
-) -> TaskData:
-    """Read and tokenise the training set of tasks that share one, and their validation files.
+def _on_features(
+    classifier: Classifier,
+    parts: Mapping[str, Batch],
+    model_dir: Path,
+    settings: FineTuning,
+    report: Callable[[str], None],
+) -> tuple[Classifier, Mapping[str, Examples]]:
+    """Compute what a frozen backbone makes of every part, so that only the head is left to train.
 
-    What this process has tokenised before is not read again.
+    Anything else, and more vectors than may be kept, is returned as it is.
     """
-    key = tokenizer_key(tokenizer)
-
-    def part(task: ClassificationTask, name: str) -> Encoded:
-        def make() -> Encoded:
-            rows = read_examples(task, name, config)
-            idx = [str(row.get("idx", number)) for number, row in enumerate(rows)]
-            labels = [int(row["label"]) for row in rows]
-            try:
-                return encode(tokenizer, [task.make_input(row) for row in rows], labels, max_length, idx)
-            except UsageError as error:
-                raise UsageError(f"{task.name} {name}, {error}") from None
-
-        source = data_source(task, name, config)
-        return cached((key, source, task.benchmark, task.name, name, str(max_length)), make)
-
-    settings = config.finetune.resolve(tasks[0].name)
-    size, seed = settings.max_validation_examples, settings.seeds[0]
-    validation = {task.name: _subset(part(task, "validation"), size, seed) for task in tasks}
-    return TaskData(part(tasks[0], "train"), validation)
-
-
-def split(
-    data: TaskData, task: ClassificationTask, settings: FineTuning, seed: int
-) -> tuple[Encoded, Encoded]:
-    """Return what is trained on, and what the epoch is chosen on.
-
-    Raises:
-        UsageError: If what is trained on has one class, or is too small to be split.
-    """
-    train, selection = _subset(data.train, settings.max_train_examples, seed), data.validation[task.name]
-    if len(train) < 2:
-        raise UsageError(f"{task.name}: {len(train)} training examples are too few to fine-tune on")
-    if settings.select_on == "held-out":
-        train, selection = hold_out(train, settings.held_out_fraction, seed)
-    if len(np.unique(train.labels)) < 2:
-        raise UsageError(
-            f"{task.name}: all {len(train)} training examples have label {train.labels[0]}, so that there is "
-            "nothing to learn; add examples of the other labels or leave the task out"
-        )
-    return train, selection
-
-
-def hold_out(data: Encoded, fraction: float, seed: int) -> tuple[Encoded, Encoded]:
-    """Split a training set at random into what is trained on and what the epoch is chosen on."""
-    order = np.random.default_rng([seed, 1]).permutation(len(data))
-    size = min(max(1, round(fraction * len(data))), len(data) - 1)
-    return data.take(np.sort(order[size:])), data.take(np.sort(order[:size]))
-
-
-def describe_truncation(data: TaskData, max_length: int) -> str:
-    """Say how many inputs are longer than what the model reads."""
-    parts = {"training": data.train, **{f"{name} validation": part for name, part in data.validation.items()}}
-    counts = [f"{part.truncated.sum()} of {len(part)} {name}" for name, part in parts.items()]
-    return f"cut to {max_length} tokens: {', '.join(counts)} inputs"
-
-
-def majority_baselines(
-    tasks: Sequence[ClassificationTask], config: EvalConfig
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Score constant answers, with no model: benchmark, task, metric, percent; for ``write_baselines``."""
-    baselines: dict[str, dict[str, dict[str, float]]] = {}
-    for task in tasks:
-        names = tuple(dict.fromkeys((*task.metrics, *config.finetune.resolve(task.name).extra_metrics)))
-        train, validation = (
-            np.array([int(row["label"]) for row in read_examples(task, part, config)])
-            for part in ("train", "validation")
-        )
-        baselines.setdefault(task.benchmark, {})[task.name] = majority_scores(names, train, validation)
-    return baselines
-
-
-def estimated_cost(task: ClassificationTask, config: EvalConfig) -> float:
-    """Estimate the work of fine-tuning on a task, if nothing stops early.
-
-    Returns:
-        Tokens times passes over them, over all seeds; a token that is only evaluated counts a third.
-    """
-    settings = config.finetune.resolve(task.name)
-    size, train_tokens = _size(task, "train", config, settings.max_train_examples)
-    _, validation_tokens = _size(task, "validation", config, settings.max_validation_examples)
-    evaluated = validation_tokens
-    if settings.select_on == "held-out":
-        evaluated = train_tokens * settings.held_out_fraction
-        size, train_tokens = round(size * (1 - settings.held_out_fraction)), train_tokens - evaluated
-    epochs, steps = settings.num_train_epochs, num_steps(size, settings)
-    evaluations = epochs * steps // evaluation_interval(steps, settings)
-    forward = FORWARD_SHARE * (evaluations * evaluated + validation_tokens)
-    return len(settings.seeds) * (epochs * train_tokens + forward)
-
-
-def _size(task: ClassificationTask, part: str, config: EvalConfig, limit: int | None) -> tuple[int, float]:
-    """Examples of a file, or as many as the limit allows, and about how many tokens they have."""
-    lengths = _text_lengths(task, part, data_source(task, part, config), config)
-    tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, config.finetune.resolve(task.name).max_length)
-    count = min(len(tokens), limit or len(tokens))
-    return count, float(tokens.mean() * count)
-
-
-def _text_lengths(task: ClassificationTask, part: str, source: str, config: EvalConfig) -> np.ndarray:
-    """(n,) characters of each example of a file."""
-    key = (task.benchmark, task.name, part, source)
-    if key not in _LENGTHS:
-        texts = (task.make_input(row) for row in read_examples(task, part, config))
-        _LENGTHS[key] = np.array([len(first) + len(second or "") for first, second in texts])
-    return _LENGTHS[key]
+    if not (isinstance(classifier, HeadClassifier) and classifier.is_frozen):
+        return classifier, parts
+    if not fits_memory(classifier, parts.values()):
+        return classifier, parts
+    ticker = Ticker(report)
+    ticker.say("computing the frozen backbone's vectors")
+    precision = partial(autocast, classifier.device, settings.dtype)
+    weights = fingerprint(model_files(model_dir))
+    found = {
+        name: features(classifier, part, weights, precision, ticker.repeat) for name, part in parts.items()
+    }
+    return FeatureClassifier(classifier), found
 
 
 def _check_metrics(task: ClassificationTask, settings: FineTuning) -> None:
-    wrong = {settings.metric_for_best_model, *settings.extra_metrics} & {*BINARY_METRICS}
-    if task.num_labels > 2 and wrong:
-        raise UsageError(
-            f"{task.name} has {task.num_labels} labels and {wrong.pop()} is for two; leave "
-            "--finetune.metric-for-best-model out or choose accuracy"
-        )
+    for name in (settings.metric_for_best_model, *settings.extra_metrics):
+        if reason := unfit_metric(name, task.num_labels, task.multi_label):
+            raise UsageError(f"{task.name}: {reason}, or leave --finetune.metric-for-best-model out")
 
 
 def _with_prefix(report: Callable[[str], None], prefix: str) -> Callable[[str], None]:
     return lambda message: report(prefix + message)
 
 
-def _subset(data: Encoded, size: int | None, seed: int) -> Encoded:
-    if size is None or size >= len(data):
-        return data
-    return data.take(np.sort(np.random.default_rng([seed, 2]).permutation(len(data))[:size]))
-
-
-def _items(task: ClassificationTask, seed: int, data: Encoded, logits: np.ndarray) -> pd.DataFrame:
+def _items(
+    task: ClassificationTask, seed: int, data: Examples, logits: np.ndarray, predictions: np.ndarray
+) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "suite": task.benchmark,
             "task": task.name,
             "seed": seed,
             "idx": data.idx,
-            "label": data.labels,
-            "prediction": logits.argmax(1),
+            "label": list(data.labels),
+            "prediction": list(predictions),
             "logits": list(logits.astype(float)),
             "truncated": data.truncated,
         }

@@ -1,100 +1,125 @@
-"""Logits of a sequence classifier without padding, and with its last layer at the classified token only.
+"""Classifiers: a backbone and a head, trained together or the head alone.
 
-The head reads one token of each example: RoBERTa's the first, GPT-Neo's the last. So the last layer's query,
-output projection and FFN are computed for that token alone; and since all keys of an example have one query,
-the projections of keys and values move to its side: q (W x) = (q W) x, and the sum of the weighted W x is W
-times the sum of the weighted x. Both are exact: what the last layer would compute for other tokens reaches
-neither logits nor gradients. A key's bias adds the same to all scores of a query, which softmax does not see,
-so it has no part here.
-
-On a CPU the examples of a batch lie one after another in a single row, and attention is limited to each by
-the backend ``packed`` of the pretraining; elsewhere every example has a row, padded to the longest.
-
-Shapes: n examples of a batch, L tokens of the longest, (B, T) rows, D hidden_size, H heads, C labels.
+Shapes: n examples of a batch, M vectors of the longest, D hidden_size, C labels.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import GPTNeoForSequenceClassification, PreTrainedModel, RobertaForSequenceClassification
 
+from eval.encoders import Encoder, fits, lay_out, make_encoder
 from eval.encoding import Encoded
-from ffn_variants.attention import GPTNeoBackendAttention
-from pretrain import packed_attention
-from pretrain.dropout import dropout, replace_dropouts
+from eval.finetune_config import Pooling
+from eval.heads.chunks import embed_in_chunks
+from eval.heads.spec import HeadOutput, Reads
+from eval.segments import Segmented
+
+Batch = Encoded | Segmented
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where the tokens of a batch lie.
-
-    Attributes:
-        input_ids: (B, T).
-        position_ids: (B, T) from 0 in every example.
-        numbers: (B, 1, 1, T) number of the example of each token, as the backend ``packed`` wants it.
-        lengths: (n,) tokens of each example.
-        places: (n, L) of each example's tokens in the flattened (B * T); any place behind its end.
-    """
-
-    input_ids: Tensor
-    position_ids: Tensor
-    numbers: Tensor
-    lengths: Tensor
-    places: Tensor
-
-
-def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool) -> Layout:
-    """Put a batch into one row, or every example into a row of its own."""
-    lengths = batch.lengths
-    steps = np.arange(lengths.max())
-    inside = steps < lengths[:, None]
-    examples = np.arange(len(lengths))[:, None]
-    if in_one_row:
-        places = np.where(inside, (np.cumsum(lengths) - lengths)[:, None] + steps, 0)
-        ids, positions = batch.tokens[None], np.broadcast_to(steps, inside.shape)[inside][None]
-        numbers = np.repeat(examples[:, 0], lengths)[None]
-    else:
-        places = np.arange(inside.size).reshape(inside.shape)
-        ids = np.full(inside.shape, pad_token_id)
-        ids[inside] = batch.tokens
-        positions = np.where(inside, steps, 0)
-        # Padding has a number for every token, and no two rows share one.
-        numbers = examples * (len(steps) + 1) + np.where(inside, 0, steps + 1)
-    tensors = (ids, positions, numbers[:, None, None], lengths, places)
-    return Layout(*(torch.from_numpy(array.astype(np.int64)).to(device) for array in tensors))
-
-
-class PackedClassifier(nn.Module):
-    """A classifier of a known family, computed as this file says; weights are those of the model, in place.
+class StockHead(nn.Module):
+    """The head of transformers' own sequence classifier, on the token that it reads.
 
     Args:
-        model: GPT-Neo or RoBERTa with transformers' classification head; ``fits`` says whether it is one.
-        in_one_row: Whether the examples of a batch share a row; None: on a CPU.
+        model: A GPT-Neo or RoBERTa classifier; its head stays where it is.
     """
 
-    def __init__(self, model: PreTrainedModel, in_one_row: bool | None = None) -> None:
+    def __init__(self, model: GPTNeoForSequenceClassification | RobertaForSequenceClassification) -> None:
         super().__init__()
-        self.model = model
-        self.in_one_row = model.device.type == "cpu" if in_one_row is None else in_one_row
-        model.set_attn_implementation(packed_attention.NAME)
-        replace_dropouts(model)
+        self.is_roberta = isinstance(model, RobertaForSequenceClassification)
+        self.layers: Any = model.classifier if self.is_roberta else model.score
 
-    def forward(self, batch: Encoded) -> Tensor:
-        """Return the (n, C) logits of a batch."""
-        layout = lay_out(batch, self.model.config.pad_token_id, self.model.device, self.in_one_row)
-        if isinstance(self.model, RobertaForSequenceClassification):
-            return _roberta_logits(self.model, layout)
-        assert isinstance(self.model, GPTNeoForSequenceClassification)
-        return _gpt_neo_logits(self.model, layout)
+    def forward(self, vectors: Tensor, mask: Tensor | None = None) -> HeadOutput:
+        # RoBERTa's picks the first token itself.
+        return HeadOutput(self.layers(vectors[:, None] if self.is_roberta else vectors))
 
 
-class PaddedClassifier(nn.Module):
-    """Any other classifier: transformers' own forward pass, with a batch padded to its longest example.
+class Classifier(nn.Module):
+    """What fine-tuning trains."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def body(self) -> PreTrainedModel:
+        """The backbone."""
+        raise NotImplementedError
+
+    def forward(self, batch: Any) -> HeadOutput:
+        """Classify a batch."""
+        raise NotImplementedError
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Those that are no part of the backbone."""
+        raise NotImplementedError
+
+
+class HeadClassifier(Classifier):
+    """A head on a backbone.
+
+    Args:
+        encoder: The backbone.
+        head: Takes what ``embed`` gives.
+        reads: One vector an example, its tokens' or its segments'.
+        pooling: From the vectors of a text or of a segment to one.
+        is_frozen: Keep the backbone's weights; it is then computed without dropout and without gradients.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: nn.Module,
+        reads: Reads = "example",
+        pooling: Pooling = "auto",
+        is_frozen: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
+        self.reads: Reads = reads
+        self.pooling: Pooling = pooling
+        self.is_frozen = is_frozen
+        if is_frozen:
+            encoder.requires_grad_(False).eval()
+
+    @property
+    def body(self) -> PreTrainedModel:
+        return self.encoder.body
+
+    def forward(self, batch: Batch) -> HeadOutput:
+        """Classify a batch."""
+        return self.head(*self.embed(batch))
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Return what the head reads: (n, D) and None, or (n, M, D) and a (n, M) mask."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
+            if isinstance(batch, Segmented):
+                return stack(embed_in_chunks(self._pooled, batch.pieces), batch.counts)
+            if self.reads == "tokens":
+                return self.encoder.tokens(batch)
+            return self._pooled(batch), None
+
+    def train(self, mode: bool = True) -> HeadClassifier:
+        """Switch to training; a frozen backbone stays as it predicts."""
+        super().train(mode)
+        if self.is_frozen:
+            self.encoder.eval()
+        return self
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        return list(self.head.parameters())
+
+    def _pooled(self, batch: Encoded) -> Tensor:
+        return self.encoder.pooled(batch, self.pooling)
+
+
+class PaddedClassifier(Classifier):
+    """transformers' own classifier of any architecture, with a batch padded to its longest example.
 
     Args:
         model: A sequence classifier that reads padding on the right.
@@ -102,103 +127,52 @@ class PaddedClassifier(nn.Module):
 
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
 
-    def forward(self, batch: Encoded) -> Tensor:
-        """Return the (n, C) logits of a batch."""
+    @property
+    def body(self) -> PreTrainedModel:
+        return self.model.base_model
+
+    def forward(self, batch: Encoded) -> HeadOutput:
+        """Classify a batch."""
         layout = lay_out(batch, self.model.config.pad_token_id, self.model.device, in_one_row=False)
-        steps = torch.arange(layout.places.shape[1], device=self.model.device)
-        mask = (steps < layout.lengths[:, None]).long()
-        return self.model(input_ids=layout.input_ids, attention_mask=mask).logits
+        output: Any = self.model(input_ids=layout.input_ids, attention_mask=layout.mask.long())
+        return HeadOutput(output.logits)
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        backbone = {id(parameter) for parameter in self.model.base_model.parameters()}
+        return [parameter for parameter in self.model.parameters() if id(parameter) not in backbone]
 
 
-def make_classifier(model: PreTrainedModel) -> PackedClassifier | PaddedClassifier:
-    """Wrap a model in the fastest way that computes its logits; its weights stay where they are."""
-    return PackedClassifier(model) if fits(model) else PaddedClassifier(model)
-
-
-def fits(model: PreTrainedModel) -> bool:
-    """Whether a model is one that ``PackedClassifier`` knows; a stock GPT-Neo's attention is not."""
-    if isinstance(model, RobertaForSequenceClassification):
-        return not model.config.is_decoder
-    return isinstance(model, GPTNeoForSequenceClassification) and any(
-        isinstance(module, GPTNeoBackendAttention) for module in model.modules()
-    )
-
-
-def _roberta_logits(model: RobertaForSequenceClassification, layout: Layout) -> Tensor:
-    body: Any = model.roberta
-    first_position = body.embeddings.padding_idx + 1
-    hidden = body.embeddings(layout.input_ids, position_ids=layout.position_ids + first_position)
-    for layer in body.encoder.layer[:-1]:
-        hidden = layer(hidden, layout.numbers)
-    layer = body.encoder.layer[-1]
-    attention, tokens = layer.attention.self, hidden.flatten(0, 1)
-    pooled = tokens.index_select(0, layout.places[:, 0])
-    query = attention.query(pooled) * attention.scaling
-    heads = attention.num_attention_heads
-    visible = torch.arange(layout.places.shape[1], device=tokens.device) < layout.lengths[:, None]
-    p = attention.dropout.p if attention.training else 0.0
-    context = _attend_once(query, tokens, layout.places, visible, attention.key, attention.value, heads, p)
-    pooled = layer.feed_forward_chunk(layer.attention.output(context, pooled))
-    return model.classifier(pooled[:, None])
-
-
-def _gpt_neo_logits(model: GPTNeoForSequenceClassification, layout: Layout) -> Tensor:
-    body: Any = model.transformer
-    hidden = body.drop(body.wte(layout.input_ids) + body.wpe(layout.position_ids))
-    for block in body.h[:-1]:
-        hidden = block(hidden, attention_mask=layout.numbers)[0]
-    block = body.h[-1]
-    attention, tokens = block.attn.attention, hidden.flatten(0, 1)
-    last = layout.places.gather(1, layout.lengths[:, None] - 1)[:, 0]
-    normed = block.ln_1(tokens)
-    query = attention.q_proj(normed.index_select(0, last)) * attention.scaling
-    places = torch.arange(layout.places.shape[1], device=tokens.device)
-    visible = places < layout.lengths[:, None]
-    if attention.sliding_window is not None:
-        visible &= places >= layout.lengths[:, None] - attention.sliding_window
-    p = attention.config.attention_dropout if attention.training else 0.0
-    context = _attend_once(
-        query, normed, layout.places, visible, attention.k_proj, attention.v_proj, attention.num_heads, p
-    )
-    pooled = tokens.index_select(0, last) + attention.resid_dropout(attention.out_proj(context))
-    pooled = pooled + block.mlp(block.ln_2(pooled))
-    return model.score(body.ln_f(pooled))
-
-
-def _attend_once(
-    query: Tensor,
-    tokens: Tensor,
-    places: Tensor,
-    visible: Tensor,
-    key: nn.Linear,
-    value: nn.Linear,
-    num_heads: int,
-    p: float,
-) -> Tensor:
-    """(n, D) context of one query an example.
+def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClassifier | PaddedClassifier:
+    """Wrap transformers' own classifier in the fastest way that computes it; its weights stay where they are.
 
     Args:
-        query: (n, D), scaled.
-        tokens: (B * T, D) inputs of keys and values.
-        places: (n, L) as in ``Layout``.
-        visible: (n, L), which of them the query may look at.
-        key: The projection to keys.
-        value: The projection to values.
-        num_heads: H.
-        p: Dropout of the attention weights.
+        model: With its head.
+        is_frozen: Keep the backbone's weights.
+
+    Raises:
+        ValueError: If the backbone of a model of another architecture is to be frozen.
     """
-    padded = tokens[places]
-    query = query.unflatten(1, (num_heads, -1))
-    absorbed = torch.einsum("nhd,hde->nhe", query, key.weight.unflatten(0, (num_heads, -1)))
-    scores = torch.matmul(absorbed, padded.mT)
-    scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)
-    if p:
-        weights = dropout(weights, p)
-    mixed = torch.matmul(weights, padded)
-    context = torch.einsum("nhe,hde->nhd", mixed, value.weight.unflatten(0, (num_heads, -1)))
-    if value.bias is not None:
-        context = context + weights.sum(-1, keepdim=True) * value.bias.unflatten(0, (num_heads, -1))
-    return context.flatten(1)
+    known = isinstance(model, GPTNeoForSequenceClassification | RobertaForSequenceClassification)
+    if known and fits(model):
+        return HeadClassifier(make_encoder(model), StockHead(model), is_frozen=is_frozen)
+    if is_frozen:
+        raise ValueError("transformers' own head is part of such a model")
+    return PaddedClassifier(model)
+
+
+def stack(vectors: Tensor, counts: Any) -> tuple[Tensor, Tensor]:
+    """Put ragged vectors into one tensor.
+
+    Args:
+        vectors: (N, D), those of the first example first.
+        counts: (n,) vectors of each example.
+
+    Returns:
+        (n, M, D), zero behind an example's last, and (n, M), true where there is a vector.
+    """
+    counts = torch.as_tensor(counts, device=vectors.device)
+    mask = torch.arange(int(counts.max()), device=vectors.device) < counts[:, None]
+    out = vectors.new_zeros(*mask.shape, vectors.shape[1])
+    return out.masked_scatter(mask.unsqueeze(-1), vectors), mask

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -20,7 +21,8 @@ NUM_CACHED = 48
 # Examples that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
 CHUNK = 512
 
-_cache: dict[tuple[str, ...], Encoded] = {}
+Examples = TypeVar("Examples")
+_cache: dict[tuple[str, ...], Any] = {}
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ def encode(
     return Encoded.from_lists(input_ids, labels, truncated, idx)
 
 
-def cached(key: tuple[str, ...], make: Callable[[], Encoded]) -> Encoded:
+def cached(key: tuple[str, ...], make: Callable[[], Examples]) -> Examples:
     """Return what was made under this key in this process, or make it; the oldest gives way."""
     if key not in _cache:
         made = make()

@@ -1,7 +1,7 @@
 """Fine-tuning of one classifier: AdamW with a schedule, evaluations on the way, the best weights kept.
 
 Batches are random and as large as asked for, as a padded training's would be: what is saved is their padding
-(``eval/classifier.py``), so that nothing about the result depends on it.
+(``eval/encoders.py``), so that nothing about the result depends on it.
 
 Shapes: C labels, N examples.
 """
@@ -20,12 +20,14 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
-from eval.classifier import PackedClassifier, PaddedClassifier
-from eval.encoding import Encoded
+from eval.classifier import Batch, Classifier
+from eval.features import Features
 from eval.finetune_config import FineTuning
+from eval.heads.spec import HeadOutput
+from eval.segments import Segmented
 from ffn_variants.errors import UsageError
 
-Classifier = PackedClassifier | PaddedClassifier
+Examples = Batch | Features
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
 REPORT_EVERY_S = 2.0
@@ -71,8 +73,8 @@ class Ticker:
 
 def fine_tune(
     classifier: Classifier,
-    train: Encoded,
-    selection: Encoded,
+    train: Examples,
+    selection: Examples,
     metric: Metric,
     settings: FineTuning,
     seed: int,
@@ -84,10 +86,10 @@ def fine_tune(
     first evaluation, which ``eval_steps`` allows, the last weights stay.
 
     Args:
-        classifier: Its model is changed in place.
+        classifier: Changed in place.
         train: What it is trained on.
         selection: What the weights are chosen on.
-        metric: From (N,) labels and (N,) predictions to percent.
+        metric: From labels and predictions to percent, (N,) each, or (N, C) where examples have several.
         settings: Learning rate, batch size and so on.
         seed: Of the order of the examples; dropout draws from torch's global generator, which the caller
             seeds before making the model.
@@ -96,13 +98,12 @@ def fine_tune(
     Raises:
         UsageError: If the logits are no longer finite.
     """
-    model, generator, ticker = classifier.model, np.random.default_rng(seed), Ticker(report)
+    generator, ticker = np.random.default_rng(seed), Ticker(report)
     steps_per_epoch = num_steps(len(train), settings)
     max_steps = steps_per_epoch * settings.num_train_epochs
     eval_steps = evaluation_interval(steps_per_epoch, settings)
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
+    optimizer = build_optimizer(classifier, settings)
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
     step = 0
@@ -110,12 +111,11 @@ def fine_tune(
         for indices in shuffled_batches(len(train), generator, settings):
             classifier.train()
             batch = train.take(indices)
-            with _autocast(model.device, settings.dtype):
-                logits = classifier(batch)
-            loss = F.cross_entropy(logits.float(), torch.from_numpy(batch.labels).to(model.device))
-            loss.backward()
+            with autocast(classifier.device, settings.dtype):
+                output = classifier(batch)
+            training_loss(output, torch.from_numpy(batch.labels)).backward()
             if settings.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+                nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
             optimizer.step()
             scheduler.step()
             optimizer.zero_grad(set_to_none=True)
@@ -124,10 +124,33 @@ def fine_tune(
             if step % eval_steps == 0:
                 best.judge(classifier, step, selection, metric, ticker)
                 if best.is_exhausted:
-                    best.restore(model)
+                    best.restore(classifier)
                     return FineTuned(best.step, step, tuple(best.scores))
-    best.restore(model)
+    best.restore(classifier)
     return FineTuned(best.step or step, step, tuple(best.scores))
+
+
+def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
+    """Compute what training lowers: cross-entropy, and what the head adds to it.
+
+    Where examples may have several labels, the cross-entropy is that of each label by itself.
+
+    Args:
+        output: Of n examples and C labels.
+        labels: (n,), or (n, C) of 0 and 1.
+    """
+    logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
+    labels = labels.to(logits.device)
+    if labels.ndim == 2:
+        loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
+    else:
+        loss = F.cross_entropy(logits, labels)
+    return loss if output.auxiliary_loss is None else loss + output.auxiliary_loss
+
+
+def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:
+    """Predict from (N, C) logits: (N,) labels, or (N, C) of 0 and 1 where examples may have several."""
+    return (logits > 0).astype(np.int64) if is_multi_label else logits.argmax(1)
 
 
 class _Best:
@@ -152,7 +175,7 @@ class _Best:
         return self.settings.patience is not None and self.waited >= self.settings.patience
 
     def judge(
-        self, classifier: Classifier, step: int, selection: Encoded, metric: Metric, ticker: Ticker
+        self, classifier: Classifier, step: int, selection: Examples, metric: Metric, ticker: Ticker
     ) -> None:
         """Evaluate, and keep the weights if they are the best."""
         logits = predict(
@@ -167,7 +190,8 @@ class _Best:
                 f"fine-tuning diverged before step {step}: logits are not finite; lower "
                 f"--finetune.learning-rate (is {self.settings.learning_rate:g})"
             )
-        score, before = metric(selection.labels, logits.argmax(1)), max(self.scores, default=-math.inf)
+        predictions = decide(logits, selection.labels.ndim == 2)
+        score, before = metric(selection.labels, predictions), max(self.scores, default=-math.inf)
         key = (score, -_mean_loss(logits, selection.labels) if self.settings.loss_breaks_ties else 0.0)
         is_best = self._key is None or key > self._key
         # As transformers' EarlyStoppingCallback counts, except that a lower loss at a tie counts too.
@@ -176,19 +200,26 @@ class _Best:
         self.scores.append(score)
         if is_best:
             self._key, self.step = key, step
-            state = classifier.model.state_dict()
-            self._weights = {name: value.detach().clone() for name, value in state.items()}
+            self._weights = {
+                name: value.detach().clone() for name, value in trained_state(classifier).items()
+            }
 
-    def restore(self, model: nn.Module) -> None:
-        """Give a model the best weights, if any were judged."""
+    def restore(self, classifier: Classifier) -> None:
+        """Give a classifier the best weights, if any were judged."""
         if self._weights:
-            model.load_state_dict(self._weights)
+            classifier.load_state_dict(self._weights, strict=False)
+
+
+def trained_state(classifier: nn.Module) -> dict[str, torch.Tensor]:
+    """Return the state of a classifier without the parameters that training leaves as they are."""
+    frozen = {name for name, parameter in classifier.named_parameters() if not parameter.requires_grad}
+    return {name: value for name, value in classifier.state_dict().items() if name not in frozen}
 
 
 @torch.inference_mode()
 def predict(
     classifier: Classifier,
-    data: Encoded,
+    data: Examples,
     batch_size: int,
     dtype: str = "auto",
     tick: Callable[[], None] = lambda: None,
@@ -198,8 +229,8 @@ def predict(
     parts = []
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
     for first in range(0, len(order), batch_size):
-        with _autocast(classifier.model.device, dtype):
-            logits = classifier(data.take(order[first : first + batch_size]))
+        with autocast(classifier.device, dtype):
+            logits = classifier(data.take(order[first : first + batch_size])).logits
         parts.append(logits.float().cpu().numpy())
         tick()
     return np.concatenate(parts)[np.argsort(order, kind="stable")]
@@ -229,6 +260,19 @@ def shuffled_batches(
         yield order[number * size : (number + 1) * size]
 
 
+def build_optimizer(classifier: Classifier, settings: FineTuning) -> torch.optim.Optimizer:
+    """AdamW over what is trained; the head may have a learning rate of its own."""
+    head = {id(parameter) for parameter in classifier.head_parameters()}
+    trained = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
+    rates = (settings.learning_rate, settings.head_learning_rate or settings.learning_rate)
+    groups = [
+        {"params": [p for p in trained if (id(p) in head) == is_head], "lr": rate}
+        for is_head, rate in zip((False, True), rates, strict=True)
+    ]
+    used = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(used, weight_decay=settings.weight_decay, fused=True)
+
+
 def build_scheduler(
     optimizer: torch.optim.Optimizer, settings: FineTuning, max_steps: int
 ) -> torch.optim.lr_scheduler.LRScheduler:
@@ -242,8 +286,22 @@ def build_scheduler(
     return get_scheduler(name, optimizer, warmup, max_steps, scheduler_specific_kwargs=options)
 
 
-def _autocast(device: torch.device, dtype: str) -> AbstractContextManager:
-    """Products in bf16 where asked for: on a CPU it is faster too, but only a GPU has it by default."""
+@torch.no_grad()
+def segment_scores(classifier: Classifier, data: Examples, batch_size: int, dtype: str) -> list[np.ndarray]:
+    """Return what each segment of each example says of each label: N arrays of (segments, C)."""
+    classifier.eval()
+    scores = []
+    for first in range(0, len(data), batch_size):
+        part = data.take(np.arange(first, min(first + batch_size, len(data))))
+        with autocast(classifier.device, dtype):
+            found = classifier(part).segment_scores
+        counts = part.counts if isinstance(part, Segmented) else part.lengths
+        scores += [own[:count].float().cpu().numpy() for own, count in zip(found, counts, strict=True)]
+    return scores
+
+
+def autocast(device: torch.device, dtype: str) -> AbstractContextManager:
+    """Compute products in bf16 where asked for; by default a GPU does, a CPU does not."""
     enabled = dtype == "bfloat16"
     if dtype == "auto":
         enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -251,4 +309,4 @@ def _autocast(device: torch.device, dtype: str) -> AbstractContextManager:
 
 
 def _mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:
-    return float(F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels)))
+    return float(training_loss(HeadOutput(torch.from_numpy(logits).double()), torch.from_numpy(labels)))

@@ -12,6 +12,8 @@ The presets follow their originals in data order, schedule, stopping and choice 
 - ``babylm25`` (github.com/babylm/evaluation-pipeline-2025, eval_finetuning.sh and its package finetune): the
   head is transformers' own, which reads GPT-Neo's last token, in place of a two-layer one that reads the
   first token of every model.
+- ``fr-kan`` (Al Imran and Ishmam 2024, arXiv:2408.08803): 5 epochs of Adam at 2e-5, for heads on a frozen
+  backbone; batch size, length and the choice of the epoch are the default's.
 - ``source-study`` (github.com/AISE-TUDelft/tiny-transformers, code/common/evaluate.sh and eval_baselines.py):
   ``babylm23`` with batches of 80 and an evaluation every 5% of the steps. Its average takes
   ``mean_accuracy_f1`` of MRPC and QQP and ``mean_f1_matthews`` of MultiRC, which rows hold besides the usual
@@ -20,20 +22,27 @@ The presets follow their originals in data order, schedule, stopping and choice 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
+import tyro
 from pydantic import BeforeValidator, Field, field_validator
 
+from eval.heads.choice import HeadChoice, parse_head
+from eval.heads.names import DEFAULT_HEAD
 from ffn_variants.cli import Section
 from ffn_variants.errors import unknown_name
 
 GlueTaskName = Literal[
     "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"
 ]
-PresetName = Literal["default", "babylm23", "babylm25", "source-study"]
-Metric = Literal["accuracy", "f1", "matthews_correlation", "mean_accuracy_f1", "mean_f1_matthews"]
+PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"]
+Metric = Literal[
+    "accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation", "mean_accuracy_f1",
+    "mean_f1_matthews",
+]  # fmt: skip
 Schedule = Literal["linear", "cosine", "constant"]
+Pooling = Literal["auto", "first", "last", "mean"]
 GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
 
 
@@ -43,10 +52,17 @@ def _check_task(name: object) -> object:
     return name
 
 
+def _check_head(text: object) -> object:
+    return str(parse_head(text)) if isinstance(text, str) else text
+
+
 class FineTuning(Section):
     """How one task is fine-tuned, every value settled. The defaults are those of the preset ``default``."""
 
+    head: str = DEFAULT_HEAD
+    pooling: Pooling = "auto"
     learning_rate: float = 5e-5
+    head_learning_rate: float | None = None
     lr_scheduler_type: Schedule = "linear"
     warmup_ratio: float = 0.0
     """Share of all steps."""
@@ -133,6 +149,11 @@ PRESETS: dict[str, Preset] = {
         },
         tasks=("boolq", "multirc", "rte", "wsc", "mrpc", "qqp", "mnli"),
     ),
+    "fr-kan": Preset(
+        settings=FineTuning(
+            learning_rate=2e-5, num_train_epochs=5, patience=None, lr_scheduler_type="constant"
+        )
+    ),
     "source-study": Preset(
         settings=_BABYLM23.model_copy(update={"per_device_train_batch_size": 80, "eval_steps": 0.05}),
         by_task=_ACCURACY_FOR_MNLI
@@ -147,12 +168,28 @@ class FineTuneConfig(Section):
 
     preset: PresetName = "default"
     """default: BabyLM 2023's values, but the best epoch is chosen on a part held out of the training set and
-    the validation file is only reported on; babylm23, babylm25, source-study: as those did, choosing on the
-    validation file that is reported, which flatters every model."""
+    the validation file is only reported on; fr-kan: the same with that paper's 5 epochs at 2e-5; babylm23,
+    babylm25, source-study: as those did, choosing on the validation file that is reported, which flatters
+    every model."""
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
+    head: Annotated[
+        tuple[Annotated[str, BeforeValidator(_check_head)], ...],
+        Field(min_length=1),
+        tyro.conf.arg(aliases=["--head"]),
+    ] = (DEFAULT_HEAD,)
+    """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
+    rbf-kan, gr-kan, spline-kan, swipe, space. One with options, or on a frozen backbone, stands in quotes:
+    --head linear "fourier-kan grid_size=10 frozen". python -m eval.heads lists them."""
+    freeze_backbone: Annotated[bool, tyro.conf.arg(aliases=["--freeze-backbone"])] = False
+    """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
+    pooling: Pooling = "auto"
+    """What a head other than the default reads of a text or a segment: its first or last token, or the mean;
+    auto is the token that transformers' classifiers read, RoBERTa's first and GPT-Neo's last."""
     learning_rate: float | None = Field(None, gt=0)
     """Peak learning rate of AdamW (null: the preset's, 5e-5; babylm25 3e-5)."""
+    head_learning_rate: float | None = Field(None, gt=0)
+    """That of the head, where it is not the backbone's (null: the preset's)."""
     lr_scheduler_type: Schedule | None = None
     """How it falls: linear to zero, cosine to min_lr_rate, or constant (null: the preset's)."""
     warmup_ratio: float | None = Field(None, ge=0, lt=1)
@@ -173,7 +210,9 @@ class FineTuneConfig(Section):
     """Evaluations without a better score before training stops (null: the preset's)."""
     threshold: float | None = Field(None, ge=0, lt=1)
     """How much better counts for patience, as a fraction: 0.001 is 0.1 points (null: the preset's)."""
-    metric_for_best_model: Literal["accuracy", "f1", "matthews_correlation"] | None = None
+    metric_for_best_model: (
+        Literal["accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation"] | None
+    ) = None
     """What the best epoch is chosen by (null: the preset's; default: the task's first metric)."""
     select_on: Literal["held-out", "validation"] | None = None
     """Where the best epoch is chosen: on a part held out of the training set, or on the validation file that
@@ -202,14 +241,28 @@ class FineTuneConfig(Section):
         """The tasks asked for, each once."""
         return tuple(dict.fromkeys(PRESETS[self.preset].tasks if self.tasks is None else self.tasks))
 
-    def resolve(self, task: str) -> FineTuning:
-        """Settle how a task is fine-tuned: what is given here, else what the preset says of it."""
+    @property
+    def heads(self) -> tuple[HeadChoice, ...]:
+        """The heads asked for, each once."""
+        choices = (parse_head(text) for text in self.head)
+        return tuple(
+            dict.fromkeys(replace(c, is_frozen=True) if self.freeze_backbone else c for c in choices)
+        )
+
+    def resolve(self, task: str, head: HeadChoice | None = None) -> FineTuning:
+        """Settle how a task is fine-tuned: what is given here, else what the preset says of it.
+
+        Args:
+            task: Its name.
+            head: One of ``heads``; None takes the first.
+        """
         preset = PRESETS[self.preset]
         given = {
             name: value
             for name in FineTuning.model_fields
-            if (value := getattr(self, name, None)) is not None
+            if name != "head" and (value := getattr(self, name, None)) is not None
         }
+        given["head"] = str(head or self.heads[0])
         if given.get("eval_steps") == "epoch":
             given["eval_steps"] = None
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)

@@ -72,7 +72,7 @@ def model_folder(run_dir: Path) -> Path:
 
 def weights_hash(run_dir: Path) -> str:
     """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer."""
-    return fingerprint(_model_files(run_dir))
+    return fingerprint(model_files(model_folder(run_dir)))
 
 
 def remember_weights(run_dir: Path) -> None:
@@ -99,12 +99,13 @@ def known_weights_hash(run_dir: Path) -> str:
     return weights_hash(run_dir)
 
 
-def _model_files(run_dir: Path) -> list[Path]:
-    return [path for path in sorted(model_folder(run_dir).iterdir()) if path.suffix in _MODEL_SUFFIXES]
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model's folder that its scores depend on."""
+    return [path for path in sorted(folder.iterdir()) if path.suffix in _MODEL_SUFFIXES]
 
 
 def _file_states(run_dir: Path) -> dict[str, list[int]]:
-    states = ((path.name, path.stat()) for path in _model_files(run_dir))
+    states = ((path.name, path.stat()) for path in model_files(model_folder(run_dir)))
     return {name: [state.st_size, state.st_mtime_ns] for name, state in states}
 
 

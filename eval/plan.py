@@ -12,12 +12,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.classification_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
+from eval.classification_tasks import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
-from eval.files import fingerprint
 from eval.harness import HarnessTask, find_harness_tasks
+from eval.heads.choice import HeadChoice
+from eval.heads.names import DEFAULT_HEAD
 from eval.loading import RunIdentity, load_language_model, model_folder, weights_hash
 from eval.protocol import Protocol
+from eval.rows import NO_HEAD
 from eval.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.text_task import Report, TaskResult, TextTask
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 # Raise these when a change of the code changes scores, so that they are measured again.
 TEXT_PROTOCOL_VERSION = 2
-CLASSIFICATION_PROTOCOL_VERSION = 2
+CLASSIFICATION_PROTOCOL_VERSION = 3
 
 # Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100
@@ -42,17 +44,20 @@ class Work:
         protocols: For each task, by name, everything that its scores depend on besides the weights.
         measure: Given a function to tell how it goes, returns the results of all its tasks.
         cost: Returns roughly how many seconds one core takes for it, with a model of 10M parameters.
+        head: The classification head, as in rows; none where texts are scored.
     """
 
     benchmark: str
     protocols: dict[str, dict]
     measure: Callable[[Report], dict[str, TaskResult]]
     cost: Callable[[], float]
+    head: str = NO_HEAD
 
     @property
     def key(self) -> str:
         """Its name, unique within a run and a config."""
-        return f"{self.benchmark}/{'+'.join(self.protocols)}"
+        name = f"{self.benchmark}/{'+'.join(self.protocols)}"
+        return name if self.head in (NO_HEAD, DEFAULT_HEAD) else f"{name} ({self.head})"
 
 
 def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[Work]:
@@ -76,12 +81,14 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
             cost=partial(_text_cost, task),
         )
     for tasks in classification_tasks(config):
-        yield Work(
-            benchmark=tasks[0].benchmark,
-            protocols={task.name: _classification_protocol(task, config) for task in tasks},
-            measure=partial(_measure_classification, tasks, run_dir, config),
-            cost=partial(_classification_cost, tasks[0], config),
-        )
+        for head in task_heads(tasks, config):
+            yield Work(
+                benchmark=tasks[0].benchmark,
+                protocols={task.name: classification_protocol(task, config, head) for task in tasks},
+                measure=partial(_measure_classification, tasks, run_dir, config, head),
+                cost=partial(_classification_cost, tasks[0], config, head),
+                head=str(head),
+            )
 
 
 def check_sources(config: EvalConfig) -> list[str]:
@@ -98,7 +105,8 @@ def check_sources(config: EvalConfig) -> list[str]:
         if config.pair_tasks is None and (absent := missing_tasks(suite, find_suite_tasks(suite, config))):
             notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
     _text_tasks(config, None)
-    classification_tasks(config)
+    for tasks in classification_tasks(config):
+        task_heads(tasks, config)
     return notes
 
 
@@ -139,52 +147,46 @@ def _text_cost(task: TextTask | HarnessTask) -> float:
     return task.num_items() / ITEMS_PER_S
 
 
-def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
-    """Group the tasks asked for by the training set that they share."""
-    tasks: list[ClassificationTask] = []
-    if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in config.finetune.task_names]
-    if "embedded-glue" in config.suites:
-        tasks += embedded_tasks(config).values()
-    groups: dict[tuple[str, str], list[ClassificationTask]] = {}
-    for task in tasks:
-        if task.hub is not None and config.glue_dir is not None:
-            find_glue_file(task, "train", config.glue_dir)
-            find_glue_file(task, "validation", config.glue_dir)
-        groups.setdefault((task.benchmark, task.train), []).append(task)
-    return list(groups.values())
+def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[HeadChoice]:
+    """Return the heads asked for, named as they are kept.
+
+    Raises:
+        UsageError: For an option that a head does not have, or a head that does not fit the tasks.
+    """
+    is_multi_label = any(task.multi_label for task in tasks)
+    heads = config.finetune.heads
+    if all(head.name == DEFAULT_HEAD for head in heads) and not is_multi_label:
+        return list(heads)  # nothing to check, and the registry loads torch
+    from eval.heads.registry import check_head
+
+    return list(dict.fromkeys(check_head(head, is_multi_label) for head in heads))
 
 
-def _classification_protocol(task: ClassificationTask, config: EvalConfig) -> dict:
-    if task.hub is None:
-        source = f"embedded:{config.embedded_seed}"
-    elif config.glue_dir is None:
-        source = f"hub:{task.hub[0]}"
-    else:
-        splits = ("train", "validation")
-        source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
+def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:
+    """Return everything that the scores of a task under a head depend on besides the weights."""
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
-        "data": source,
-        **_fine_tuning(config.finetune, task.name),
+        "data": protocol_source(task, config),
+        **_fine_tuning(task, config.finetune, head),
     }
 
 
-@lru_cache(maxsize=64)
-def _fine_tuning(config: FineTuneConfig, task: str) -> dict:
-    return config.resolve(task).model_dump(mode="json")
+@lru_cache(maxsize=256)
+def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadChoice) -> dict:
+    return task.fine_tuning(config, head).model_dump(mode="json")
 
 
 def _measure_classification(
-    tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, report: Report
+    tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, head: HeadChoice, report: Report
 ) -> dict[str, TaskResult]:
     from eval.classification import evaluate_tasks
 
-    results = evaluate_tasks(model_folder(run_dir), tasks, config, report)
-    return {name: TaskResult("GLUE", metrics, items) for name, (metrics, items) in results.items()}
+    results = evaluate_tasks(model_folder(run_dir), tasks, config, head, report)
+    groups = {task.name: task.group for task in tasks}
+    return {name: TaskResult(groups[name], metrics, items) for name, (metrics, items) in results.items()}
 
 
-def _classification_cost(task: ClassificationTask, config: EvalConfig) -> float:
-    from eval.classification import estimated_cost
+def _classification_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> float:
+    from eval.classification_cost import estimated_cost
 
-    return estimated_cost(task, config) / FINE_TUNING_TOKENS_PER_S
+    return estimated_cost(task, config, head) / FINE_TUNING_TOKENS_PER_S

@@ -12,6 +12,7 @@ from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.registry import FFN_VARIANTS
 from ffn_variants.spec import FFNSpec
+from ffn_variants.table import describe_options, format_table
 
 _SIZES = ("grid_size", "spline_order", "num_knots")
 
@@ -76,36 +77,12 @@ def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
     return (*described, *chosen, f"{params:,}", f"{flops:,}", spec.reference)
 
 
-def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align rows into columns; those of numbers to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    numbers = {i for i, name in enumerate(rows[0]) if name in ("F", "parameters", "FLOPs/token")}
-    lines = [
-        "  ".join(
-            cell.rjust(widths[i]) if i in numbers else cell.ljust(widths[i]) for i, cell in enumerate(row)
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def describe_options(spec: FFNSpec) -> str:
-    """List one variant's options with their defaults."""
-    if not spec.options:
-        return f"{spec.name}: no options"
-    lines = []
-    for name, option in spec.options.items():
-        choices = f", one of {' '.join(option.choices)}" if option.choices else ""
-        lines.append(f"  {name} = {option.default}: {option.help}{choices}")
-    return "\n".join([f"{spec.name}:", *lines])
-
-
 def main() -> None:
     """Print the table."""
     args = parse_flags(TableArgs, prog="python -m ffn_variants")
     print(format_table(table_rows(args)))
     if args.options:
-        print("\n" + "\n".join(describe_options(spec) for spec in FFN_VARIANTS.values()))
+        print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
 
 
 if __name__ == "__main__":

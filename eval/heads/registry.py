@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from torch import nn
 
-from eval.heads import layers, swipe
+from eval.heads import layers, space, swipe
 from eval.heads.choice import HeadChoice
 from eval.heads.names import DEFAULT_HEAD
 from eval.heads.spec import HeadSpec
 from ffn_variants.errors import UsageError, unknown_name
 
-HEADS: dict[str, HeadSpec] = {spec.name: spec for spec in (*layers.SPECS, swipe.SPEC)}
+HEADS: dict[str, HeadSpec] = {spec.name: spec for spec in (*layers.SPECS, swipe.SPEC, space.SPEC)}
 """Every head but transformers' own; a new one is a file with its module and its ``SPEC``, its place in this
 list, and its name in ``names``."""
 

@@ -10,19 +10,18 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from eval.classification import (
+from eval.classification import evaluate_tasks
+from eval.classification_cost import estimated_cost
+from eval.classification_data import (
     describe_truncation,
-    estimated_cost,
-    evaluate_tasks,
     hold_out,
-    load_classifier,
-    load_classifier_tokenizer,
     majority_baselines,
     read_task_data,
 )
 from eval.classification_metrics import METRICS, majority_scores, read_baselines, write_baselines
 from eval.classification_tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
 from eval.classifier import make_classifier
+from eval.classifier_loading import load_classifier, load_classifier_tokenizer
 from eval.config import EvalConfig, FineTuneConfig
 from eval.encoding import Encoded, encode
 from eval.finetune import (
@@ -378,7 +377,7 @@ def scripted(classifier, scores: list[float], weights: list) -> Callable:
     script = iter(scores)
 
     def metric(labels: np.ndarray, predictions: np.ndarray) -> float:
-        weights.append(classifier.model.score.weight.detach().clone())
+        weights.append(classifier.head.layers.weight.detach().clone())
         return next(script)
 
     return metric
@@ -407,17 +406,17 @@ def test_the_best_weights_are_kept_and_patience_stops(
     result = fine_tune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
     assert result.scores == tuple(scores[:num_evaluations])
     assert (result.best_step, result.num_steps) == (4 * best, 4 * num_evaluations)
-    assert torch.equal(classifier.model.score.weight, weights[best - 1])
+    assert torch.equal(classifier.head.layers.weight, weights[best - 1])
 
 
 def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, tokenizer):
     """As the BabyLM 2023 pipeline does where training is shorter than its 200 steps."""
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
-    before = classifier.model.score.weight.detach().clone()
+    before = classifier.head.layers.weight.detach().clone()
     settings = FineTuning(eval_steps=200, num_train_epochs=2, per_device_train_batch_size=16)
     result = fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
     assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
-    assert not torch.equal(classifier.model.score.weight, before)
+    assert not torch.equal(classifier.head.layers.weight, before)
 
 
 def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
@@ -445,7 +444,7 @@ def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_mode
     messages: list[str] = []
     tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
     config = mnli.model_copy(update={"finetune": glue})
-    results = evaluate_tasks(save_model("roberta"), tasks, config, messages.append)
+    results = evaluate_tasks(save_model("roberta"), tasks, config, report=messages.append)
     assert list(results) == ["mnli", "mnli-mm"]
     metrics, items = results["mnli"]
     by_seed = (items["label"] == items["prediction"]).groupby(items["seed"]).mean()
@@ -473,7 +472,7 @@ def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick
         return encode(*arguments)
 
     monkeypatch.setattr("eval.encoding._cache", {})
-    monkeypatch.setattr("eval.classification.encode", counted)
+    monkeypatch.setattr("eval.classification_data.encode", counted)
     first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     assert len(calls) == 2
@@ -493,7 +492,7 @@ def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model,
     for family, positions in (("gpt_neo", 33), ("roberta", 32)):
         _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
         assert items["truncated"].tolist() == [False, True] * 10
-        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config)
+        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config, FineTuning())
         assert data.train.lengths.max() == positions
         assert describe_truncation(data, positions) == (
             f"cut to {positions} tokens: 10 of 20 training, 10 of 20 cola validation inputs"
@@ -522,7 +521,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
 
 def test_f1_of_three_labels_is_refused(save_model, mnli):
     config = mnli.model_copy(update={"finetune": FineTuneConfig(metric_for_best_model="f1")})
-    with pytest.raises(UsageError, match="mnli has 3 labels and f1 is for two"):
+    with pytest.raises(UsageError, match="mnli: f1 is for two labels and there are 3"):
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
 
 

@@ -15,7 +15,8 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from eval.classifier import PackedClassifier, PaddedClassifier, make_classifier
+from eval.classifier import HeadClassifier, PaddedClassifier, StockHead, make_classifier
+from eval.encoders import PackedEncoder
 from eval.encoding import Encoded
 from ffn_variants import FAMILIES, FFN_VARIANTS, build_model
 
@@ -73,11 +74,12 @@ def test_logits_and_gradients_are_those_of_a_padded_batch(family, layers, in_one
     stock = build(family, layers=layers).eval()
     wanted = padded_logits(stock, data)
     wanted_gradients = gradients(stock, wanted, data.labels)
-    classifier = PackedClassifier(build(family, layers=layers), in_one_row).eval()
-    logits = classifier(data)
+    model = build(family, layers=layers)
+    encoder = PackedEncoder(model, in_one_row)
+    logits = HeadClassifier(encoder, StockHead(model)).eval()(data).logits
     assert logits.detach().abs().max() > 0.05
     assert error(logits.detach(), wanted.detach()) < 1e-5
-    for name, gradient in gradients(classifier.model, logits, data.labels).items():
+    for name, gradient in gradients(model, logits, data.labels).items():
         assert error(gradient, wanted_gradients[name]) < 2e-5, name
 
 
@@ -87,8 +89,8 @@ def test_every_variant_gives_what_the_padded_batch_gives(family, ffn, error):
     data = examples([5, 40, 12, 3])
     wanted = padded_logits(build(family, ffn).eval(), data).detach()
     classifier = make_classifier(build(family, ffn))
-    assert isinstance(classifier, PackedClassifier)
-    assert error(classifier.eval()(data).detach(), wanted) < 1e-5
+    assert isinstance(classifier, HeadClassifier)
+    assert error(classifier.eval()(data).logits.detach(), wanted) < 1e-5
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -96,8 +98,8 @@ def test_an_example_has_the_same_logits_in_any_batch(family):
     data = examples([5, 80, 33, 7, 7])
     classifier = make_classifier(build(family)).eval()
     with torch.inference_mode():
-        together = classifier(data)
-        alone = torch.cat([classifier(data.take([number])) for number in range(len(data))])
+        together = classifier(data).logits
+        alone = torch.cat([classifier(data.take([number])).logits for number in range(len(data))])
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
@@ -105,10 +107,10 @@ def test_an_example_has_the_same_logits_in_any_batch(family):
 def test_a_text_that_ends_in_the_padding_token_is_read_to_its_end(family):
     ids = [[1, 7, 8, 0], [1, 7, 8, 9, 10, 11, 0]]
     classifier = make_classifier(build(family)).eval()
-    both = classifier(Encoded.from_lists(ids, [0, 0]))
-    without = classifier(Encoded.from_lists([row[:-1] for row in ids], [0, 0]))
+    both = classifier(Encoded.from_lists(ids, [0, 0])).logits
+    without = classifier(Encoded.from_lists([row[:-1] for row in ids], [0, 0])).logits
     assert (both - without).abs().min() > 1e-4
-    alone = classifier(Encoded.from_lists(ids[:1], [0]))
+    alone = classifier(Encoded.from_lists(ids[:1], [0])).logits
     torch.testing.assert_close(both[:1], alone, atol=1e-5, rtol=1e-5)
 
 
@@ -119,11 +121,11 @@ def test_stock_models_are_computed_as_they_are(error):
     layers = {"num_hidden_layers": 2, "num_attention_heads": 2}
     stock_roberta = RobertaForSequenceClassification(RobertaConfig(**sizes, **layers))
     data = examples([4, 30, 9])
-    for model, kind in ((stock_gpt_neo, PaddedClassifier), (stock_roberta, PackedClassifier)):
+    for model, kind in ((stock_gpt_neo, PaddedClassifier), (stock_roberta, HeadClassifier)):
         wanted = padded_logits(model.eval(), data).detach()
         classifier = make_classifier(model)
         assert type(classifier) is kind
-        assert error(classifier(data).detach(), wanted) < 1e-5
+        assert error(classifier(data).logits.detach(), wanted) < 1e-5
 
 
 def test_dropout_has_the_mean_and_spread_of_transformers_own():
@@ -135,8 +137,8 @@ def test_dropout_has_the_mean_and_spread_of_transformers_own():
     with torch.no_grad():
         torch.manual_seed(1)
         wanted = torch.cat([padded_logits(stock, same, 9) for _ in range(6)])
-        classifier = PackedClassifier(model).train()
-        found = torch.cat([classifier(same) for _ in range(6)])
+        classifier = make_classifier(model).train()
+        found = torch.cat([classifier(same).logits for _ in range(6)])
     error = (wanted.var(0) / len(wanted) + found.var(0) / len(found)).sqrt()
     assert ((wanted.mean(0) - found.mean(0)).abs() < 4 * error).all()
     torch.testing.assert_close(found.std(0), wanted.std(0), rtol=0.1, atol=0)
@@ -146,7 +148,7 @@ def test_dropout_has_the_mean_and_spread_of_transformers_own():
 def test_bf16_products_give_about_the_same(family):
     data = examples([5, 60, 33])
     classifier = make_classifier(build(family)).eval()
-    exact = classifier(data)
+    exact = classifier(data).logits
     with torch.autocast("cpu", torch.bfloat16):
-        rounded = classifier(data).float()
+        rounded = classifier(data).logits.float()
     assert 0 < (rounded - exact).abs().max() < 0.1 * exact.abs().max() + 0.02

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from eval.config import EvalConfig
 from eval.finetune_config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
 from ffn_variants.cli import parse_flags
 
@@ -109,12 +110,13 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
 
 
 def test_flags_reach_a_preset():
-    flags = ["--preset", "babylm23", "--eval-steps", "epoch", "--seeds", "1", "2", "--tasks", "rte", "wsc"]
-    config = parse_flags(FineTuneConfig, flags)
+    flags = "--finetune.preset babylm23 --finetune.eval-steps epoch --finetune.seeds 1 2"
+    config = parse_flags(EvalConfig, [*flags.split(), "--finetune.tasks", "rte", "wsc"]).finetune
     settings = config.resolve("rte")
     assert (settings.eval_steps, settings.patience, settings.seeds) == (None, 10, (1, 2))
     assert config.task_names == ("rte", "wsc")
-    assert parse_flags(FineTuneConfig, ["--eval-steps", "0.05"]).resolve("rte").eval_steps == 0.05
+    share = parse_flags(EvalConfig, ["--finetune.eval-steps", "0.05"])
+    assert share.finetune.resolve("rte").eval_steps == 0.05
     assert FineTuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.__main__ import TableArgs, format_table, main, table_rows
+from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.errors import run_cli
+from ffn_variants.table import format_table
 
 D, F = 12, 20
 

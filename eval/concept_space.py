@@ -1,0 +1,175 @@
+"""``python -m eval.concept_space RUN TASK``: a plot of the spaces that the head ``space`` has learned.
+
+Shapes: n examples, C classes, m dimensions of a space.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from eval.config import EvalConfig
+from ffn_variants.cli import parse_flags
+from ffn_variants.errors import UsageError, run_cli, unknown_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    from matplotlib.figure import Figure
+
+    from eval.classification_tasks import ClassificationTask
+    from eval.classifier import Batch, Classifier
+    from eval.heads.choice import HeadChoice
+
+HEAD = "space"
+BATCH_SIZE = 64
+
+EXAMPLES = """Draw where the examples of a task lie in the spaces of the head space, one space for each class.
+
+Examples:
+  python -m eval.concept_space RUN sst2 --glue-dir DATA/glue                   # three dimensions
+  python -m eval.concept_space RUN sst2 --head "space num_dimensions=2"        # two
+  python -m eval.concept_space RUN rte --head "space num_dimensions=16 frozen" # their principal components
+
+The classifier is the one that python -m eval keeps in the run's folder; where there is none of these settings
+it is fine-tuned first. Drawn are examples of the validation file, each the centroid of its tokens. Writes an
+SVG, a PNG and their alt text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConceptSpaceArgs:
+    """What ``python -m eval.concept_space`` is asked to draw."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A classification task, such as sst2."""
+    out: Path | None = None
+    """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
+    max_examples: int = 1000
+    """Draw only so many examples, evenly spaced over the file."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
+    """Where the data is and how a classifier is fine-tuned, as in python -m eval."""
+
+
+def concept_vectors(classifier: Classifier, data: Batch) -> np.ndarray:
+    """Return (n, C, m), where each example lies in each class's space; the head is a ``SpaceHead``."""
+    import numpy as np
+    import torch
+
+    from eval.classifier import HeadClassifier
+    from eval.heads.space import SpaceHead
+
+    assert isinstance(classifier, HeadClassifier)
+    head = classifier.head
+    assert isinstance(head, SpaceHead)
+    parts = []
+    with torch.no_grad():
+        for start in range(0, len(data), BATCH_SIZE):
+            vectors, mask = classifier.embed(data.take(range(start, min(start + BATCH_SIZE, len(data)))))
+            assert mask is not None
+            parts.append(head.concept_vectors(vectors, mask).float().cpu().numpy())
+    return np.concatenate(parts)
+
+
+def write_figure(figure: Figure, alt: str, out: Path) -> list[Path]:
+    """Write ``out.svg``, ``out.png`` and ``out.txt``, the alt text; a suffix of one of them is left off."""
+    from eval.report.figures.style import to_png, to_svg
+    from ffn_variants.files import write_atomically, write_text
+
+    name = out.name.removesuffix(".svg").removesuffix(".png")
+    svg, png, txt = (out.with_name(name + suffix) for suffix in (".svg", ".png", ".txt"))
+    image = to_png(figure)
+    write_text(svg, to_svg(figure))
+    write_atomically(png, lambda temporary: temporary.write_bytes(image))
+    write_text(txt, f"{alt}\n")
+    return [svg, png, txt]
+
+
+def label_names(labels: Sequence[str | int]) -> list[str]:
+    """Return what a legend calls the labels of a task."""
+    return [label if isinstance(label, str) else f"label {label}" for label in labels]
+
+
+def choose_head(config: EvalConfig) -> HeadChoice:
+    """Return the head to draw.
+
+    Raises:
+        UsageError: For none or several, or another than ``space``.
+    """
+    heads = config.finetune.heads
+    if len(heads) != 1 or heads[0].name != HEAD:
+        names = ", ".join(map(str, heads))
+        raise UsageError(
+            f"--head {names}: one head is drawn, and only {HEAD} has concept spaces; give --head {HEAD} or "
+            f'--head "{HEAD} num_dimensions=2"'
+        )
+    return heads[0]
+
+
+def draw(args: ConceptSpaceArgs) -> list[Path]:
+    """Fine-tune if need be, draw, and return the files.
+
+    Raises:
+        UsageError: For a run, task, head or number of examples that cannot be drawn.
+    """
+    if args.max_examples < 2:
+        raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
+    head = choose_head(args.config)
+    task = _find_task(args.task, args.config)
+    from eval.report.figures.concept_space import draw_concept_space
+    from eval.report.names import file_name
+    from eval.saved_classifiers import fine_tuned
+    from eval.text_task import evenly_spaced
+
+    found = fine_tuned(args.run, task, args.config, lambda message: print(message, file=sys.stderr))
+    data = found.validation.take(evenly_spaced(list(range(len(found.validation))), args.max_examples))
+    run_name = "/".join(args.run.resolve().parts[-3:])
+    figure, alt = draw_concept_space(
+        concept_vectors(found.classifier, data),
+        data.labels,
+        label_names(range(task.num_labels)),
+        f"{task.name}, head {head}, {run_name}",
+    )
+    out = args.out or args.run / "eval" / "concept_space" / file_name(task.name, str(head))
+    return write_figure(figure, alt, out)
+
+
+def _find_task(name: str, config: EvalConfig) -> ClassificationTask:
+    from eval.classification_tasks import GLUE_TASKS, embedded_tasks
+
+    tasks = GLUE_TASKS | embedded_tasks(config)
+    if name not in tasks:
+        raise unknown_name("task", name, tasks)
+    return tasks[name]
+
+
+def default_config(paths: Sequence[Path]) -> EvalConfig:
+    """Return the settings of a run's study, with the first of its heads that is ``space``."""
+    from eval.runs import study_config
+
+    # runs/<study>/<family>/<variant>/<run>
+    config = study_config([study for path in paths for study in path.resolve().parents[2:3]])
+    head = next((text for text in config.finetune.head if text.split()[0] == HEAD), HEAD)
+    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (head,)})})
+
+
+def main() -> int:
+    """Read the flags, draw, and say where the files are; the study's settings stand for what no flag says."""
+    config = default_config([Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")])
+    args = parse_flags(
+        ConceptSpaceArgs,
+        default=ConceptSpaceArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
+        prog="python -m eval.concept_space",
+        description=EXAMPLES,
+    )
+    print("\n".join(map(str, draw(args))))
+    return 0
+
+
+if __name__ == "__main__":
+    run_cli(main)

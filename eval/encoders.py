@@ -1,0 +1,273 @@
+"""What a backbone makes of a batch of texts: one vector a text, or one a token, without computing padding.
+
+A head that reads one token of each text, RoBERTa's first or GPT-Neo's last, needs the last layer's query,
+output projection and FFN for that token alone; and since all keys of a text have one query, the projections
+of keys and values move to its side: q (W x) = (q W) x, and the sum of the weighted W x is W times the sum of
+the weighted x. Both are exact: what the last layer would compute for other tokens reaches neither logits nor
+gradients. A key's bias adds the same to all scores of a query, which softmax does not see, so it has no part
+here.
+
+On a CPU the texts of a batch lie one after another in a single row, and attention is limited to each by the
+backend ``packed`` of the pretraining; elsewhere every text has a row, padded to the longest.
+
+Shapes: n texts of a batch, L tokens of the longest, (B, T) rows, D hidden_size, H heads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import GPTNeoModel, PreTrainedModel, RobertaModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from eval.encoding import Encoded
+from eval.finetune_config import Pooling
+from ffn_variants.attention import GPTNeoBackendAttention
+from pretrain import packed_attention
+from pretrain.dropout import dropout, replace_dropouts
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the tokens of a batch lie.
+
+    Attributes:
+        input_ids: (B, T).
+        position_ids: (B, T) from 0 in every text.
+        numbers: (B, 1, 1, T) number of the text of each token, as the backend ``packed`` wants it.
+        lengths: (n,) tokens of each text.
+        places: (n, L) of each text's tokens in the flattened (B * T); any place behind its end.
+    """
+
+    input_ids: Tensor
+    position_ids: Tensor
+    numbers: Tensor
+    lengths: Tensor
+    places: Tensor
+
+    @property
+    def mask(self) -> Tensor:
+        """(n, L), true where there is a token."""
+        return torch.arange(self.places.shape[1], device=self.places.device) < self.lengths[:, None]
+
+
+def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool) -> Layout:
+    """Put a batch into one row, or every text into a row of its own."""
+    lengths = batch.lengths
+    steps = np.arange(lengths.max())
+    inside = steps < lengths[:, None]
+    texts = np.arange(len(lengths))[:, None]
+    if in_one_row:
+        places = np.where(inside, (np.cumsum(lengths) - lengths)[:, None] + steps, 0)
+        ids, positions = batch.tokens[None], np.broadcast_to(steps, inside.shape)[inside][None]
+        numbers = np.repeat(texts[:, 0], lengths)[None]
+    else:
+        places = np.arange(inside.size).reshape(inside.shape)
+        ids = np.full(inside.shape, pad_token_id)
+        ids[inside] = batch.tokens
+        positions = np.where(inside, steps, 0)
+        # Padding has a number for every token, and no two rows share one.
+        numbers = texts * (len(steps) + 1) + np.where(inside, 0, steps + 1)
+    tensors = (ids, positions, numbers[:, None, None], lengths, places)
+    return Layout(*(torch.from_numpy(array.astype(np.int64)).to(device) for array in tensors))
+
+
+class PackedEncoder(nn.Module):
+    """A backbone of a known family, computed as this file says; weights are those of the model, in place.
+
+    Args:
+        model: A GPT-Neo or RoBERTa, of which a head is left aside; ``fits`` says whether it is one.
+        in_one_row: Whether the texts of a batch share a row; None: on a CPU.
+    """
+
+    def __init__(self, model: PreTrainedModel, in_one_row: bool | None = None) -> None:
+        super().__init__()
+        self.body: Any = model.base_model
+        self.in_one_row = model.device.type == "cpu" if in_one_row is None else in_one_row
+        model.set_attn_implementation(packed_attention.NAME)
+        replace_dropouts(model)
+
+    @property
+    def hidden_size(self) -> int:
+        """D."""
+        return self.body.config.hidden_size
+
+    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
+        """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
+
+        ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
+        """
+        if pooling == "mean":
+            return mean(*self.tokens(batch))
+        layout = self._lay_out(batch)
+        is_roberta = isinstance(self.body, RobertaModel)
+        at_first = pooling == "first" or (pooling == "auto" and is_roberta)
+        steps = torch.zeros_like(layout.lengths) if at_first else layout.lengths - 1
+        return (_roberta_at if is_roberta else _gpt_neo_at)(self.body, layout, steps)
+
+    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
+        """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
+        layout = self._lay_out(batch)
+        body: Any = self.body
+        if isinstance(body, RobertaModel):
+            hidden = _roberta_layers(body, layout, body.encoder.layer)
+        else:
+            hidden = body.ln_f(_gpt_neo_layers(body, layout, body.h))
+        return hidden.flatten(0, 1)[layout.places], layout.mask
+
+    def _lay_out(self, batch: Encoded) -> Layout:
+        return lay_out(batch, self.body.config.pad_token_id, self.body.device, self.in_one_row)
+
+
+class PaddedEncoder(nn.Module):
+    """Any other backbone: transformers' own forward pass, with a batch padded to its longest text.
+
+    Args:
+        model: Reads padding on the right; of an encoder-decoder the encoder serves.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.body: Any = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+
+    @property
+    def hidden_size(self) -> int:
+        """D."""
+        return self.body.config.hidden_size
+
+    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
+        """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean."""
+        hidden, mask = self.tokens(batch)
+        if pooling == "auto":
+            pooling = self._own_pooling()
+        if pooling == "mean":
+            return mean(hidden, mask)
+        steps = 0 if pooling == "first" else mask.sum(1) - 1
+        return hidden[torch.arange(len(hidden), device=hidden.device), steps]
+
+    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
+        """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
+        layout = lay_out(batch, self.body.config.pad_token_id, self.body.device, in_one_row=False)
+        mask = layout.mask
+        hidden = self.body(input_ids=layout.input_ids, attention_mask=mask.long()).last_hidden_state
+        return hidden, mask
+
+    def _own_pooling(self) -> Pooling:
+        if self.body.config.is_encoder_decoder:
+            return "mean"
+        return "first" if self.body.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES else "last"
+
+
+Encoder = PackedEncoder | PaddedEncoder
+
+
+def make_encoder(model: PreTrainedModel) -> Encoder:
+    """Wrap a backbone in the fastest way that computes it; its weights stay where they are."""
+    return PackedEncoder(model) if fits(model) else PaddedEncoder(model)
+
+
+def fits(model: PreTrainedModel) -> bool:
+    """Whether a backbone is one that ``PackedEncoder`` knows; a stock GPT-Neo's attention is not."""
+    body = model.base_model
+    if isinstance(body, RobertaModel):
+        return not body.config.is_decoder
+    return isinstance(body, GPTNeoModel) and any(
+        isinstance(module, GPTNeoBackendAttention) for module in body.modules()
+    )
+
+
+def mean(vectors: Tensor, mask: Tensor) -> Tensor:
+    """Average (n, L, D) vectors over those that a (n, L) mask allows, to (n, D)."""
+    weights = mask.unsqueeze(-1).to(vectors.dtype)
+    return (vectors * weights).sum(1) / weights.sum(1)
+
+
+def _roberta_layers(body: Any, layout: Layout, layers: nn.ModuleList) -> Tensor:
+    first_position = body.embeddings.padding_idx + 1
+    hidden = body.embeddings(layout.input_ids, position_ids=layout.position_ids + first_position)
+    for layer in layers:
+        hidden = layer(hidden, layout.numbers)
+    return hidden
+
+
+def _gpt_neo_layers(body: Any, layout: Layout, layers: nn.ModuleList) -> Tensor:
+    hidden = body.drop(body.wte(layout.input_ids) + body.wpe(layout.position_ids))
+    for layer in layers:
+        hidden = layer(hidden, attention_mask=layout.numbers)[0]
+    return hidden
+
+
+def _roberta_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
+    """(n, D) last hidden states of one token of each text, the (n,) ``steps``-th."""
+    hidden = _roberta_layers(body, layout, body.encoder.layer[:-1])
+    layer = body.encoder.layer[-1]
+    attention, tokens = layer.attention.self, hidden.flatten(0, 1)
+    chosen = tokens.index_select(0, layout.places.gather(1, steps[:, None])[:, 0])
+    query = attention.query(chosen) * attention.scaling
+    heads = attention.num_attention_heads
+    p = attention.dropout.p if attention.training else 0.0
+    context = _attend_once(
+        query, tokens, layout.places, layout.mask, attention.key, attention.value, heads, p
+    )
+    return layer.feed_forward_chunk(layer.attention.output(context, chosen))
+
+
+def _gpt_neo_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
+    """(n, D) last hidden states of one token of each text, the (n,) ``steps``-th."""
+    hidden = _gpt_neo_layers(body, layout, body.h[:-1])
+    block = body.h[-1]
+    attention, tokens = block.attn.attention, hidden.flatten(0, 1)
+    chosen = layout.places.gather(1, steps[:, None])[:, 0]
+    normed = block.ln_1(tokens)
+    query = attention.q_proj(normed.index_select(0, chosen)) * attention.scaling
+    places = torch.arange(layout.places.shape[1], device=tokens.device)
+    visible = places <= steps[:, None]
+    if attention.sliding_window is not None:
+        visible &= places > steps[:, None] - attention.sliding_window
+    p = attention.config.attention_dropout if attention.training else 0.0
+    context = _attend_once(
+        query, normed, layout.places, visible, attention.k_proj, attention.v_proj, attention.num_heads, p
+    )
+    pooled = tokens.index_select(0, chosen) + attention.resid_dropout(attention.out_proj(context))
+    return body.ln_f(pooled + block.mlp(block.ln_2(pooled)))
+
+
+def _attend_once(
+    query: Tensor,
+    tokens: Tensor,
+    places: Tensor,
+    visible: Tensor,
+    key: nn.Linear,
+    value: nn.Linear,
+    num_heads: int,
+    p: float,
+) -> Tensor:
+    """(n, D) context of one query an example.
+
+    Args:
+        query: (n, D), scaled.
+        tokens: (B * T, D) inputs of keys and values.
+        places: (n, L) as in ``Layout``.
+        visible: (n, L), which of them the query may look at.
+        key: The projection to keys.
+        value: The projection to values.
+        num_heads: H.
+        p: Dropout of the attention weights.
+    """
+    padded = tokens[places]
+    query = query.unflatten(1, (num_heads, -1))
+    absorbed = torch.einsum("nhd,hde->nhe", query, key.weight.unflatten(0, (num_heads, -1)))
+    scores = torch.matmul(absorbed, padded.mT)
+    scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
+    weights = scores.softmax(-1)
+    if p:
+        weights = dropout(weights, p)
+    mixed = torch.matmul(weights, padded)
+    context = torch.einsum("nhe,hde->nhd", mixed, value.weight.unflatten(0, (num_heads, -1)))
+    if value.bias is not None:
+        context = context + weights.sum(-1, keepdim=True) * value.bias.unflatten(0, (num_heads, -1))
+    return context.flatten(1)

@@ -1,0 +1,157 @@
+"""What a frozen backbone makes of examples, computed once, so that heads train on it in seconds.
+
+Shapes: n examples, N vectors of all of them, D hidden_size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from eval.classifier import Batch, Classifier, HeadClassifier, stack
+from eval.heads.spec import HeadOutput
+from eval.segments import Segmented
+
+BATCH_SIZE = 64
+MAX_BYTES = 2**31
+"""Of all vectors that are kept. A task with more has them computed for every batch anew."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """Examples as vectors, one after another.
+
+    Attributes:
+        vectors: (N, D) float32.
+        lengths: (n,) vectors of each example.
+        labels: (n,), or (n, C) where examples have several.
+        truncated: (n,) whether an example lost tokens.
+        idx: n names of the examples.
+    """
+
+    vectors: torch.Tensor
+    lengths: np.ndarray
+    labels: np.ndarray
+    truncated: np.ndarray
+    idx: np.ndarray
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Features:
+        """Return the examples at those indices, in that order."""
+        indices = np.asarray(indices, dtype=np.int64)
+        lengths = self.lengths[indices]
+        starts = (np.cumsum(self.lengths) - self.lengths)[indices]
+        places = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        vectors = self.vectors[torch.from_numpy(places).to(self.vectors.device)]
+        return Features(vectors, lengths, self.labels[indices], self.truncated[indices], self.idx[indices])
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+class FeatureClassifier(Classifier):
+    """A classifier with a frozen backbone, from its features on.
+
+    Args:
+        classifier: Its head is trained in place.
+    """
+
+    def __init__(self, classifier: HeadClassifier) -> None:
+        super().__init__()
+        self.head = classifier.head
+        self.reads = classifier.reads
+
+    def forward(self, batch: Features) -> HeadOutput:
+        """Classify a batch."""
+        if self.reads == "example":
+            return self.head(batch.vectors, None)
+        return self.head(*stack(batch.vectors, batch.lengths))
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        return list(self.head.parameters())
+
+
+_cache: dict[tuple[str, ...], Features] = {}
+
+
+def fits_memory(classifier: HeadClassifier, parts: Iterable[Batch]) -> bool:
+    """Whether the vectors of all examples may be kept."""
+    return (
+        sum(_num_vectors(classifier, part) for part in parts) * classifier.encoder.hidden_size * 4
+        <= MAX_BYTES
+    )
+
+
+def features(
+    classifier: HeadClassifier,
+    data: Batch,
+    weights: str,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
+    tick: Callable[[], None] = lambda: None,
+) -> Features:
+    """Compute what a frozen backbone makes of examples, or return what it made before in this process.
+
+    Args:
+        classifier: Its backbone is frozen.
+        data: The examples.
+        weights: Stands for the backbone's weights.
+        autocast: The precision of the products.
+        tick: Called after each batch.
+    """
+    assert classifier.is_frozen
+    key = (weights, classifier.reads, classifier.pooling, _digest(data))
+    if key not in _cache:
+        made = _compute(classifier, data, autocast, tick)
+        while _cache and sum(_num_bytes(own) for own in (made, *_cache.values())) > MAX_BYTES:
+            del _cache[next(iter(_cache))]
+        _cache[key] = made
+    # Labels and names are no part of the key.
+    found = _cache[key]
+    return Features(found.vectors, found.lengths, data.labels, data.truncated, data.idx)
+
+
+@torch.no_grad()
+def _compute(
+    classifier: HeadClassifier,
+    data: Batch,
+    autocast: Callable[[], AbstractContextManager],
+    tick: Callable[[], None],
+) -> Features:
+    classifier.eval()
+    order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
+    vectors, lengths = [], []
+    for first in range(0, len(order), BATCH_SIZE):
+        with autocast():
+            found, mask = classifier.embed(data.take(order[first : first + BATCH_SIZE]))
+        vectors.append((found if mask is None else found[mask]).float())
+        lengths.append(np.ones(len(found), np.int64) if mask is None else mask.sum(1).cpu().numpy())
+        tick()
+    counts = np.concatenate(lengths)
+    sorted_features = Features(torch.cat(vectors), counts, counts, counts, counts)
+    back = sorted_features.take(np.argsort(order, kind="stable"))
+    return Features(back.vectors, back.lengths, data.labels, data.truncated, data.idx)
+
+
+def _num_bytes(found: Features) -> int:
+    return found.vectors.numel() * found.vectors.element_size()
+
+
+def _num_vectors(classifier: HeadClassifier, data: Batch) -> int:
+    if isinstance(data, Segmented):
+        return int(data.counts.sum())
+    return int(data.lengths.sum()) if classifier.reads == "tokens" else len(data)
+
+
+def _digest(data: Batch) -> str:
+    segmented = isinstance(data, Segmented)
+    texts = data.pieces if segmented else data
+    arrays = (texts.tokens, texts.lengths, data.counts if segmented else texts.lengths)
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(array.tobytes())
+    return digest.hexdigest()
