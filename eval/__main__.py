@@ -27,6 +27,7 @@ Examples:
   python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
   python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
   python -m eval RUN --tasks arc_easy                                # a task of lm-eval
+  python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned; python -m eval.tasks lists
   python -m eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
@@ -124,8 +125,9 @@ def main() -> int:
 
     folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
     config = study_config(folders)
-    if any(argument.partition("=")[0] == "--tasks" for argument in sys.argv[1:]):
-        config = config.model_copy(update={"suites": ()})  # --suites beside it brings its own
+    if any(argument.partition("=")[0] in ("--tasks", "--classify") for argument in sys.argv[1:]):
+        # What else a flag beside it names, it brings itself.
+        config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
     default = EvaluateArgs(runs=(), config=config)
     args = parse_flags(EvaluateArgs, default=default, prog="python -m eval", description=EXAMPLES)
     return evaluate(args.runs, args.config, args.workers)

@@ -13,8 +13,8 @@ from ffn_variants.errors import UsageError
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
-# GLUE's own choice of headline metric for the two unbalanced kinds of task; every other task uses accuracy.
-PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
+# Headline metrics in eval/tasks/ that are not accuracy; those of a user's own tasks are told by their rows.
+PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
 # Where rows hold one of these, they were made for the source study's average.
 SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
 
@@ -41,7 +41,8 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         origin: Where the table comes from, named in errors.
 
     Returns:
-        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant.
+        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant but
+        for what a classification's rows begin with, which is its headline metric.
 
     Raises:
         UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, or two
@@ -76,8 +77,19 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin)
-    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric", "head"]
+    rows["place"] = _metric_places(rows)
+    order = ["benchmark", "family", "variant", "seed", "group", "task", "place", "metric", "head"]
     return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
+
+
+def _metric_places(rows: pd.DataFrame) -> pd.Series:
+    """Where each row's metric first stands among its task's; 0 for all that no head has part in.
+
+    The metrics of a classification are written headline first, which their names do not tell.
+    """
+    places = pd.Series(np.arange(len(rows)), rows.index)
+    first = places.groupby([rows["benchmark"], rows["task"], rows["metric"]]).transform("min")
+    return first.where(rows["head"] != NO_HEAD, 0)
 
 
 def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
@@ -112,13 +124,19 @@ def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
         )
 
 
-def primary_metric(task: str, metrics: Iterable[str]) -> str:
+def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) -> str:
     """Name the metric that stands for a task.
 
-    That is the source study's where it is there, else GLUE's headline one, else accuracy, else the first.
+    That is the source study's where it is there, else the headline one of a task that is known here, else
+    what its rows begin with, else accuracy, else the first in order of names.
+
+    Args:
+        task: Its name.
+        metrics: What there are scores in.
+        first: What its rows begin with, where that says something: under a head they begin with the headline.
     """
     available = sorted(metrics)
-    wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], "accuracy")
+    wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], first)
     for metric in (*SOURCE_STUDY_METRICS, wanted, "accuracy"):
         if metric in available:
             return metric
@@ -126,9 +144,11 @@ def primary_metric(task: str, metrics: Iterable[str]) -> str:
 
 
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep each task's primary metric, so that (run, benchmark, task) is unique."""
-    names = rows.groupby(["benchmark", "task"])["metric"].agg(set)
-    chosen = {(b, t): primary_metric(t, metrics) for (b, t), metrics in names.to_dict().items()}
+    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
+    headed = rows[rows["head"] != NO_HEAD] if "head" in rows.columns else rows.iloc[:0]
+    first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
+    names = rows.groupby(["benchmark", "task"])["metric"].agg(set).to_dict()
+    chosen = {key: primary_metric(key[1], metrics, first.get(key)) for key, metrics in names.items()}
     keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
     return rows[[chosen[benchmark, task] == metric for benchmark, task, metric in keys]].reset_index(
         drop=True
@@ -161,9 +181,19 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         if len(rare := table.columns.difference(common)):
             notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
         complete = table[common].notna().all(axis=1) & (len(common) > 0)
-        for run_id, row in table.loc[~complete, common].droplevel(["family", "variant", "seed"]).iterrows():
-            lacking = ", ".join(row.index[row.isna()]) or "every common task"
-            notes.append(f"{benchmark}: run {run_id} left out, it has no score for {lacking}")
+        notes += [
+            f"{benchmark}: run {run} left out, it has no score for {lacking}"
+            for run, lacking in _lacking(table, table.loc[~complete, common])
+        ]
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
     return pd.concat(kept, ignore_index=True), notes
+
+
+def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
+    """Name runs, with their variant where several variants are those of one run, and the tasks they lack."""
+    run_ids = left_out.index.get_level_values("run_id")
+    if not table.index.get_level_values("run_id").is_unique:
+        run_ids = run_ids + " (" + left_out.index.get_level_values("variant") + ")"
+    for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
+        yield str(run), ", ".join(left_out.columns[gaps]) or "every common task"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from eval.classification_data import describe_truncation, read_task_data, segmentation_of, split
-from eval.classification_metrics import BINARY_METRICS, METRICS
+from eval.classification_metrics import METRICS, unfit_metric
 from eval.classification_tasks import ClassificationTask
 from eval.classifier import Batch, Classifier, HeadClassifier
 from eval.classifier_loading import load_classifier_tokenizer, load_for_task
@@ -65,7 +65,7 @@ def evaluate_tasks(
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
     """
-    settings = config.finetune.resolve(tasks[0].name, head)
+    settings = tasks[0].fine_tuning(config.finetune, head)
     scores: dict[str, list[dict[str, float]]] = {task.name: [] for task in tasks}
     items: dict[str, list[pd.DataFrame]] = {task.name: [] for task in tasks}
     for seed in settings.seeds:
@@ -157,12 +157,9 @@ def _on_features(
 
 
 def _check_metrics(task: ClassificationTask, settings: FineTuning) -> None:
-    wrong = {settings.metric_for_best_model, *settings.extra_metrics} & {*BINARY_METRICS}
-    if task.num_labels > 2 and wrong:
-        raise UsageError(
-            f"{task.name} has {task.num_labels} labels and {wrong.pop()} is for two; leave "
-            "--finetune.metric-for-best-model out or choose accuracy"
-        )
+    for name in (settings.metric_for_best_model, *settings.extra_metrics):
+        if reason := unfit_metric(name, task.num_labels, task.multi_label):
+            raise UsageError(f"{task.name}: {reason}, or leave --finetune.metric-for-best-model out")
 
 
 def _with_prefix(report: Callable[[str], None], prefix: str) -> Callable[[str], None]:

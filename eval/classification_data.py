@@ -54,11 +54,12 @@ def read_task_data(
         def make() -> Batch:
             rows = read_examples(task, name, config)
             idx = [str(row.get("idx", number)) for number, row in enumerate(rows)]
-            texts, labels = [task.make_input(row) for row in rows], [int(row["label"]) for row in rows]
+            labels = [row["label"] for row in rows]
             try:
                 if segmentation is not None:
+                    texts = [_with_turns(task, row) for row in rows]
                     return encode_segments(tokenizer, texts, labels, segmentation, max_length, idx)
-                return encode(tokenizer, texts, labels, max_length, idx)
+                return encode(tokenizer, [task.make_input(row) for row in rows], labels, max_length, idx)
             except UsageError as error:
                 raise UsageError(f"{task.name} {name}, {error}") from None
 
@@ -69,6 +70,11 @@ def read_task_data(
     size, seed = settings.max_validation_examples, settings.seeds[0]
     validation = {task.name: _subset(part(task, "validation"), size, seed) for task in tasks}
     return TaskData(part(tasks[0], "train"), validation)
+
+
+def _with_turns(task: ClassificationTask, row: dict) -> tuple[str | list[str], str | None]:
+    turns = task.turns(row)
+    return task.make_input(row) if turns is None else (turns, None)
 
 
 def segmentation_of(settings: FineTuning) -> Segmentation | None:
@@ -91,7 +97,7 @@ def split(data: TaskData, task: ClassificationTask, settings: FineTuning, seed: 
         raise UsageError(f"{task.name}: {len(train)} training examples are too few to fine-tune on")
     if settings.select_on == "held-out":
         train, selection = hold_out(train, settings.held_out_fraction, seed)
-    if len(np.unique(train.labels)) < 2:
+    if len(np.unique(train.labels, axis=0)) < 2:
         raise UsageError(
             f"{task.name}: all {len(train)} training examples have label {train.labels[0]}, so that there is "
             "nothing to learn; add examples of the other labels or leave the task out"
@@ -119,9 +125,9 @@ def majority_baselines(
     """Score constant answers, with no model: benchmark, task, metric, percent; for ``write_baselines``."""
     baselines: dict[str, dict[str, dict[str, float]]] = {}
     for task in tasks:
-        names = tuple(dict.fromkeys((*task.metrics, *config.finetune.resolve(task.name).extra_metrics)))
+        names = tuple(dict.fromkeys((*task.metrics, *task.fine_tuning(config.finetune).extra_metrics)))
         train, validation = (
-            np.array([int(row["label"]) for row in read_examples(task, part, config)])
+            np.array([row["label"] for row in read_examples(task, part, config)])
             for part in ("train", "validation")
         )
         baselines.setdefault(task.benchmark, {})[task.name] = majority_scores(names, train, validation)

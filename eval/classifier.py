@@ -14,6 +14,7 @@ from transformers import GPTNeoForSequenceClassification, PreTrainedModel, Rober
 from eval.encoders import Encoder, fits, lay_out, make_encoder
 from eval.encoding import Encoded
 from eval.finetune_config import Pooling
+from eval.heads.chunks import embed_in_chunks
 from eval.heads.spec import HeadOutput, Reads
 from eval.segments import Segmented
 
@@ -98,7 +99,7 @@ class HeadClassifier(Classifier):
         """Return what the head reads: (n, D) and None, or (n, M, D) and a (n, M) mask."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             if isinstance(batch, Segmented):
-                return stack(self._pooled(batch.pieces), batch.counts)
+                return stack(embed_in_chunks(self._pooled, batch.pieces), batch.counts)
             if self.reads == "tokens":
                 return self.encoder.tokens(batch)
             return self._pooled(batch), None

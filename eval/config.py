@@ -39,6 +39,9 @@ class EvalConfig(Section):
     pairs a paradigm), entity-tracking, wug, perplexity, embedded-pairs, glue (11 tasks), embedded-glue."""
     tasks: tuple[str, ...] = ()
     """Tasks, groups or tags of lm-eval that score text; on the command line without --suites, only these."""
+    classify: tuple[str, ...] = ()
+    """Classification tasks: names (python -m eval.tasks lists them) or YAML files of your own; on the command
+    line without --suites, only these."""
     include_path: tuple[Path, ...] = ()
     """Folders with further task files of lm-eval."""
     protocol: ProtocolConfig = ProtocolConfig()
@@ -51,6 +54,8 @@ class EvalConfig(Section):
     """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
+    classification_dir: Path | None = None
+    """Folder with <task>.train and <task>.validation as JSON Lines, in place of the hub, for --classify."""
     pair_tasks: tuple[str, ...] | None = None
     """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
@@ -69,6 +74,18 @@ class EvalConfig(Section):
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
 
     @property
+    def classified(self) -> tuple[str, ...]:
+        """The benchmarks that the tasks in ``classify`` belong to.
+
+        Raises:
+            UsageError: For an unknown task, or a faulty file of one.
+        """
+        from eval.tasks.schema import find_task_file
+
+        return tuple(dict.fromkeys(find_task_file(task).benchmark for task in self.classify))
+
+    @property
     def benchmarks(self) -> tuple[str, ...]:
-        """What its scores are called in rows: the suites, and a benchmark for every name in ``tasks``."""
-        return (*dict.fromkeys(self.suites), *(HARNESS_PREFIX + name for name in dict.fromkeys(self.tasks)))
+        """What its scores are called in rows: suites, those of ``classify``, and one a name in ``tasks``."""
+        by_name = (HARNESS_PREFIX + name for name in self.tasks)
+        return tuple(dict.fromkeys((*self.suites, *self.classified, *by_name)))

@@ -24,8 +24,16 @@ class Contrast:
         return {name: sign / len(arm) for arm, sign in ((self.plus, 1.0), (self.minus, -1.0)) for name in arm}
 
 
-def parse_contrast(text: str, variants: Sequence[str], baseline: str | None = None) -> Contrast:
+def parse_contrast(
+    text: str, variants: Sequence[str], baseline: str | None = None, noun: str = "variant"
+) -> Contrast:
     """Read ``a+b - c+d``; ``a`` alone means minus the baseline. Names hold hyphens: spaces around the minus.
+
+    Args:
+        text: What to read.
+        variants: Every name that there is.
+        baseline: What a single group is compared with.
+        noun: What messages call a variant.
 
     Raises:
         UsageError: For an unknown variant, an empty side, or a variant named twice.
@@ -38,7 +46,7 @@ def parse_contrast(text: str, variants: Sequence[str], baseline: str | None = No
     names = [*sides[0], *sides[1]]
     for name in names:
         if name not in variants:
-            raise unknown_name("variant", name, variants)
+            raise unknown_name(noun, name, variants)
     if len(set(names)) < len(names):
-        raise UsageError(f"contrast {text!r} names a variant twice; each may stand on one side only")
+        raise UsageError(f"contrast {text!r} names a {noun} twice; each may stand on one side only")
     return Contrast(tuple(sides[0]), tuple(sides[1]))

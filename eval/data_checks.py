@@ -15,7 +15,7 @@ from eval.aggregate import is_percent
 from eval.rows import RunKey, run_name
 from eval.statistics.welch import NO_SPREAD
 
-KEY = ["family", "variant", "seed", "benchmark", "task", "metric"]
+KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 CELL = ["family", "variant"]
 # Decimals that two runs must share to rule out chance: one pair in 10,000 for a spread of one point.
 DECIMALS_OF_A_COPY = 4
@@ -75,13 +75,14 @@ def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 
 def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
     """Group runs whose every score is the same, and say whether that rules out chance."""
-    scores = rows.groupby(["benchmark", "task", "metric"])["score"]
+    what = ["benchmark", "task", "metric", "head"]
+    scores = rows.groupby(what)["score"]
     decimals = scores.transform(lambda column: np.median([_decimals(score) for score in column]))
     told = rows.assign(decimals=decimals.astype(int))
     signatures: dict[tuple, list[RunKey]] = {}
     precision: dict[tuple, int] = {}
     for run, of_run in told.groupby(["family", "variant", "seed"], sort=True):
-        signature = tuple(zip(of_run.benchmark, of_run.task, of_run.metric, of_run.score, strict=True))
+        signature = tuple(of_run[[*what, "score"]].itertuples(index=False, name=None))
         signatures.setdefault(signature, []).append(run)
         precision[signature] = int(of_run.decimals.sum())
     for signature, runs in signatures.items():
@@ -194,7 +195,8 @@ def _rows(table: pd.DataFrame) -> list:
 
 def _row_name(row) -> str:
     task = "" if row.task == "all" else f" {row.task}"
-    return f"{run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}"
+    head = f" under {row.head}" if row.head else ""
+    return f"{run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}{head}"
 
 
 def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:

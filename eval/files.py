@@ -80,7 +80,14 @@ def _parse_rows(path: Path, text: str) -> list:
     return rows
 
 
-def read_hub_rows(path: str, name: str, split: str, instead: str) -> list[dict]:
+def read_hub_rows(
+    path: str,
+    name: str | None,
+    split: str,
+    instead: str,
+    revision: str | None = None,
+    data_dir: str | None = None,
+) -> list[dict]:
     """Read a data set of the Hugging Face hub.
 
     Args:
@@ -88,6 +95,8 @@ def read_hub_rows(path: str, name: str, split: str, instead: str) -> list[dict]:
         name: Its configuration.
         split: Which part.
         instead: What to do without network, for the error message.
+        revision: A commit, tag or branch.
+        data_dir: Only the files in this folder of the repository.
 
     Raises:
         UsageError: If it cannot be loaded.
@@ -95,10 +104,12 @@ def read_hub_rows(path: str, name: str, split: str, instead: str) -> list[dict]:
     from datasets import load_dataset
 
     try:
-        return load_dataset(path, name, split=split).to_list()
-    except (OSError, ValueError) as error:
+        return load_dataset(path, name, split=split, revision=revision, data_dir=data_dir).to_list()
+    # A repository that has a script in place of data is a RuntimeError.
+    except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"cannot load {path} ({name}) from the hub: {reason}; {instead}") from error
+        of_name = f" ({name})" if name else ""
+        raise UsageError(f"cannot load {path}{of_name} from the hub: {reason}; {instead}") from error
 
 
 def fingerprint(paths: Iterable[Path]) -> str:

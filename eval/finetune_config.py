@@ -37,7 +37,10 @@ GlueTaskName = Literal[
     "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"
 ]
 PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"]
-Metric = Literal["accuracy", "f1", "matthews_correlation", "mean_accuracy_f1", "mean_f1_matthews"]
+Metric = Literal[
+    "accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation", "mean_accuracy_f1",
+    "mean_f1_matthews",
+]  # fmt: skip
 Schedule = Literal["linear", "cosine", "constant"]
 Pooling = Literal["auto", "first", "last", "mean"]
 GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
@@ -207,7 +210,9 @@ class FineTuneConfig(Section):
     """Evaluations without a better score before training stops (null: the preset's)."""
     threshold: float | None = Field(None, ge=0, lt=1)
     """How much better counts for patience, as a fraction: 0.001 is 0.1 points (null: the preset's)."""
-    metric_for_best_model: Literal["accuracy", "f1", "matthews_correlation"] | None = None
+    metric_for_best_model: (
+        Literal["accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation"] | None
+    ) = None
     """What the best epoch is chosen by (null: the preset's; default: the task's first metric)."""
     select_on: Literal["held-out", "validation"] | None = None
     """Where the best epoch is chosen: on a part held out of the training set, or on the validation file that

@@ -12,9 +12,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.classification_tasks import GLUE_TASKS, ClassificationTask, embedded_tasks, find_glue_file
+from eval.classification_tasks import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
-from eval.files import fingerprint
 from eval.harness import HarnessTask, find_harness_tasks
 from eval.heads.choice import HeadChoice
 from eval.heads.names import DEFAULT_HEAD
@@ -148,22 +147,6 @@ def _text_cost(task: TextTask | HarnessTask) -> float:
     return task.num_items() / ITEMS_PER_S
 
 
-def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
-    """Group the tasks asked for by the training set that they share."""
-    tasks: list[ClassificationTask] = []
-    if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in config.finetune.task_names]
-    if "embedded-glue" in config.suites:
-        tasks += embedded_tasks(config).values()
-    groups: dict[tuple[str, str], list[ClassificationTask]] = {}
-    for task in tasks:
-        if task.hub is not None and config.glue_dir is not None:
-            find_glue_file(task, "train", config.glue_dir)
-            find_glue_file(task, "validation", config.glue_dir)
-        groups.setdefault((task.benchmark, task.train), []).append(task)
-    return list(groups.values())
-
-
 def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[HeadChoice]:
     """Return the heads asked for, named as they are kept.
 
@@ -181,23 +164,16 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
 
 def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:
     """Return everything that the scores of a task under a head depend on besides the weights."""
-    if task.hub is None:
-        source = f"embedded:{config.embedded_seed}"
-    elif config.glue_dir is None:
-        source = f"hub:{task.hub[0]}"
-    else:
-        splits = ("train", "validation")
-        source = fingerprint(find_glue_file(task, split, config.glue_dir) for split in splits)
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
-        "data": source,
-        **_fine_tuning(config.finetune, task.name, head),
+        "data": protocol_source(task, config),
+        **_fine_tuning(task, config.finetune, head),
     }
 
 
 @lru_cache(maxsize=256)
-def _fine_tuning(config: FineTuneConfig, task: str, head: HeadChoice) -> dict:
-    return config.resolve(task, head).model_dump(mode="json")
+def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadChoice) -> dict:
+    return task.fine_tuning(config, head).model_dump(mode="json")
 
 
 def _measure_classification(
@@ -206,7 +182,8 @@ def _measure_classification(
     from eval.classification import evaluate_tasks
 
     results = evaluate_tasks(model_folder(run_dir), tasks, config, head, report)
-    return {name: TaskResult("GLUE", metrics, items) for name, (metrics, items) in results.items()}
+    groups = {task.name: task.group for task in tasks}
+    return {name: TaskResult(groups[name], metrics, items) for name, (metrics, items) in results.items()}
 
 
 def _classification_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> float:

@@ -11,10 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from eval.classification_metrics import read_baselines, write_baselines
-from eval.classification_tasks import read_examples
+from eval.classification_tasks import classification_tasks, read_examples
 from eval.config import EvalConfig
 from eval.contamination import FILE, contamination, read_contamination
-from eval.plan import classification_tasks
 from eval.suites import find_text_tasks
 from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
@@ -50,7 +49,7 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
 def has_references(run_dir: Path, config: EvalConfig) -> bool:
     """Whether both files speak of every suite that they could speak of."""
     known = read_baselines(run_dir / "eval").keys() | read_contamination(run_dir / "eval").keys()
-    return set(config.suites) <= known or not config.check_contamination
+    return {*config.suites, *config.classified} <= known or not config.check_contamination
 
 
 # All runs of a study have the same.
@@ -86,7 +85,5 @@ def _validation_texts(config_json: str) -> dict[str, tuple[str, ...]]:
     texts: dict[str, list[str]] = {}
     for task in (task for group in classification_tasks(config) for task in group):
         examples = read_examples(task, "validation", config)
-        texts.setdefault(task.benchmark, []).extend(
-            row[column] for row in examples for column in task.columns
-        )
+        texts.setdefault(task.benchmark, []).extend(text for row in examples for text in task.texts(row))
     return {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}

@@ -109,8 +109,9 @@ class CellTable:
 
     def _paired(self, contrast: Contrast, families: Sequence[str]) -> Sample:
         whole = self._whole(contrast, families)
-        if absent := [name for name, arm in zip(whole.names, whole.arms, strict=True) if not len(arm)]:
-            return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}".replace("/", " "))
+        arms_by_cell = zip(whole.strata, whole.names, whole.arms, strict=True)
+        if absent := [f"{f} {name.removeprefix(f'{f}/')}" for f, name, arm in arms_by_cell if not len(arm)]:
+            return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}")
         arms, dropped = [], []
         for family in families:
             cells = {v: self.cells[family, v] for v in sorted(contrast.weights())}

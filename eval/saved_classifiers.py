@@ -70,7 +70,7 @@ def fine_tuned(
         UsageError: For data or a model that cannot be fine-tuned.
     """
     (head, *_) = task_heads([task], config)
-    settings, model_dir = config.finetune.resolve(task.name, head), model_folder(run_dir)
+    settings, model_dir = task.fine_tuning(config.finetune, head), model_folder(run_dir)
     seed = settings.seeds[0]
     path = (
         run_dir / "eval" / "classifiers" / task.benchmark / task.name / f"{_file_name(str(head))}.safetensors"

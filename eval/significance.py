@@ -18,6 +18,7 @@ from eval.aggregate import normalise_rows, run_scores
 from eval.comparison import Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import clean_rows
+from eval.factor import NOUNS, Factor, Relabelling, is_paired
 from eval.samples import CellTable, Sample
 from eval.statistics.bootstrap import bootstrap_interval
 from eval.statistics.corrections import holm
@@ -37,6 +38,7 @@ def compare(
     family: str | None = None,
     baseline: str | None = None,
     inference: Inference | None = None,
+    factor: Factor = "ffn",
 ) -> Comparison:
     """Compare variants on one benchmark.
 
@@ -47,11 +49,14 @@ def compare(
         family: One family, or None for the average over all families with equal weights.
         baseline: What a one-sided contrast is compared with.
         inference: Level, margin, pairing and bootstrap; None takes the defaults.
+        factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
+            several heads is one for each of them: ``glue (linear)``.
 
     Raises:
         UsageError: For an unusable table or an unknown variant, benchmark or family.
     """
-    scores, _ = run_scores(clean_rows(normalise_rows(rows))[0])
+    rows = normalise_rows(rows)
+    scores, _ = run_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
     benchmarks = sorted(scores.benchmark.unique())
     if benchmark is None and len(benchmarks) > 1:
         raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(benchmarks)}")
@@ -61,8 +66,10 @@ def compare(
     cells = CellTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
     if family is not None and family not in cells.families:
         raise unknown_name("family", family, cells.families)
-    parsed = parse_contrast(contrast, cells.variants(), baseline)
-    return compare_cells(cells, parsed, family, inference or Inference())
+    parsed = parse_contrast(contrast, cells.variants(), baseline, NOUNS[factor])
+    how = inference or Inference()
+    how = replace(how, paired=how.paired or is_paired(factor))
+    return compare_cells(cells, parsed, family, how)
 
 
 def compare_cells(

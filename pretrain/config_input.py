@@ -6,7 +6,7 @@ import copy
 import difflib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -86,7 +86,9 @@ def explain(error: ValidationError, model: type[BaseModel], source: str) -> Usag
 def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
     """Names of the fields below a path such as ``["model"]``."""
     for name in location:
-        model = model.model_fields[name].annotation  # type: ignore[assignment]
+        annotation: Any = model.model_fields[name].annotation
+        # An optional section is one of the members of its type.
+        model = next(kind for kind in get_args(annotation) or (annotation,) if hasattr(kind, "model_fields"))
     return list(model.model_fields)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eval.heads.names import DEFAULT_HEAD
 from slurm.study import Study
 
 if TYPE_CHECKING:
@@ -20,7 +21,9 @@ def show_plan(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int
     print(f"  families  {', '.join(config.families)}")
     print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
     print(f"  seeds     {', '.join(map(str, config.seeds))}")
-    print(f"  suites    {', '.join(config.evaluation.suites)}")
+    print(f"  scored on {', '.join(config.evaluation.benchmarks)}")
+    if config.heads != (DEFAULT_HEAD,):
+        print(f"  heads     {', '.join(config.heads)}")
     for run_id, state in todo.states.items():
         print(f"  {state.name:<8}  {run_id}")
     print(describe_cost(todo.cells))

@@ -13,10 +13,12 @@ import ffn_variants
 from ffn_variants.files import SNAPSHOT, write_text
 
 PACKAGES = ("ffn_variants", "pretrain", "eval", "slurm")
+SUFFIXES = (".py", ".yaml")
+"""Of the files that the packages consist of."""
 
 
 def take_snapshot(study_dir: Path) -> Path:
-    """Copy the project's Python code into the study's folder, once for each state of the code.
+    """Copy the project's code into the study's folder, once for each state of the code.
 
     Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart.
 
@@ -24,7 +26,9 @@ def take_snapshot(study_dir: Path) -> Path:
         ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
     """
     root = Path(ffn_variants.__file__).parents[1]
-    files = sorted(path for package in PACKAGES for path in (root / package).rglob("*.py"))
+    files = sorted(
+        path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES
+    )
     commit, diff = _git(root, "rev-parse", "HEAD"), _git(root, "diff", "HEAD", "--", *PACKAGES)
     content = hashlib.sha256()
     for path in files:

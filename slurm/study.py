@@ -17,6 +17,8 @@ from pydantic import Field, StringConstraints, model_validator
 import ffn_variants
 from eval.config import EvalConfig
 from eval.contrasts import parse_contrast
+from eval.factor import NOUNS, Factor, levels, planned_heads
+from eval.heads.choice import parse_head
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.files import write_text
@@ -31,14 +33,17 @@ STUDY_FILE = "study.yaml"
 class ReportConfig(Section):
     """What the report compares."""
 
+    factor: Factor = "ffn"
+    """What is compared: ``ffn`` variants, classification heads (``head``), or ``both`` as ``kan/linear``."""
     baseline: str = "gelu"
-    """The variant that every other one is compared with."""
+    """The variant, head or combination that every other one is compared with."""
     margin: Annotated[float, Field(gt=0)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
     contrasts: tuple[str, ...] = ()
     """Further comparisons of groups of variants, such as ``relu+silu - prelu+swish``."""
     paired: bool = False
-    """Compare runs of one family and seed with each other instead of treating seeds as independent."""
+    """Compare runs of one family and seed with each other instead of treating seeds as independent; heads
+    always are."""
 
 
 class StudyConfig(Section):
@@ -65,11 +70,21 @@ class StudyConfig(Section):
         for label, values in (("variants", self.variants), ("seeds", self.seeds)):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
-        if self.report.baseline not in self.variants:
-            raise unknown_name("baseline variant in report.baseline", self.report.baseline, self.variants)
-        for contrast in self.report.contrasts:
-            parse_contrast(contrast, self.variants, self.report.baseline)
+        report, noun = self.report, NOUNS[self.report.factor]
+        compared = levels(report.factor, self.variants, self.heads)
+        if report.baseline not in compared:
+            raise unknown_name(f"baseline {noun} in report.baseline", report.baseline, compared)
+        for contrast in report.contrasts:
+            parse_contrast(contrast, compared, report.baseline, noun)
         return self
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The classification heads that every run is fine-tuned with, as rows name them."""
+        from eval.heads.registry import check_head  # torch, which a study's variants load anyway
+
+        choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
+        return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +125,8 @@ class Study:
             "families": list(self.config.families),
             "variants": list(self.config.variants),
             "seeds": list(self.config.seeds),
+            "heads": list(self.config.heads),
+            "benchmarks": list(self.config.evaluation.benchmarks),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],

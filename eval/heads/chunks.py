@@ -14,9 +14,12 @@ from torch.utils.checkpoint import checkpoint
 
 from eval.encoding import Encoded
 
+TOKENS_PER_CHUNK = 8_192
+"""What a usual batch has at most, 64 texts of 128 tokens; so that long documents take no more memory."""
+
 
 def embed_in_chunks(
-    encode: Callable[[Encoded], Tensor], pieces: Encoded, tokens_per_chunk: int = 16_384
+    encode: Callable[[Encoded], Tensor], pieces: Encoded, tokens_per_chunk: int = TOKENS_PER_CHUNK
 ) -> Tensor:
     """Encode sequences so that no more than one chunk's activations are held at a time.
 

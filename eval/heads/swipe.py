@@ -15,10 +15,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from eval.heads.choice import HeadChoice
 from eval.heads.layers import linear
 from eval.heads.spec import HeadOutput, HeadSpec
-from eval.segments import SEGMENT_KINDS, Segmentation
+from eval.segments import SEGMENT_KINDS
 from ffn_variants.errors import UsageError
 from ffn_variants.options import Option
 
@@ -92,16 +91,6 @@ def positions(num_positions: int, hidden_size: int, like: Tensor) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :hidden_size].to(like.dtype)
 
 
-def segmentation(choice: HeadChoice) -> Segmentation:
-    """Return how a text is cut for a ``swipe`` head.
-
-    Raises:
-        UsageError: For an option that the head does not have, or a value that does not fit.
-    """
-    values = SPEC.resolve(dict(choice.options))
-    return Segmentation(**{name: values[name] for name in ("segments", "window", "stride")})  # type: ignore[arg-type]
-
-
 def _build(
     hidden_size: int,
     num_labels: int,
@@ -112,7 +101,7 @@ def _build(
     window: int,
     stride: int,
 ) -> SwipeHead:
-    """Build the head; how texts are cut for it (``segmentation``) is none of its business."""
+    """Build the head; how texts are cut for it is for ``eval.classification_data`` to see to."""
     return SwipeHead(hidden_size, num_labels, pooling, num_layers, num_heads)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from eval.comparison import Inference
+from eval.factor import Factor
 from eval.report.analysis import Method, Request
 from eval.report.power import plan
 from eval.report.sections.answer import answer
@@ -30,15 +31,21 @@ class ReportArgs:
 
     For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
 
+    For the heads of a study: python -m eval.report runs/fr-kan-heads --factor head --baseline linear
+
     Before anything is run: python -m eval.report --plan --sd 1.1 --variants 8
     """
 
     source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder, a rows.parquet, or a CSV with family,variant,seed,benchmark,score (percent)."""
+    factor: Factor | None = None
+    """What is compared: FFN variants, classification heads, or both (default: the study's, else ffn)."""
+    head: str | None = None
+    """With --factor ffn: of scores under several heads keep those under this one, "fourier-kan frozen"."""
     out: Path | None = None
     """Folder to write into (default: SOURCE/report for a study, ./report for a file)."""
     baseline: str | None = None
-    """The variant that others are compared with (default: the study's, else gelu)."""
+    """What the others are compared with (default: the study's, else gelu, of heads linear)."""
     contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: float | None = None
@@ -69,6 +76,8 @@ def main() -> int:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
     request = Request(
+        factor=args.factor,
+        head=args.head,
         baseline=args.baseline,
         contrasts=args.contrast,
         margin=args.margin,

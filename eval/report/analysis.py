@@ -13,8 +13,11 @@ from eval.aggregate import is_percent, run_scores, task_scores
 from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
+from eval.factor import NOUNS, Factor, Relabelling, default_baseline
+from eval.report.factor import seen_by
 from eval.report.facts import RunFacts
 from eval.report.items import ItemAnalysis, analyse_items
+from eval.report.order import BENCHMARK_ORDER, ordered, ordered_benchmarks
 from eval.report.parts import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.sensitivity import Sensitivity, sensitivities
@@ -25,19 +28,6 @@ from eval.significance import compare_cells, compare_with_baseline, scopes
 from eval.statistics.bootstrap import Bootstrap
 from ffn_variants.errors import UsageError, unknown_name
 
-DEFAULT_BASELINE = "gelu"
-# Benchmarks in the order in which readers of this field expect them; any other follows by name.
-BENCHMARK_ORDER = (
-    "blimp",
-    "babylm23",
-    "blimp-fast",
-    "embedded-pairs",
-    "entity-tracking",
-    "wug",
-    "perplexity",
-    "glue",
-    "embedded-glue",
-)
 Method = Literal["default", "source-study"]
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
 CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
@@ -50,6 +40,10 @@ class Request:
     A study that pairs its seeds stays paired, as that was chosen before the results.
     """
 
+    factor: Factor | None = None
+    """Whose levels are compared: FFN variants, heads, or both."""
+    head: str | None = None
+    """With the FFN as factor: keep the scores of this head only, and those without a head."""
     baseline: str | None = None
     contrasts: tuple[str, ...] = ()
     margin: float | None = None
@@ -92,6 +86,16 @@ class Analysis:
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: cells without a score."""
     warnings: tuple[str, ...]
+
+    @property
+    def noun(self) -> str:
+        """What a variant is called: variant, head or combination of both."""
+        return NOUNS[self.source.factor]
+
+    @property
+    def is_of_heads(self) -> bool:
+        """Whether several scores are those of one pretrained model under several heads."""
+        return self.source.factor != "ffn"
 
     @property
     def margin(self) -> float:
@@ -140,30 +144,37 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         request: What is asked of the report; None takes the study's choices and the defaults.
 
     Raises:
-        UsageError: For an unknown baseline or contrast, or a single variant.
+        UsageError: For an unknown baseline, contrast or head, or a single variant.
     """
     request = request or Request()
+    factor = request.factor or source.plan.factor
+    if request.method == "source-study" and factor != "ffn":
+        raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
+    planned = (source.plan.variants, source.plan.heads)
+    labels = Relabelling.of_rows(source.rows, factor, request.head, planned, str(source.path))
+    # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
-    plan = source.plan
+    rows, source = labels.rows(rows), seen_by(source, labels)
+    plan, noun = source.plan, NOUNS[factor]
     if rows.empty:
         raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
     present = sorted(rows.variant.unique())
     if len(present) < 2:
         raise UsageError(
-            f"{source.path} has scores of one variant only ({present[0]}); a comparison needs two or more"
+            f"{source.path} has scores of one {noun} only ({present[0]}); a comparison needs two or more"
         )
-    baseline = request.baseline or plan.baseline or DEFAULT_BASELINE
+    baseline = request.baseline or plan.baseline or default_baseline(factor, present)
     if baseline not in present:
         raise unknown_name("baseline (choose one with --baseline)", baseline, present)
-    variants = (baseline, *(v for v in _ordered(present, plan.variants) if v != baseline))
+    variants = (baseline, *(v for v in ordered(present, plan.variants) if v != baseline))
     texts = dict.fromkeys((*plan.contrasts, *request.contrasts))
-    contrasts = [parse_contrast(text, variants, baseline) for text in texts]
+    contrasts = [parse_contrast(text, variants, baseline, noun) for text in texts]
     pairs = [Contrast((name,), (baseline,)) for name in variants[1:]]
-    families = tuple(_ordered(rows.family.unique(), plan.families))
+    families = tuple(ordered(rows.family.unique(), plan.families))
     scores, notes = run_scores(rows)
     if scores.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    benchmarks = tuple(_ordered(scores.benchmark.unique(), BENCHMARK_ORDER))
+    benchmarks = ordered_benchmarks(scores.benchmark.unique(), plan.benchmarks)
     inference = _inference(request, plan)
     tables = [CellTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
     comparisons = [
@@ -212,12 +223,6 @@ def _inference(request: Request, plan: Plan) -> Inference:
     if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin} is not a positive number of percentage points")
     return Inference(margin=margin, paired=request.paired or plan.paired, bootstrap=request.bootstrap)
-
-
-def _ordered(names, wanted: Sequence[str]) -> list[str]:
-    """Sort names by their place in ``wanted``, the unlisted ones after them by name."""
-    places = {name: place for place, name in enumerate(wanted)}
-    return sorted(map(str, names), key=lambda name: (places.get(name, len(places)), name))
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -273,9 +278,9 @@ def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmark
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
     columns = ["benchmark", "family", "variant", "seeds"]
     missing = []
-    for benchmark in _ordered({*benchmarks, *plan.benchmarks} - unscaled, BENCHMARK_ORDER):
-        for family in _ordered({*families, *plan.families}, plan.families):
-            for variant in _ordered({*variants, *plan.variants}, variants):
+    for benchmark in ordered_benchmarks({*benchmarks, *plan.benchmarks} - unscaled, plan.benchmarks):
+        for family in ordered({*families, *plan.families}, plan.families):
+            for variant in ordered({*variants, *plan.variants}, variants):
                 seeds = [s for s in plan.seeds if (benchmark, family, variant, s) not in found]
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
+from eval.factor import split_family, stratum
+
 FAMILY_LABELS = {"gpt_neo": "GPT-Neo", "roberta": "RoBERTa", "t5": "T5"}
 
 
-def family_label(family: str | None) -> str:
-    """Name a family as a reader writes it; None is the average over families."""
-    return "averaged" if family is None else FAMILY_LABELS.get(family, family)
+def family_label(label: str | None) -> str:
+    """Name a family as a reader writes it, with its FFN variant if any; None is the average over families."""
+    if label is None:
+        return "averaged"
+    family, variant = split_family(label)
+    return stratum(FAMILY_LABELS.get(family, family), variant)
 
 
 def file_name(kind: str, benchmark: str) -> str:

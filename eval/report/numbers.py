@@ -107,6 +107,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "source_kind": analysis.source.kind,
         "command": context.command,
         "versions": dict(context.versions),
+        "factor": analysis.source.factor,
         "baseline": analysis.baseline,
         **asdict(analysis.inference),
         "families": list(analysis.families),

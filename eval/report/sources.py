@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 import yaml
@@ -13,10 +13,11 @@ import yaml
 from eval.aggregate import normalise_rows
 from eval.classification_metrics import read_baselines
 from eval.contamination import Contamination, read_contamination
+from eval.factor import Factor, planned_heads
 from eval.report.facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.rows import RunKey, read_rows
-from ffn_variants.errors import UsageError
+from ffn_variants.errors import UsageError, unknown_name
 
 ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
 STUDY_FILE = "study.yaml"
@@ -36,6 +37,10 @@ class Plan:
     """Percentage points below which a difference was called negligible before the results were seen."""
     contrasts: tuple[str, ...] = ()
     paired: bool = False
+    factor: Factor = "ffn"
+    """Whose levels the baseline and the contrasts are."""
+    heads: tuple[str, ...] = ()
+    """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
 
 
@@ -56,6 +61,10 @@ class Source:
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
     contamination: Mapping[str, Contamination] = field(default_factory=dict)
     """Benchmark to how many of its texts stand in the training text."""
+    factor: Factor = "ffn"
+    """Whose levels the variants are."""
+    remarks: tuple[str, ...] = ()
+    """What stands behind the names of variants, families and benchmarks."""
 
 
 def read_source(path: Path) -> Source:
@@ -178,6 +187,10 @@ def _read_plan(path: Path) -> Plan | None:
         raise UsageError(f"{path} holds no mapping; it needs families, variants and seeds")
     lists = {name: _listed(path, content, name) for name in ("families", "variants", "seeds")}
     report, cells = mapping(content.get("report")), content.get("cells")
+    evaluation = mapping(content.get("evaluation"))
+    finetune, factor = mapping(evaluation.get("finetune")), report.get("factor", "ffn")
+    if factor not in get_args(Factor):
+        raise unknown_name(f"report.factor in {path}", factor, get_args(Factor))
     try:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
@@ -187,14 +200,23 @@ def _read_plan(path: Path) -> Plan | None:
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
-        benchmarks=tuple(map(str, mapping(content.get("evaluation")).get("suites") or ())),
+        benchmarks=tuple(map(str, content.get("benchmarks") or evaluation.get("suites") or ())),
         written=True,
         baseline=report.get("baseline"),
         margin=margin,
         contrasts=tuple(map(str, report.get("contrasts") or ())),
         paired=bool(report.get("paired", False)),
+        factor=factor,
+        heads=_planned_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
     )
+
+
+def _planned_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the heads of a study as rows do; none where its file is from before there was a choice."""
+    if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
+        return tuple(map(str, content["heads"]))
+    return planned_heads(finetune) if "head" in finetune else ()
 
 
 def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:

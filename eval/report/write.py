@@ -68,6 +68,8 @@ def _command(analysis: Analysis, out: Path) -> str:
     request, how = analysis.request, analysis.inference
     words = ["python", "-m", "eval.report", _shown(analysis.source.path), "--out", _shown(out)]
     words += ["--baseline", analysis.baseline, "--margin", f"{how.margin:g}"]
+    words += ["--factor", analysis.source.factor] if analysis.is_of_heads or request.factor else []
+    words += ["--head", request.head] if request.head else []
     for contrast in request.contrasts:
         words += ["--contrast", contrast]
     words += ["--paired"] if how.paired else []

@@ -72,6 +72,37 @@ def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
     assert np.mean(wrong) <= 0.05
 
 
+def of_models(cells: np.ndarray, weights: list[float]) -> Welch:
+    """Compare arms of shape (studies, arms, runs)."""
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), [cells.shape[-1]] * cells.shape[1], weights)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("spread_of_models", [0.0, 1.0, 5.0])
+def test_heads_of_the_same_models_are_rarely_called_different(shape: str, spread_of_models: float):
+    """Three seeds, two families, equal heads: paired by model the spread of the models is of no account."""
+    rng = np.random.default_rng([9, sorted(SHAPES).index(shape), int(spread_of_models)])
+    models = spread_of_models * rng.normal(size=(STUDIES, 2, 1, 3))
+    scores = models + SHAPES[shape](rng, (STUDIES, 2 * 2, 3)).reshape(STUDIES, 2, 2, 3)
+    paired = of_models(scores[:, :, 0] - scores[:, :, 1], [0.5, 0.5])
+    assert 0.02 <= (paired.p < 0.05).mean() <= 0.055
+    if spread_of_models == 5.0:  # without pairs nothing would be found, equal or not
+        alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, -0.5, 0.5, -0.5])
+        assert (alone.p < 0.05).mean() < 0.005
+
+
+def test_heads_of_one_model_are_one_replicate():
+    """A mean over two heads has as many replicates as models: without pairs, equal FFNs differ too often."""
+    rng = np.random.default_rng(10)
+    models = 3 * rng.normal(size=(STUDIES, 2, 1, 3))  # two FFNs, three seeds
+    scores = models + 0.5 * rng.normal(size=(STUDIES, 2, 2, 3))  # two heads of each
+    alone = of_models(scores.reshape(STUDIES, 4, 3), [0.5, 0.5, -0.5, -0.5])
+    assert (alone.p < 0.05).mean() > 0.1
+    of_ffns = scores.mean(2)
+    paired = of_models(of_ffns[:, :1] - of_ffns[:, 1:], [1.0])
+    assert 0.045 <= (paired.p < 0.05).mean() <= 0.055
+
+
 @pytest.mark.parametrize("num_families", [1, 2])
 @pytest.mark.parametrize("num_runs", [3, 6, 10])
 @pytest.mark.parametrize("shape", ["normal", "unequal", "outliers"])

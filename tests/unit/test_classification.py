@@ -521,7 +521,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
 
 def test_f1_of_three_labels_is_refused(save_model, mnli):
     config = mnli.model_copy(update={"finetune": FineTuneConfig(metric_for_best_model="f1")})
-    with pytest.raises(UsageError, match="mnli has 3 labels and f1 is for two"):
+    with pytest.raises(UsageError, match="mnli: f1 is for two labels and there are 3"):
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
 
 

@@ -62,3 +62,9 @@ def test_it_is_frozen():
 def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():
     config = EvalConfig(suites=("blimp", "wug", "blimp"), tasks=("arc_easy",))
     assert config.benchmarks == ("blimp", "wug", "lm-eval-arc_easy")
+
+
+def test_the_benchmarks_of_classification_tasks_are_those_of_their_files():
+    config = EvalConfig(suites=("glue",), classify=("rte", "ag-news", "imdb"), tasks=("arc_easy",))
+    assert config.classified == ("glue", "classification")
+    assert config.benchmarks == ("glue", "classification", "lm-eval-arc_easy")

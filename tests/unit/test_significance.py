@@ -296,6 +296,43 @@ def test_primary_metric(task: str, metrics: set[str], expected: str):
     assert primary_metric(task, metrics) == expected
 
 
+def test_the_rows_of_a_classification_begin_with_its_headline():
+    """A task of a user's own says by nothing but the order of its rows which metric stands for it."""
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
+
+    def score(task: str, metrics: dict[str, float], head: str = "default") -> float:
+        rows = [("f", "a", 1, "own", task, name, x, head) for name, x in metrics.items()]
+        return run_scores(normalise_rows(pd.DataFrame(rows, columns=schema)))[0].score.item()
+
+    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}) == 40
+    assert score("weather", {"accuracy": 70.0, "macro_f1": 40.0}) == 70
+    assert score("weather", {"micro_f1": 50.0, "macro_f1": 40.0}) == 50
+    # A task that is known here, and scores without a head, do not depend on the order.
+    for known, metric in (("cola", "matthews_correlation"), ("multiwoz", "macro_f1")):
+        assert score(known, {"accuracy": 70.0, metric: 10.0}) == score(
+            known, {metric: 10.0, "accuracy": 70.0}
+        )
+        assert score(known, {"accuracy": 70.0, metric: 10.0}) == 10
+    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}, head="") == 70
+    assert score("weather", {"f1": 1.0, "mean_accuracy_f1": 35.0}) == 35
+
+
+def test_tasks_under_a_head_keep_their_headline_when_several_are_averaged():
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
+    rows = [
+        ("f", "a", seed, "own", task, metric, score, "default")
+        for seed in (1, 2)
+        for task, metric, score in (
+            ("x", "macro_f1", 10.0),
+            ("x", "accuracy", 90.0),
+            ("y", "accuracy", 30.0),
+            ("y", "macro_f1", 80.0),
+        )
+    ]
+    found, _ = run_scores(normalise_rows(pd.DataFrame(rows, columns=schema)))
+    assert found.score.tolist() == [20.0, 20.0]
+
+
 def test_contrast_groups_weigh_their_variants_equally():
     contrast = parse_contrast("relu+silu  -  learnable-gelu", ["relu", "silu", "learnable-gelu"])
     assert contrast.weights() == {"relu": 0.5, "silu": 0.5, "learnable-gelu": -1.0}

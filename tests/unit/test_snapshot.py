@@ -45,6 +45,9 @@ def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> Non
         ["git", "-C", checkout, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
     assert clean == study / "code" / commit[:12]
+    tracked = subprocess.run(["git", "-C", checkout, "ls-files"], capture_output=True, text=True, check=True)
+    copied = {path.relative_to(clean).as_posix() for path in clean.rglob("*") if path.is_file()}
+    assert copied == {*tracked.stdout.split(), "SNAPSHOT.json"}
     assert json.loads((clean / "SNAPSHOT.json").read_text()) == {"commit": commit, "clean": True}
     assert take(checkout, study) == clean
 

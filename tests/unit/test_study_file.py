@@ -56,6 +56,14 @@ def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repositor
     assert not {cell.run_id for cell in before.cells} & {cell.run_id for cell in after.cells}
 
 
+def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository, report={"factor": "both", "baseline": "kan/default"}))
+    study.write()
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    assert written["heads"] == ["default"]
+    assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/default")
+
+
 def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
     before = {cell.run_id for cell in load_study(write(tmp_path, repository)).cells}
     after = {cell.run_id for cell in load_study(write(tmp_path, repository, seeds=[1, 2, 3, 4])).cells}
@@ -70,6 +78,8 @@ def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> Non
         ({"families": {"gpt_neo": "absent.yaml"}}, "absent.yaml"),
         ({"seeds": [1, 1]}, "seeds are named twice"),
         ({"variants": ["relu"]}, "unknown baseline variant"),
+        ({"report": {"factor": "head", "baseline": "linear"}}, "unknown baseline head in report.baseline"),
+        ({"report": {"factor": "heads"}}, "report.factor"),
         ({"varients": ["gelu"]}, "varients"),
         ({"name": "../escape"}, "name"),
         ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),

@@ -148,6 +148,6 @@ def _alt(analysis: Analysis, benchmark: str, chosen: Mapping[tuple[str, str], Co
     more = f"; and {len(shown) - 8} more" if len(shown) > 8 else ""
     return (
         f"Heat map, {benchmark}: difference to {analysis.baseline} in percentage points in each part of the "
-        f"benchmark, one value per part and variant, {family_label(scope)}; framed where the corrected p is "
-        f"below {level:.2g}, grey where not estimable; {said}{more}"
+        f"benchmark, one value per part and {analysis.noun}, {family_label(scope)}; framed where the "
+        f"corrected p is below {level:.2g}, grey where not estimable; {said}{more}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,10 +17,14 @@ from eval.report.figures.style import (
     filled,
     in_two_lines,
     panels,
+    text_width,
 )
 from eval.report.names import family_label
 
 CHANCE = 50.0  # percent, of two sentences
+MAX_COLUMNS = 4
+TITLE = 10.0  # points
+PANELS_IN, GAP_IN = 5.2, 0.15
 
 
 def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
@@ -26,10 +32,11 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
     scores = analysis.runs[analysis.runs.benchmark == benchmark]
     families = [family for family in analysis.families if family in set(scores.family)]
     variants = analysis.variants
-    figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=len(families), sharey=True)
+    titles = [filled(family_label(family), 20) for family in families]
+    figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=_columns(titles), sharey=True)
     styles = family_styles(families)
     limits = _limits([np.asarray(scores[scores.family == family].score) for family in families])
-    for axes, family, (low, high) in zip(drawn, families, limits, strict=True):
+    for axes, family, title, (low, high) in zip(drawn, families, titles, limits, strict=True):
         for place, variant in enumerate(variants):
             chosen = scores[(scores.family == family) & (scores.variant == variant)].sort_values("seed")
             _dots(axes, np.asarray(chosen.score), place, styles[family][0], variant == analysis.baseline)
@@ -37,18 +44,24 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
             axes.axvline(CHANCE, color=GREY, lw=0.9, ls=":", zorder=1)
         axes.set_xlim(low, high)
         axes.locator_params(axis="x", nbins=4 if len(families) > 2 else 6)
-        axes.set_title(filled(family_label(family), 20))
+        axes.set_title(title)
         axes.grid(axis="y", color="#e6e6e6", lw=0.6)
         axes.set_axisbelow(True)
     figure.supxlabel(f"score on {benchmark} (percent)", fontsize=9.5)
     drawn[0].set_yticks(range(len(variants)), [in_two_lines(name) for name in variants])
     drawn[0].set_ylim(len(variants) - 0.5, -0.5)
     alt = (
-        f"Dot plot, {benchmark}: the score of every seed in percent, one row per variant, one panel per "
-        f"family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the mean of "
-        f"{analysis.baseline}"
+        f"Dot plot, {benchmark}: the score of every seed in percent, one row per {analysis.noun}, one panel "
+        f"per family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the "
+        f"mean of {analysis.baseline}"
     )
     return figure, alt
+
+
+def _columns(titles: Sequence[str]) -> int:
+    """As many panels in a line as there is room for their titles."""
+    widest = max(text_width(title, TITLE) for title in titles) + GAP_IN
+    return max(1, min(len(titles), MAX_COLUMNS, int(PANELS_IN / widest)))
 
 
 def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: bool) -> None:

@@ -66,10 +66,11 @@ def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
 
 
 def family_styles(families: Sequence[str]) -> dict[str | None, tuple[str, str]]:
-    """Colour and marker of each family; the average (None) is a black diamond."""
-    styles: dict[str | None, tuple[str, str]] = {
-        family: (PALETTE[i % (len(PALETTE) - 1)], MARKERS[i % 3]) for i, family in enumerate(families)
-    }
+    """Colour and marker of each family; the average (None) is a black diamond. Looks repeat after 18."""
+    styles: dict[str | None, tuple[str, str]] = {}
+    for place, family in enumerate(families):
+        turn, index = divmod(place, len(PALETTE) - 1)
+        styles[family] = PALETTE[index], MARKERS[(index + turn) % 3]
     styles[None] = (AVERAGE_COLOUR, "D")
     return styles
 
@@ -121,13 +122,14 @@ def text_width(text: str, size: float = SMALL) -> float:
 
 
 def in_two_lines(name: str, width: int = 18) -> str:
-    """Break a long name once, at a sign that joins its parts if there is one, else in the middle."""
+    """Break a long name once, at a space, else at a sign that joins its parts, else in the middle."""
     if len(name) <= width:
         return name
-    breaks = [i + 1 for i, sign in enumerate(name[:-1]) if sign in "-_+/. " and i > 0]
+    signs = " " if " " in name[1:-1] else "-_+/."
+    breaks = [i + 1 for i, sign in enumerate(name[:-1]) if sign in signs and i > 0]
     middle = len(name) / 2
     place = min(breaks, key=lambda i: abs(i - middle), default=round(middle))
-    return f"{name[:place]}\n{name[place:]}"
+    return f"{name[:place].rstrip(' ')}\n{name[place:]}"
 
 
 def filled(text: str, width: int) -> str:

@@ -45,7 +45,7 @@ def _what_differs(analysis: Analysis) -> str:
         said = f"{start}, these differ from `{analysis.baseline}` (in points): {'; '.join(found)}"
     else:
         places = listed(analysis.benchmarks, "or")
-        said = f"{start}, no variant was shown to differ from `{analysis.baseline}` on {places}"
+        said = f"{start}, no {analysis.noun} was shown to differ from `{analysis.baseline}` on {places}"
     if within:
         said += f"; within a single family, a difference is shown for {listed(within)}"
     return f"{said}."
@@ -126,7 +126,7 @@ def verdicts(analysis: Analysis) -> str:
     else:
         columns = zip(*rows, strict=True)
         body = [[name, *column] for name, column in zip(variants, columns, strict=True)]
-        shown = table(["variant", *benchmarks], body)
+        shown = table([analysis.noun, *benchmarks], body)
     return (
         f"{shown}\n\nDifference to `{analysis.baseline}` in percentage points, positive is better, with its "
         f"{analysis.confidence:.0%} interval. *Different*: Holm-corrected p below {_level(analysis)}. "

@@ -24,14 +24,15 @@ def design_section(analysis: Analysis) -> str:
             rows.append([benchmark, family_label(family), *shown])
     parts = [
         "## Design",
-        "Runs per cell; a run is one pretraining with its own seed.",
+        "Runs per cell; a run is one pretraining with its own seed"
+        + (", here under each head." if analysis.is_of_heads else "."),
         table(["benchmark", "family", *(f"`{name}`" for name in analysis.variants)], rows),
         _items(analysis),
     ]
     if len(analysis.missing):
         columns = [analysis.missing[name].astype(str) for name in analysis.missing.columns]
         rows = [[b, family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
-        parts += [f"Missing scores, {origin}:", table(["benchmark", "family", "variant", "seeds"], rows)]
+        parts += [f"Missing scores, {origin}:", table(["benchmark", "family", analysis.noun, "seeds"], rows)]
     else:
         parts.append(f"No score is missing {origin}.")
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)

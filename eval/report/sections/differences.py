@@ -24,7 +24,7 @@ def differences_section(analysis: Analysis, context: Context) -> str:
         f"Percentage points with {analysis.confidence:.0%} intervals; the verdict rests on Welch's. The "
         f"{beside} needs {MIN_RUNS[analysis.inference.bootstrap]} runs in every arm. *Floor* is the smallest "
         "permutation p that so many runs allow. *g*: Hedges' standardised difference. *P(>)*: how often a "
-        "run of the variant scores above one of the baseline. *Runs*: of the two arms.",
+        f"run of the {analysis.noun} scores above one of the baseline. *Runs*: of the two arms.",
     ]
     for benchmark in analysis.benchmarks:
         rows = [
@@ -32,13 +32,13 @@ def differences_section(analysis: Analysis, context: Context) -> str:
             for scope in analysis.scopes(benchmark)
             for variant, comparison in zip(analysis.others, analysis.of(benchmark, scope), strict=True)
         ]
-        parts += [f"#### {benchmark}", table(["variant", *_header(beside)], rows)]
+        parts += [f"#### {benchmark}", table([analysis.noun, *_header(beside)], rows)]
         parts.append(_interactions(analysis, benchmark))
     if analysis.contrasts:
         rows = [[c.benchmark, f"`{c.contrast}`", *_test_cells(c)] for c in analysis.contrasts]
         parts += [
             "### Contrasts asked for",
-            "Families weigh the same, and so do the variants of a group. Each stands by itself: not "
+            f"Families weigh the same, and so do the {analysis.noun}s of a group. Each stands by itself: not "
             "corrected.",
             table(["benchmark", "contrast", *_header(beside)], rows),
         ]
@@ -91,7 +91,7 @@ def _interactions(analysis: Analysis, benchmark: str) -> str:
         for variant, c in zip(analysis.others, analysis.primary(benchmark), strict=True)
         if c.p_interaction is not None
     ]
-    return f"Family x variant interaction, p uncorrected: {', '.join(known)}." if known else ""
+    return f"Family x {analysis.noun} interaction, p uncorrected: {', '.join(known)}." if known else ""
 
 
 def equivalence_section(analysis: Analysis) -> str:
@@ -113,7 +113,7 @@ def equivalence_section(analysis: Analysis) -> str:
     return (
         f"## Equivalence\n\nTwo one-sided tests at ±{analysis.margin:g} points, not corrected. *Smallest "
         "margin* is where they would pass: the largest difference that the data leave plausible.\n\n"
-        + table(["benchmark", "variant", "difference", "p", "smallest margin", "verdict"], rows)
+        + table(["benchmark", analysis.noun, "difference", "p", "smallest margin", "verdict"], rows)
     )
 
 
@@ -143,7 +143,13 @@ def power_section(analysis: Analysis) -> str:
         ]
         for x in analysis.power
     ]
-    header = ["benchmark", "variant", "sd", "detectable", *(f"seeds for {effect:g}" for effect in EFFECTS)]
+    header = [
+        "benchmark",
+        analysis.noun,
+        "sd",
+        "detectable",
+        *(f"seeds for {effect:g}" for effect in EFFECTS),
+    ]
     return (
         f"## Power\n\n*Detectable*: the smallest true difference, in points, that this study finds with "
         f"{POWER:.0%} power, before correction. *Seeds for*: how many in every cell would find a difference "

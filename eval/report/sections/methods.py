@@ -20,12 +20,6 @@ def methods_section(analysis: Analysis, context: Context) -> str:
     """One paragraph: unit, interval, correction, margin, resamples, generator seed, versions."""
     how = analysis.inference
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
-    seeds = (
-        "Runs of one family and seed are compared with each other (`--paired`); runs without a partner are "
-        "left out, and named under Differences."
-        if how.paired
-        else "Seeds are treated as independent, not as pairs."
-    )
     return (
         "## Methods\n\nThe unit of replication is the run: items, tasks and fine-tunings of one run are "
         "averaged first and never counted as replicates. A difference is the variant's mean minus the "
@@ -37,11 +31,24 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "separately, Benjamini and Hochberg's over all cells of the table of phenomena. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin) at a margin of {how.margin:g} points {_origin(analysis)}; it is "
-        f"claimed for each comparison by itself. {seeds} Beside this stand a "
+        f"claimed for each comparison by itself. {_pairing(analysis)} Beside this stand a "
         f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each cell) and a "
         f"permutation test of Welch's t; generator seed {how.generator_seed}. Nothing is inferred from an "
         f"arm with one run, which has no spread. Versions: {versions}."
+        + "".join(f"\n\n{remark}" for remark in analysis.source.remarks)
     )
+
+
+def _pairing(analysis: Analysis) -> str:
+    left_out = "runs without a partner are left out, and named under Differences."
+    if analysis.is_of_heads:
+        return (
+            "Scores of one family and seed are always compared with each other (`--paired`), as heads share "
+            f"a pretrained model; {left_out}"
+        )
+    if analysis.inference.paired:
+        return f"Runs of one family and seed are compared with each other (`--paired`); {left_out}"
+    return "Seeds are treated as independent, not as pairs."
 
 
 def _origin(analysis: Analysis) -> str:
@@ -60,6 +67,11 @@ def limits_section(analysis: Analysis) -> str:
         "wide, and the test leans on scores being roughly normal over seeds.",
         "Verdicts hold for the model sizes, data and training length of these runs.",
     ]
+    if analysis.is_of_heads:
+        lines.append(
+            "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
+            "of them and sees examples in the same order: what others would change is not in the intervals."
+        )
     if len(analysis.benchmarks) > 1:
         lines.append("Benchmarks are not corrected against one another.")
     if pairs := [name for name in analysis.benchmarks if name in PAIR_BENCHMARKS]:
@@ -69,7 +81,7 @@ def limits_section(analysis: Analysis) -> str:
     if any("glue" in name for name in analysis.benchmarks):
         lines.append(
             "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
-            "between variants says little."
+            f"between {analysis.noun}s says little."
             if analysis.source.baselines
             else "What always giving one answer would score is not known here; a model may be no better."
         )

@@ -21,7 +21,7 @@ def scores_section(analysis: Analysis, context: Context) -> str:
         columns = [_score_column(cells, benchmark, family) for benchmark, cells in means.values()]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
-    header = ["family", "variant", *(f"{name} ↑" for name in means)]
+    header = ["family", analysis.noun, *(f"{name} ↑" for name in means)]
     parts = [
         "## Scores",
         table(header, rows),
@@ -69,7 +69,7 @@ def seeds_section(analysis: Analysis) -> str:
                 values = [scores.get((benchmark, family, variant, seed)) for seed in seeds]
                 shown = ["-" if value is None else f"{value:.1f}" for value in values]
                 rows.append([family_label(family), f"`{variant}`", *shown])
-        header = ["family", "variant", *(f"seed {seed}" for seed in seeds)]
+        header = ["family", analysis.noun, *(f"seed {seed}" for seed in seeds)]
         parts.append(details(f"{benchmark}, percent", table(header, rows)))
     return "\n\n".join(parts)
 

@@ -26,7 +26,7 @@ def sensitivity_section(analysis: Analysis) -> str:
         for x in analysis.sensitivities
     ]
     pairing = "not paired" if analysis.inference.paired else "paired by seed"
-    header = ["benchmark", "variant", "as reported", "leaving one run out", "verdict without one run",
+    header = ["benchmark", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
               "without outliers", pairing, "mean over phenomena"]  # fmt: skip
     return (
         "## Sensitivity\n\nThe same comparisons made in other ways, each with Holm's correction; none of "

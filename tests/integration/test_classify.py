@@ -1,0 +1,119 @@
+"""``python -m eval RUN --classify``: a task of one's own, from its file to the means of a report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from eval.__main__ import main
+from eval.aggregate import normalise_rows, run_scores
+from eval.classification_metrics import METRICS
+from eval.rows import read_rows
+from ffn_variants.errors import run_cli
+from pretrain.config import load_config
+from pretrain.embedded import stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1", "--no-check-contamination")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """The folder of a run as training leaves it, with untrained weights."""
+    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    runs = str(tmp_path_factory.mktemp("runs"))
+    config = load_config(
+        None,
+        overrides={
+            "family": "gpt_neo",
+            "model": {"ffn": "gelu", **sizes},
+            "data": {"block_size": 64},
+            "output": {"runs_dir": runs, "study": "test"},
+        },
+    )
+    folder = run_dir(config)
+    write_config(folder, config)
+    torch.manual_seed(0)
+    build(config, len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    return folder
+
+
+@pytest.fixture
+def task(tmp_path) -> Path:
+    """A task of three labels by name, in a table."""
+    words = {"rain": "the rain fell", "snow": "it snowed all day", "sun": "a bright sun"}
+    for split, size in (("train", 60), ("validation", 21)):
+        rows = [(f"{words[name]}, {n}", name) for n, name in enumerate([*words] * (size // 3))]
+        pd.DataFrame(rows, columns=["remark", "mood"]).to_csv(tmp_path / f"{split}.csv", index=False)
+    path = tmp_path / "weather.yaml"
+    path.write_text(
+        "files: {train: train.csv, validation: validation.csv}\ntext: remark\nlabel: mood\n"
+        "metrics: [macro_f1, cohen_kappa, accuracy]\n"
+    )
+    return path
+
+
+def evaluate(monkeypatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["eval", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_info:
+        run_cli(main)
+    return int(str(exit_info.value.code))
+
+
+def test_a_task_of_ones_own_is_scored_and_only_it(run, task, monkeypatch, capsys):
+    assert evaluate(monkeypatch, run, "--classify", task, *QUICK) == 0
+    assert "classification\n" in capsys.readouterr().out
+    rows = read_rows(run / "eval" / "rows.parquet")
+    of_task = rows[rows["task"] == "weather"]
+    assert of_task["metric"].tolist() == ["macro_f1", "cohen_kappa", "accuracy"]
+    assert set(rows["benchmark"]) == {"classification"}
+    assert set(of_task["group"]) == {"classification"}
+    items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
+    items = items[items["task"] == "weather"]
+    labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
+    assert len(items) == 21
+    for metric, score in zip(of_task["metric"], of_task["score"], strict=True):
+        assert score == pytest.approx(METRICS[metric](labels, predictions)), metric
+    assert run_scores(normalise_rows(rows))[0].score.item() == of_task["score"].iloc[0]
+    baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]["weather"]
+    assert baselines["accuracy"] == pytest.approx(100 / 3)
+    assert baselines["cohen_kappa"] == 0
+
+
+def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, monkeypatch):
+    task = task.rename(task.with_name("changing.yaml"))
+
+    def protocol() -> dict:
+        assert evaluate(monkeypatch, run, "--classify", task, *QUICK) == 0
+        done = json.loads((run / "eval" / "done.json").read_text())["tasks"]
+        (record,) = (record for key, record in done.items() if "changing" in key)
+        return record
+
+    first = protocol()
+    assert protocol() == first
+    task.write_text(task.read_text().replace("text: remark", 'text: "so: {remark}"'))
+    assert protocol() != first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--classify", "ag-new"), "did you mean 'ag-news'"),
+        (("--classify", "absent.yaml"), "absent.yaml: cannot be read"),
+        (("--classify", "ag-news"), "without network pass --classification-dir FOLDER"),
+        (("--classify", "ag-news", "--classification-dir", "absent"), "no folder absent"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, monkeypatch, capsys, arguments, message):
+    assert evaluate(monkeypatch, run, *arguments, *QUICK) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(told) == 1
+    assert message in told[0]
