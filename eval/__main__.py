@@ -65,7 +65,8 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")
-    runs, notes = find_runs(paths)
+    seeds = config.finetune.resolve("").seeds
+    runs, notes = find_runs(paths, seeds)
     for note in notes + check_sources(config):
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, workers)

@@ -15,7 +15,7 @@ import tyro
 
 from eval.config import EvalConfig
 from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli, unknown_name
+from ffn_variants.errors import UsageError, run_cli
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,7 @@ class ConceptSpaceArgs:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task, such as sst2."""
+    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     out: Path | None = None
     """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
     max_examples: int = 1000
@@ -132,7 +132,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     figure, alt = draw_concept_space(
         concept_vectors(found.classifier, data),
         data.labels,
-        label_names(range(task.num_labels)),
+        label_names(task.labels),
         f"{task.name}, head {head}, {run_name}",
     )
     out = args.out or args.run / "eval" / "concept_space" / file_name(task.name, str(head))
@@ -140,12 +140,9 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
 
 
 def _find_task(name: str, config: EvalConfig) -> ClassificationTask:
-    from eval.classification_tasks import GLUE_TASKS, embedded_tasks
+    from eval.classification_tasks import embedded_tasks, find_task
 
-    tasks = GLUE_TASKS | embedded_tasks(config)
-    if name not in tasks:
-        raise unknown_name("task", name, tasks)
-    return tasks[name]
+    return embedded_tasks(config).get(name) or find_task(name, config)
 
 
 def default_config(paths: Sequence[Path]) -> EvalConfig:

@@ -223,9 +223,12 @@ class FineTuneConfig(Section):
     """Use only so many training examples of each task, drawn with the seed (null: all)."""
     max_validation_examples: int | None = Field(None, ge=1)
     """Report on only so many validation examples of each task, the same for every seed (null: all)."""
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, min_length=1)
-    """Seeds of the new head, the held-out part, the order of examples and dropout; the same for every run.
-    With several, a score is the mean over them (null: the preset's, 12; babylm25 42)."""
+    seeds: Literal["run"] | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = (
+        None
+    )
+    """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run. The
+    word run takes each run's own, so that heads are compared over several first weights. With several, a score
+    is the mean over them (null: the preset's, 12; babylm25 42)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
 
@@ -249,6 +252,10 @@ class FineTuneConfig(Section):
             dict.fromkeys(replace(c, is_frozen=True) if self.freeze_backbone else c for c in choices)
         )
 
+    def of_run(self, seed: int) -> FineTuneConfig:
+        """Settle the seeds of one run; ``seed`` is its own."""
+        return self.model_copy(update={"seeds": (seed,)}) if self.seeds == "run" else self
+
     def resolve(self, task: str, head: HeadChoice | None = None) -> FineTuning:
         """Settle how a task is fine-tuned: what is given here, else what the preset says of it.
 
@@ -263,6 +270,8 @@ class FineTuneConfig(Section):
             if name != "head" and (value := getattr(self, name, None)) is not None
         }
         given["head"] = str(head or self.heads[0])
+        if given.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
+            del given["seeds"]
         if given.get("eval_steps") == "epoch":
             given["eval_steps"] = None
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)

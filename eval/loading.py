@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eval.backbones import read_backbone
 from eval.files import fingerprint
 from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
@@ -27,14 +28,16 @@ class RunIdentity:
 
     Attributes:
         run_id: ``<family>/<variant>/seed<N>-<hash>``.
-        objective: ``causal`` or ``masked``.
+        objective: ``causal`` or ``masked``; None for a backbone, which scores no texts.
+        finetune_seed: The one seed of fine-tuning that a backbone's folder is for; None for a run.
     """
 
     run_id: str
     family: str
     variant: str
     seed: int
-    objective: str
+    objective: str | None
+    finetune_seed: int | None = None
 
 
 def identify_run(run_dir: Path) -> RunIdentity:
@@ -43,6 +46,8 @@ def identify_run(run_dir: Path) -> RunIdentity:
     Raises:
         UsageError: If the folder is no run.
     """
+    if (other := read_backbone(run_dir)) is not None:
+        return RunIdentity(other.run_id, other.model_type, other.variant, other.seed, None, other.seed)
     from ffn_variants.objectives import objective
     from pretrain.run_dir import config_hash, read_run
 
@@ -63,6 +68,8 @@ def model_folder(run_dir: Path) -> Path:
     Raises:
         UsageError: If there is none yet.
     """
+    if (other := read_backbone(run_dir)) is not None:
+        return Path(other.folder)
     if not has_model(run_dir):
         raise UsageError(
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"

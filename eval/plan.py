@@ -22,6 +22,7 @@ from eval.protocol import Protocol
 from eval.rows import NO_HEAD
 from eval.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.text_task import Report, TaskResult, TextTask
+from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
     from eval.lm_models import TextScorer
@@ -71,15 +72,8 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
     Raises:
         UsageError: For absent data, or a task that does not exist.
     """
-    protocol = config.protocol.resolve(run.objective)
-    scored_by = protocol.record()
-    for task in _text_tasks(config, run_dir):
-        yield Work(
-            benchmark=task.suite,
-            protocols={task.name: _text_protocol(task, scored_by)},
-            measure=partial(_measure_texts, task, run_dir, protocol, config),
-            cost=partial(_text_cost, task),
-        )
+    config = settled(config, run)
+    yield from _text_units(run_dir, run, config)
     for tasks in classification_tasks(config):
         for head in task_heads(tasks, config):
             yield Work(
@@ -89,6 +83,34 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
                 cost=partial(_classification_cost, tasks[0], config, head),
                 head=str(head),
             )
+
+
+def settled(config: EvalConfig, run: RunIdentity) -> EvalConfig:
+    """Return the config with the seeds of fine-tuning that hold for a run."""
+    finetune = config.finetune.of_run(run.seed)
+    if run.finetune_seed is not None:
+        finetune = finetune.model_copy(update={"seeds": (run.finetune_seed,)})
+    return config.model_copy(update={"finetune": finetune})
+
+
+def _text_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[Work]:
+    tasks = _text_tasks(config, run_dir)
+    if not tasks:
+        return
+    if run.objective is None:
+        raise UsageError(
+            f"{run.run_id} is no run of this project, and only those score texts ({tasks[0].suite}); choose "
+            "--suites glue or --classify"
+        )
+    protocol = config.protocol.resolve(run.objective)
+    scored_by = protocol.record()
+    for task in tasks:
+        yield Work(
+            benchmark=task.suite,
+            protocols={task.name: _text_protocol(task, scored_by)},
+            measure=partial(_measure_texts, task, run_dir, protocol, config),
+            cost=partial(_text_cost, task),
+        )
 
 
 def check_sources(config: EvalConfig) -> list[str]:

@@ -9,19 +9,27 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from eval.backbones import FILE as BACKBONE_FILE
+from eval.backbones import backbone_runs, is_backbone
 from eval.config import EvalConfig
 from eval.loading import has_model
 from eval.report.sources import STUDY_FILE
 from ffn_variants.errors import UsageError
 
 RUN_PATTERN = "*/*/*/config.yaml"  # <family>/<variant>/<run>/config.yaml
+BACKBONE_PATTERN = f"*/*/*/{BACKBONE_FILE}"
+BACKBONES_DIR = Path("runs", "backbones")
 
 
-def find_runs(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
+def find_runs(
+    paths: Sequence[Path], seeds: Sequence[int] = (), backbones_dir: Path = BACKBONES_DIR
+) -> tuple[list[Path], list[str]]:
     """List the runs that paths name.
 
     Args:
-        paths: Folders of runs and of studies.
+        paths: Folders of runs and of studies, and folders or names on the hub of other pretrained models.
+        seeds: Of fine-tuning, for those other models.
+        backbones_dir: Where the scores of those lie.
 
     Returns:
         Run folders, and sentences that name what a study's folder holds but cannot be scored yet.
@@ -34,6 +42,12 @@ def find_runs(paths: Sequence[Path]) -> tuple[list[Path], list[str]]:
     runs, notes = [], []
     for path in paths:
         inside = [] if (path / "config.yaml").is_file() else sorted(path.glob(RUN_PATTERN))
+        if not inside and (others := sorted(path.glob(BACKBONE_PATTERN))):
+            runs += [file.parent for file in others]
+            continue
+        if not inside and seeds and is_backbone(path):
+            runs += backbone_runs(path, seeds, backbones_dir)
+            continue
         if not inside:
             runs.append(path)  # a run, or nothing: whoever opens it says so
             continue

@@ -24,8 +24,8 @@ from eval.classifier_loading import load_classifier_tokenizer, load_for_task
 from eval.config import EvalConfig
 from eval.finetune import trained_state
 from eval.finetune_config import FineTuning
-from eval.loading import model_folder, weights_hash
-from eval.plan import classification_protocol, task_heads
+from eval.loading import identify_run, model_folder, weights_hash
+from eval.plan import classification_protocol, settled, task_heads
 from eval.scoring import num_positions
 from eval.store import protocol_hash
 from ffn_variants.files import write_atomically
@@ -69,6 +69,7 @@ def fine_tuned(
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
     """
+    config = settled(config, identify_run(run_dir))
     (head, *_) = task_heads([task], config)
     settings, model_dir = task.fine_tuning(config.finetune, head), model_folder(run_dir)
     seed = settings.seeds[0]

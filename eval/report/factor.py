@@ -40,9 +40,15 @@ def _plan(source: Source, labels: Relabelling) -> Plan:
         own,
         families=tuple(dict.fromkeys(families)),
         variants=levels(factor, plan.variants, heads),
-        benchmarks=tuple(label for name in wanted for label in labels.benchmarks(name)),
+        benchmarks=tuple(label for name in wanted for label in _expected(name, labels)),
         paired=plan.paired or is_paired(factor),
     )
+
+
+def _expected(benchmark: str, labels: Relabelling) -> tuple[str, ...]:
+    """Scores that name no head are not asked for again where others do."""
+    heads = [head for head in labels.heads.get(benchmark, ()) if head != NO_HEAD] or [NO_HEAD]
+    return tuple(dict.fromkeys(labels.benchmark(benchmark, head) for head in heads))
 
 
 def _kept(labels: Relabelling) -> tuple[str, ...]:

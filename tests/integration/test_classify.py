@@ -7,43 +7,19 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from eval.__main__ import main
 from eval.aggregate import normalise_rows, run_scores
 from eval.classification_metrics import METRICS
 from eval.rows import read_rows
 from ffn_variants.errors import run_cli
-from pretrain.config import load_config
-from pretrain.embedded import stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
 
 QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1", "--no-check-contamination")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """The folder of a run as training leaves it, with untrained weights."""
-    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    runs = str(tmp_path_factory.mktemp("runs"))
-    config = load_config(
-        None,
-        overrides={
-            "family": "gpt_neo",
-            "model": {"ffn": "gelu", **sizes},
-            "data": {"block_size": 64},
-            "output": {"runs_dir": runs, "study": "test"},
-        },
-    )
-    folder = run_dir(config)
-    write_config(folder, config)
-    torch.manual_seed(0)
-    build(config, len(tokenizer)).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    return folder
+def run(tmp_path_factory, write_run) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs"), ffn="gelu")
 
 
 @pytest.fixture

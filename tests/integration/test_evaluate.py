@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 from eval.__main__ import main, summary
 from eval.config import EvalConfig, FineTuneConfig
@@ -24,48 +23,12 @@ from eval.store import sole_evaluator
 from eval.suites import SUITE_TASKS, find_suite_tasks
 from ffn_variants import UsageError
 from ffn_variants.errors import run_cli
-from pretrain.config import load_config
-from pretrain.embedded import stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
 
 GLUE = FineTuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
 SIX = tuple(task.name for task in find_suite_tasks("embedded-pairs", EVERY)[:6])
 PAIRS = EVERY.model_copy(update={"pair_tasks": SIX})
 BOTH = PAIRS.model_copy(update={"suites": ("embedded-pairs", "embedded-glue"), "finetune": GLUE})
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return train_tokenizer(iter(stories(200, 0)), 400)
-
-
-@pytest.fixture
-def make_run(tmp_path, tokenizer):
-    """Make the folder of a run as training leaves it, with untrained weights."""
-
-    def make(family: str = "gpt_neo", ffn: str = "swish", seed: int = 3) -> Path:
-        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-        config = load_config(
-            None,
-            overrides={
-                "family": family,
-                "seed": seed,
-                "model": {"ffn": ffn, **sizes},
-                "data": {"block_size": 64},
-                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
-            },
-        )
-        folder = run_dir(config)
-        write_config(folder, config)
-        torch.manual_seed(seed)
-        build(config, len(tokenizer)).save_pretrained(folder / "model")
-        tokenizer.save_pretrained(folder / "model")
-        return folder
-
-    return make
 
 
 def done_records(run: Path) -> list[dict]:

@@ -305,6 +305,7 @@ def test_compare_takes_a_factor():
 
 def test_order_of_rows_is_irrelevant(tmp_path: Path):
     rows = scores()
+    rows = rows[rows.family == "gpt_neo"]
     rows.to_parquet(tmp_path / "rows.parquet")
     before = numbers_of(analysed(tmp_path / "rows.parquet", factor="head"))
     rows.sample(frac=1, random_state=3).to_parquet(tmp_path / "rows.parquet")
@@ -324,7 +325,8 @@ def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_pa
     rows.loc[rows["head"] == "mlp", "head"] = ""
     rows.to_parquet(tmp_path / "rows.parquet")
     found = analysed(tmp_path / "rows.parquet")
-    assert found.benchmarks == ("glue", "glue (linear)")
+    assert set(found.benchmarks) == {"glue", "glue (linear)"}
+    assert found.missing.empty
     (c,) = found.of("glue", "roberta")
     arms = [means(rows, "roberta", ffn, "") for ffn in ("kan", "gelu")]
     assert c.estimate == pytest.approx(arms[0].mean() - arms[1].mean())

@@ -18,13 +18,18 @@ from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.heat_map import draw_heat_map
-from eval.report.figures.style import PALETTE, in_two_lines, variant_styles
+from eval.report.figures.seeds import draw_seeds
+from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
 from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss, thin
 from eval.report.sources import read_source
 from eval.rows import ROW_COLUMNS
 
 LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
 NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
+
+MODELS = tuple(
+    f"{family} / {ffn}" for family in ("gpt_neo", "roberta") for ffn in ("gelu", "kan", LONG.format(1))
+)
 
 
 def make_analysis(
@@ -118,6 +123,13 @@ def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, familie
         assert len(alt) > 60
     shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest-blimp"][0])}
     assert set(analysis.others) <= shown
+
+
+def test_models_of_many_ffns_have_room(tmp_path: Path):
+    """A report of heads has a family for each FFN in each family."""
+    analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
+    for draw in (draw_seeds, draw_forest):
+        assert_nothing_overlaps(draw(analysis, "blimp")[0])
 
 
 def test_overlaps_are_found():
@@ -263,6 +275,8 @@ def test_variants_look_different_and_long_names_stay_whole():
     assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
     assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
     assert len({s.colour for s in styles.values()}) == len(PALETTE)
+    assert len(set(family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
+    assert in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
     for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
         assert in_two_lines(name).replace("\n", "") == name
         assert in_two_lines(name).count("\n") == (len(name) > 18)

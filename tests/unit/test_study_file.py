@@ -57,11 +57,13 @@ def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repositor
 
 
 def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, repository: Path) -> None:
-    study = load_study(write(tmp_path, repository, report={"factor": "both", "baseline": "kan/default"}))
+    heads = {"finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}}
+    report = {"factor": "both", "baseline": "kan/linear", "contrasts": ["kan/mlp frozen - kan/fourier-kan"]}
+    study = load_study(write(tmp_path, repository, evaluation=heads, report=report))
     study.write()
     written = yaml.safe_load((study.folder / "study.yaml").read_text())
-    assert written["heads"] == ["default"]
-    assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/default")
+    assert written["heads"] == ["fourier-kan", "linear", "mlp frozen"]  # 5 is the default
+    assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/linear")
 
 
 def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
@@ -80,6 +82,7 @@ def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> Non
         ({"variants": ["relu"]}, "unknown baseline variant"),
         ({"report": {"factor": "head", "baseline": "linear"}}, "unknown baseline head in report.baseline"),
         ({"report": {"factor": "heads"}}, "report.factor"),
+        ({"evaluation": {"finetune": {"head": ["linear grid=3"]}}}, "linear"),
         ({"varients": ["gelu"]}, "varients"),
         ({"name": "../escape"}, "name"),
         ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),

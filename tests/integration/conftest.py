@@ -1,0 +1,52 @@
+"""Runs as training leaves them, with untrained weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from pretrain.config import load_config
+from pretrain.embedded import stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return train_tokenizer(iter(stories(200, 0)), 400)
+
+
+@pytest.fixture(scope="session")
+def write_run(tokenizer) -> Callable[..., Path]:
+    """Write the folder of a run below another folder."""
+
+    def write(runs_dir: Path, family: str = "gpt_neo", ffn: str = "swish", seed: int = 3) -> Path:
+        sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = load_config(
+            None,
+            overrides={
+                "family": family,
+                "seed": seed,
+                "model": {"ffn": ffn, **sizes},
+                "data": {"block_size": 64},
+                "output": {"runs_dir": str(runs_dir), "study": "test"},
+            },
+        )
+        folder = run_dir(config)
+        write_config(folder, config)
+        torch.manual_seed(seed)
+        build(config, len(tokenizer)).save_pretrained(folder / "model")
+        tokenizer.save_pretrained(folder / "model")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def make_run(tmp_path, write_run) -> Callable[..., Path]:
+    """Write the folder of a run below the test's own."""
+    return lambda *args, **kwargs: write_run(tmp_path / "runs", *args, **kwargs)

@@ -1,0 +1,130 @@
+"""``python -m eval.concept_space``: from a run to a figure, and what a user sees of mistakes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from eval.classification_tasks import embedded_tasks
+from eval.concept_space import concept_vectors, default_config, label_names, main
+from eval.config import EvalConfig
+from eval.finetune_config import FineTuneConfig
+from eval.saved_classifiers import fine_tuned
+from ffn_variants.errors import UsageError
+from pretrain.config import load_config
+from pretrain.embedded import stories
+from pretrain.model import build
+from pretrain.run_dir import run_dir, write_config
+from pretrain.tokenizer import train_tokenizer
+
+TASK = next(iter(embedded_tasks(EvalConfig())))
+FLAGS = ["--finetune.num-train-epochs", "1", "--finetune.max-train-examples", "32"]
+FLAGS += ["--finetune.max-validation-examples", "40"]
+
+
+@pytest.fixture(scope="module", params=["gpt_neo", "roberta"])
+def run(request, tmp_path_factory) -> Path:
+    """The folder of a run as training leaves it, with untrained weights."""
+    runs = tmp_path_factory.mktemp("runs")
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    overrides = {"family": request.param, "model": sizes, "data": {"block_size": 64}}
+    config = load_config(None, overrides=overrides | {"output": {"runs_dir": str(runs), "study": "test"}})
+    folder = run_dir(config)
+    write_config(folder, config)
+    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
+    torch.manual_seed(0)
+    build(config, len(tokenizer)).save_pretrained(folder / "model")
+    tokenizer.save_pretrained(folder / "model")
+    return folder
+
+
+def command(monkeypatch, *arguments: object) -> None:
+    monkeypatch.setattr(sys, "argv", ["eval.concept_space", *map(str, arguments)])
+    main()
+
+
+def test_places_are_those_of_every_example_alone(run):
+    settings = FineTuneConfig(
+        head=("space num_dimensions=2",),
+        num_train_epochs=1,
+        max_train_examples=32,
+        max_validation_examples=70,
+    )
+    found = fine_tuned(run, embedded_tasks(EvalConfig())[TASK], EvalConfig(finetune=settings))
+    places = concept_vectors(found.classifier, found.validation)
+    assert places.shape == (70, 2, 2)  # more than a batch
+    body = found.classifier.encoder.body
+    projections = found.classifier.head.projections.weight.detach().double().numpy().reshape(2, 2, -1)
+    tokens = np.split(found.validation.tokens, np.cumsum(found.validation.lengths)[:-1])
+    for place, ids in zip(places, tokens, strict=True):
+        with torch.no_grad():
+            hidden = body(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state[0].double().numpy()
+        for own, projection in zip(place, projections, strict=True):
+            np.testing.assert_allclose(own, np.tanh(hidden @ projection.T).mean(0), atol=1e-5)
+
+
+def test_files_lie_in_the_run_and_come_out_the_same_from_the_kept_classifier(run, monkeypatch, capsys):
+    command(monkeypatch, run, TASK, *FLAGS, "--max-examples", "30")
+    first = capsys.readouterr()
+    files = [Path(line) for line in first.out.splitlines()]
+    assert [file.name for file in files] == [f"{TASK}-space{suffix}" for suffix in (".svg", ".png", ".txt")]
+    assert all(file.parent == run / "eval" / "concept_space" for file in files)
+    assert "epoch" in first.err
+    alt = files[2].read_text()
+    assert "30 examples" in alt
+    assert f"{TASK}, head space, {'/'.join(run.parts[-3:])}" in alt
+    command(monkeypatch, run, TASK, *FLAGS, "--max-examples", "30", "--out", run / "again.svg")
+    assert "epoch" not in capsys.readouterr().err
+    for file in files:
+        assert file.read_bytes() == (run / f"again{file.suffix}").read_bytes()
+
+
+def test_the_study_says_how_and_flags_replace_it(run, monkeypatch, capsys):
+    study = run.parents[2] / "study.yaml"
+    study.write_text(
+        "evaluation:\n  embedded_seed: 5\n  finetune:\n    num_train_epochs: 1\n    max_train_examples: 32\n"
+        "    head: [linear, space num_dimensions=4 frozen]\n"
+    )
+    try:
+        config = default_config([run])
+        assert config.embedded_seed == 5
+        assert config.finetune.head == ("space num_dimensions=4 frozen",)
+        command(monkeypatch, run, TASK, "--finetune.max-validation-examples", "20")
+        alt = Path(capsys.readouterr().out.splitlines()[2]).read_text()
+        assert "head space num_dimensions=4 frozen" in alt
+        assert "each class's 4 dimensions" in alt
+    finally:
+        study.unlink()
+    assert default_config([run]).finetune.head == ("space",)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["RUN", TASK, "--head", "linear"],
+            '--head linear: one head is drawn.*give --head space or --head "space',
+        ),
+        (
+            ["RUN", TASK, "--head", "space", "space num_dimensions=2"],
+            "--head space, space num_dimensions=2: one",
+        ),
+        (["RUN", TASK, "--head", "space dimensions=2"], "unknown option of head 'space': 'dimensions'"),
+        (["RUN", TASK, "--max-examples", "1"], "--max-examples is 1; it must be 2 or more"),
+        (["RUN", "sst3"], "unknown classification task.* 'sst3'; did you mean 'sst.'"),
+        (["RUN"], "TASK is missing"),
+        (["absent", TASK], "absent"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(arguments, message, run, monkeypatch):
+    with pytest.raises(UsageError, match=message) as error:
+        command(monkeypatch, *[run if argument == "RUN" else argument for argument in arguments])
+    assert "\n" not in str(error.value)
+
+
+def test_labels_that_are_numbers_are_called_labels():
+    assert label_names([0, "World"]) == ["label 0", "World"]

@@ -1,0 +1,186 @@
+"""``python -m eval --head``: every head on a run's backbone, or on any other, frozen or trained."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from transformers import BertConfig, BertForMaskedLM
+
+from eval.__main__ import main
+from eval.classification_tasks import embedded_tasks
+from eval.config import EvalConfig
+from eval.evaluate import evaluate_run, is_evaluated
+from eval.finetune import predict
+from eval.finetune_config import FineTuneConfig
+from eval.heads.names import HEAD_NAMES
+from eval.rows import read_rows
+from eval.saved_classifiers import fine_tuned
+from ffn_variants import UsageError
+from ffn_variants.errors import run_cli
+
+QUICK = FineTuneConfig(
+    num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
+)
+EMBEDDED = EvalConfig(suites=("embedded-glue",), check_contamination=False)
+
+
+def with_heads(*heads: str, config: EvalConfig = EMBEDDED, **settings) -> EvalConfig:
+    finetune = QUICK.model_copy(update={"head": heads, **settings})
+    return config.model_copy(update={"finetune": finetune})
+
+
+@pytest.fixture
+def topics(tmp_path) -> Path:
+    """A task whose texts may have several of three labels, each told by a word."""
+    generator = np.random.default_rng(0)
+    words = {"play": "ball", "eat": "cake", "sleep": "bed"}
+    for split, size in (("train", 400), ("validation", 60)):
+        rows = []
+        for chosen in generator.random((size, len(words))) < 0.5:
+            labels = [label for label, is_in in zip(words, chosen, strict=True) if is_in]
+            rows.append(
+                {"text": f"they saw a {' and a '.join(words[x] for x in labels) or 'dog'}.", "is": labels}
+            )
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = tmp_path / "topics.yaml"
+    path.write_text(
+        "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: is\n"
+        "labels: [play, eat, sleep]\nmulti_label: true\nmetrics: [micro_f1, accuracy]\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_every_head_scores_a_task_and_is_kept_apart(make_run, family):
+    run = make_run(family)
+    heads = [*HEAD_NAMES, "fourier-kan grid_size=3", "linear frozen", "swipe frozen", "space frozen"]
+    config = with_heads(*heads)
+    rows = evaluate_run(run, config, progress=False)
+    counts = rows.groupby("head").size()
+    assert counts.to_dict() == dict.fromkeys(heads, 2)
+    assert is_evaluated(run, config)
+    assert is_evaluated(run, with_heads("fourier-kan grid_size=3"))
+    assert not is_evaluated(run, with_heads("fourier-kan grid_size=4"))
+    # An option at its default is the head without it.
+    assert is_evaluated(run, with_heads("fourier-kan grid_size=5"))
+    items = pd.read_parquet(run / "eval" / "items" / "embedded-glue.parquet")
+    assert set(items["head"]) == set(heads)
+    scores = rows.set_index(["task", "head"])["score"]
+    for (task, head), own in items.groupby(["task", "head"]):
+        assert 100 * (own["label"] == own["prediction"]).mean() == pytest.approx(scores[task, head])
+    of_segments = items[items["head"] == "swipe"]["segment_scores"]
+    assert all(len(own) >= 1 for own in of_segments)
+
+
+def test_one_head_more_measures_that_head_alone(make_run):
+    run = make_run()
+    first = evaluate_run(run, with_heads("linear frozen"), progress=False)
+    both = evaluate_run(run, with_heads("linear frozen", "kan frozen"), progress=False)
+    assert set(both["head"]) == {"linear frozen", "kan frozen"}
+    kept = both[both["head"] == "linear frozen"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(kept, first)
+
+
+def test_each_run_may_be_fine_tuned_with_its_own_seed(make_run):
+    config = with_heads("linear frozen", seeds="run")
+    runs = [make_run(seed=seed) for seed in (3, 4)]
+    for run, seed in zip(runs, (3, 4), strict=True):
+        evaluate_run(run, config, progress=False)
+        items = pd.read_parquet(run / "eval" / "items" / "embedded-glue.parquet")
+        assert set(items["seed"]) == {seed}
+        assert is_evaluated(run, with_heads("linear frozen", seeds=(seed,)))
+
+
+def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
+    rows = evaluate_run(make_run(), with_heads("linear", "kan", freeze_backbone=True), progress=False)
+    assert set(rows["head"]) == {"linear frozen", "kan frozen"}
+
+
+@pytest.mark.parametrize("head", ["linear", "swipe frozen segments=sentences", "mlp width=16"])
+def test_a_text_may_have_several_labels(make_run, topics, head):
+    config = with_heads(
+        head, pooling="mean", num_train_epochs=30, max_train_examples=None, max_validation_examples=None,
+        config=EvalConfig(suites=(), classify=(str(topics),), check_contamination=False),
+    )  # fmt: skip
+    rows = evaluate_run(make_run("roberta"), config, progress=False).set_index("metric")["score"]
+    # All three labels for every text have a micro F1 of about 67.
+    assert rows["micro_f1"] > 80
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("default", "head 'default' gives exactly one label and examples of the task may have several"),
+        ("space", "head 'space' gives exactly one label"),
+        ("linear width=3", "head 'linear' takes no options, got 'width'"),
+        ("mlp widht=3", "did you mean 'width'"),
+        ("fourier-kan grid_size=0", "at least 1"),
+    ],
+)
+def test_heads_that_do_not_fit_are_refused_before_anything_is_loaded(make_run, topics, head, message):
+    config = with_heads(head, config=EvalConfig(suites=(), classify=(str(topics),)))
+    with pytest.raises(UsageError, match=message):
+        evaluate_run(make_run(), config, progress=False)
+
+
+@pytest.mark.parametrize("head", ["linear", "kan frozen", "swipe"])
+def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatch):
+    run, config = make_run("roberta"), with_heads(head)
+    task = next(iter(embedded_tasks(config).values()))
+    first = fine_tuned(run, task, config)
+    logits = predict(first.classifier, first.validation, 16)
+    rows = evaluate_run(run, config, progress=False)
+    expected = rows[rows["task"] == task.name]["score"].item()
+    assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
+    assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
+    monkeypatch.setattr("eval.saved_classifiers.train", None)  # nothing is trained again
+    again = fine_tuned(run, task, config)
+    np.testing.assert_allclose(predict(again.classifier, again.validation, 16), logits, atol=1e-5)
+    with pytest.raises(TypeError):
+        fine_tuned(run, task, with_heads(head, num_train_epochs=2))
+
+
+@pytest.fixture
+def bert(tmp_path, tokenizer) -> Path:
+    """A model that is no run of this project."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "my-bert")
+    tokenizer.save_pretrained(tmp_path / "my-bert")
+    return tmp_path / "my-bert"
+
+
+def evaluate(monkeypatch, *arguments: object) -> int:
+    monkeypatch.setattr("sys.argv", ["eval", *map(str, arguments)])
+    with pytest.raises(SystemExit) as exit_info:
+        run_cli(main)
+    return int(str(exit_info.value.code))
+
+
+def test_any_saved_model_is_a_backbone(bert, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = (
+        bert, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
+        "--finetune.seeds", "1", "2", "--finetune.num-train-epochs", "1", "--workers", "1",
+        "--finetune.max-train-examples", "64", "--no-check-contamination",
+    )  # fmt: skip
+    assert evaluate(monkeypatch, *arguments) == 0
+    assert "head fourier-kan frozen" in capsys.readouterr().out
+    tables = [read_rows(path) for path in Path("runs/backbones").glob("bert/my-bert/seed*/eval/rows.parquet")]
+    rows = pd.concat(tables)
+    assert set(rows["seed"]) == {1, 2}
+    assert set(zip(rows["family"], rows["variant"], strict=True)) == {("bert", "my-bert")}
+    assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
+    assert evaluate(monkeypatch, bert, "--suites", "blimp", "--workers", "1") == 2
+    assert "only those score texts" in capsys.readouterr().err
+
+
+def test_what_is_neither_a_folder_nor_on_the_hub_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert evaluate(monkeypatch, "bert-bsae", "--suites", "embedded-glue") == 2
+    assert "bert-bsae is no folder, and cannot be loaded from the hub" in capsys.readouterr().err
