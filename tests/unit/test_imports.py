@@ -101,7 +101,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         *("ffn_variants", "ffn_variants.errors", "ffn_variants.files", "ffn_variants.cli"),
         *("ffn_variants.budget", "pretrain.run_dir", "pretrain.costs", "eval.evaluate"),
-        *("eval.report.__main__", "eval.heads.__main__", "eval.concept_space", "slurm.state", "slurm.status"),
+        *(
+            "eval.report.__main__",
+            "eval.heads.__main__",
+            "eval.concept_space",
+            "eval.explain",
+            "eval.sufficiency",
+        ),
+        *("slurm.state", "slurm.status"),
     ],
 )
 def test_importing_loads_no_library_of_models(module: str) -> None:
