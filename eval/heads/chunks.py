@@ -39,18 +39,23 @@ def embed_in_chunks(
     chunks = [order[first:stop] for first, stop in _chunks(pieces.lengths[order], tokens_per_chunk)]
     if len(chunks) == 1:
         return encode(pieces)
+    # The reentrant form keeps nothing of the first pass; the other keeps what a function of this project's
+    # stores in its context. It asks for an input that has a gradient, which the weights are not.
+    start = torch.zeros((), requires_grad=True)
     vectors = []
     for chunk in chunks:
         if torch.is_grad_enabled():
-            vectors.append(checkpoint(_encode_some, encode, pieces, chunk, use_reentrant=False))
+            vectors.append(checkpoint(_encode_some, encode, pieces, chunk, start, use_reentrant=True))
         else:
-            vectors.append(_encode_some(encode, pieces, chunk))
+            vectors.append(encode(pieces.take(chunk)))
     found = torch.cat(vectors)
     places = torch.from_numpy(np.argsort(order, kind="stable")).to(found.device)
     return found.index_select(0, places)
 
 
-def _encode_some(encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray) -> Tensor:
+def _encode_some(
+    encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray, start: Tensor
+) -> Tensor:
     return encode(pieces.take(chunk))
 
 

@@ -11,6 +11,7 @@ import pytest
 SCRIPT = """
 import json, resource, sys, time
 import numpy as np, torch
+from transformers import AutoModel
 from ffn_variants import build_model
 from eval import classifier as classifiers
 from eval.encoders import make_encoder
@@ -28,7 +29,8 @@ sizes = {
 }[family]
 ids = {"vocab_size": 10_000, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 model = build_model(family, "gelu", hidden_size=512, intermediate_size=1024, **ids, **sizes)
-classifier = classifiers.HeadClassifier(make_encoder(model.base_model), SwipeHead(512, 2), "segments").train()
+encoder = make_encoder(AutoModel.from_config(model.config))
+classifier = classifiers.HeadClassifier(encoder, SwipeHead(512, 2), "segments").train()
 
 
 def step(lists):
