@@ -242,7 +242,7 @@ def run_seed(
         hits = np.array([own.argmax() for own in shares]) == found.places
         findings[f"attention finds it ({kind})"] = Finding(int(hits[right].sum()), int(right.sum()))
     longest = np.array([np.diff(own)[:, 0].argmax() for own in spans]) == found.places
-    findings["longest sentence"] = Finding(int(longest.sum()), len(longest))
+    findings["longest in characters"] = Finding(int(longest.sum()), len(longest))
     say(f"seed {seed} baseline {time.monotonic() - begin:.0f} s")
     return findings
 
