@@ -27,15 +27,15 @@ def quantile_knots(x: Tensor, knots: Tensor) -> Tensor:
 
     Args:
         x: (N, D) inputs; those that are not finite are left out.
-        knots: (D, C) present knots, kept by a feature without inputs.
+        knots: (D, C) present knots, kept by a feature whose inputs are all one value, but for their tails.
 
     Returns:
-        (D, C) increasing knots, in float64 on the CPU.
+        (D, C) knots, increasing where they have moved, in float64 on the CPU.
     """
     new = knots.to("cpu", torch.float64, copy=True)
     for own, column in zip(new, x.double().cpu().t(), strict=True):
         column = column[column.isfinite()]
-        if not len(column):
+        if len(column) < 2 or column.quantile(TAIL) == column.quantile(1 - TAIL):
             continue
         ordered = own.sort().values
         above = ordered[ordered > column.quantile(1 - TAIL)][:POLYNOMIAL]
@@ -55,13 +55,14 @@ def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor) -> Tenso
         new: (D, C) knots.
 
     Returns:
-        (D, C) coefficients on the new knots, in float64 on the CPU.
+        (D, C) coefficients on the new knots, in float64 on the CPU; the old ones where no knot has moved.
     """
-    both = torch.cat([new, old], 1).double().cpu()
+    both, coefficients = torch.cat([new, old], 1).double().cpu(), coefficients.double().cpu()
     triangles = _triangles(x, both)
     count = new.shape[1]
-    targets = triangles[:, :, count:] @ coefficients.double().cpu().unsqueeze(-1)
-    return _solve(triangles[:, :, :count], targets.squeeze(-1))
+    targets = triangles[:, :, count:] @ coefficients.unsqueeze(-1)
+    solved = _solve(triangles[:, :, :count], targets.squeeze(-1))
+    return torch.where((new == old).all(1, keepdim=True).cpu(), coefficients, solved)
 
 
 def eliminated(
@@ -84,6 +85,7 @@ def eliminated(
     triangles = _triangles(x, knots.double().cpu())
     targets = (triangles @ coefficients.unsqueeze(-1)).squeeze(-1)
     limits = threshold * _deviations(x, knots.double().cpu(), coefficients)
+    limits[~x.isfinite().any(0).cpu()] = -1  # nothing is known of a feature without inputs
     without_one = ~torch.eye(mask.shape[1], dtype=torch.bool)
     rows = torch.arange(len(mask))
     for _ in range(mask.shape[1]):

@@ -154,7 +154,9 @@ class KANLinear(SplineLayer):
         mask = self.needed_mask()
         rows = x.reshape(-1, x.shape[-1]).to(self.base_weight)
         rows = rows[rows.isfinite().all(1)]
-        y, basis, constants = self(rows), *self._splines()
+        if len(rows) < 2:
+            return
+        y, (basis, constants) = self(rows), self._splines()
         # In parts, as all features of a wide layer at once are more than its matrix products ever hold.
         squares = sum(basis(part, *constants)[:, 1:].square().sum(0) for part in rows.split(256))
         spread = y.std(0).clamp(min=torch.finfo(y.dtype).tiny)
@@ -162,10 +164,10 @@ class KANLinear(SplineLayer):
         sizes, before = sizes / spread[:, None, None], mask.clone()
 
         def change(levels: Tensor) -> Tensor:
-            mask.copy_(before & (sizes > levels[:, None, None]))
+            mask.copy_(before & (sizes > levels.to(sizes)[:, None, None]))
             return (self(rows) - y).square().mean(0).sqrt() / spread
 
-        change(largest_levels(change, len(y.t()), threshold).to(sizes))
+        change(largest_levels(change, self.out_features, threshold))
 
 
 class KANFFN(nn.Module):

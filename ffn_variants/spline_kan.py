@@ -117,8 +117,8 @@ class SplineActivation(FeatureSplines):
     """A spline per channel, as the activation of a stock feed-forward network.
 
     Knots start over ``PRE_ACTIVATION_RANGE``, which holds 97% of the first linear layer's initial outputs.
-    Coefficients are normal, without what gives a curve a mean: one, which the top knots alone decide, would be
-    most of the output and the same for every token. They are scaled to the root mean square of GELU's output.
+    Coefficients are normal, without what gives a curve a value at zero, which the top knots alone would decide
+    and which would be most of every token's output. They are scaled to the root mean square of GELU's output.
     Curves fitted to GELU would begin no better, and of coefficients that cancel, which bf16 cannot hold.
 
     Args:
@@ -135,9 +135,9 @@ class SplineActivation(FeatureSplines):
         x = torch.arange(-800, 801, device=knots.device) / 200 * PRE_ACTIVATION_STD
         shares = torch.softmax(-((x / PRE_ACTIVATION_STD) ** 2) / 2, 0)
         powers = torch.relu(knots - x[:, None]) ** 3
-        means = shares @ powers
+        at_zero = torch.relu(knots) ** 3
         coefficients = torch.randn(num_features, len(knots))
-        coefficients = coefficients - torch.outer(coefficients @ means / (means @ means), means)
+        coefficients = coefficients - torch.outer(coefficients @ at_zero / (at_zero @ at_zero), at_zero)
         power = (shares @ (powers @ coefficients.t()).square()).mean()
         return coefficients * (shares @ F.gelu(x).square() / power).sqrt()
 
