@@ -117,9 +117,10 @@ class SplineActivation(FeatureSplines):
     """A spline per channel, as the activation of a stock feed-forward network.
 
     Knots start over ``PRE_ACTIVATION_RANGE``, which holds 97% of the first linear layer's initial outputs.
-    Coefficients are normal, without what gives a curve a value at zero, which the top knots alone would decide
-    and which would be most of every token's output. They are scaled to the root mean square of GELU's output.
-    Curves fitted to GELU would begin no better, and of coefficients that cancel, which bf16 cannot hold.
+    Coefficients are normal, without what gives a curve a value at zero, which the top knots alone would
+    decide and which would be most of every token's output. They are scaled to the root mean square of GELU's
+    output. Curves fitted to GELU would begin no better, and of coefficients that cancel, which bf16 cannot
+    hold.
 
     Args:
         num_features: Number of channels F.
@@ -152,9 +153,7 @@ class SplineKANFFN(nn.Module):
         splines: ``"sparse"`` for splines whose knots can be pruned.
     """
 
-    def __init__(
-        self, hidden_size: int, intermediate_size: int, num_knots: int = 10, splines: str = "dense"
-    ):
+    def __init__(self, hidden_size: int, intermediate_size: int, num_knots: int = 10, splines: str = "dense"):
         super().__init__()
         self.input_splines = FeatureSplines(hidden_size, num_knots, splines)
         self.output_splines = FeatureSplines(hidden_size, num_knots, splines)
@@ -185,5 +184,5 @@ ACTIVATION_SPEC = FFNSpec(
     formula="sum_k c_fk relu(t_fk - x)^3",
     reference="the splines of spline-kan between two linear layers",
     options=OPTIONS,
-    multiply_adds=lambda d, f, num_knots, **_: 2 * d * f + f * num_knots,
+    multiply_adds=lambda d, f, **_: 2 * d * f,
 )

@@ -189,7 +189,7 @@ class SplineConfig(Section):
     """Knots that follow the data in training, and sparse splines; for variants with an option `splines`."""
 
     knot_updates: tuple[Fraction, ...] = ()
-    """Shares of the run after which knots move to quantiles of their inputs, for example 0 0.1; none = never."""
+    """Shares of the run after which knots move to quantiles of their inputs, as 0 0.1; none = never."""
     penalty: float = Field(0.0, ge=0)
     """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
     prune_below: float | None = Field(None, gt=0, lt=1)
@@ -208,7 +208,7 @@ class SplineConfig(Section):
                 )
         if self.prune_below and (options or {}).get("splines") != "sparse":
             raise ValueError(
-                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of what is pruned"
+                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of what is left"
             )
         if self.prune_below and max(self.knot_updates, default=0) > self.prune_at:
             raise ValueError(

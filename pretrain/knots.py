@@ -65,11 +65,11 @@ class SplineSchedule:
             return
         for layer in self.layers:
             total = self.penalty * sparsity_penalty(layer)
-            parameters = [p for p in layer.parameters() if p.grad is not None]
+            parameters = list(layer.parameters())
             gradients = torch.autograd.grad(total, parameters, allow_unused=True)
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                if gradient is not None:
-                    parameter.grad += gradient
+                if parameter.grad is not None and gradient is not None:
+                    parameter.grad.add_(gradient)
 
     def coefficients_left(self) -> dict[str, int]:
         """``knots_used`` of ``knots``, counted in coefficients; empty where no layer can be pruned."""
@@ -96,7 +96,7 @@ class SplineSchedule:
 
 @contextlib.contextmanager
 def _forgetting(layer: SplineLayer, optimizer: Optimizer) -> Iterator[None]:
-    """Have every process take the first one's result, and the optimizer forget the parameters that changed."""
+    """Have every process take the first one's result, and the optimizer forget what has changed."""
     before = [parameter.detach().clone() for parameter in layer.parameters()]
     yield
     # Solved on each, they might differ in the last bit where processes run on different processors.
