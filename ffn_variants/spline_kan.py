@@ -162,18 +162,16 @@ class SplineKANFFN(nn.Module):
         return self.output_splines(self.input_splines(x))
 
 
-OPTIONS = {
-    "num_knots": Option(default=10, minimum=2, help="knots of each spline"),
-    "splines": SPLINES_OPTION,
-}
-
 SPEC = FFNSpec(
     name="spline-kan",
     kind="block",
     build=SplineKANFFN,
     formula="twice: sum_k c_ik relu(t_ik - x_i)^3 per feature; mixes no features, ignores F",
     reference="KAT5 post 2024, havric.com/2024/06/07",
-    options=OPTIONS,
+    options={
+        "num_knots": Option(default=10, minimum=2, help="knots of each spline"),
+        "splines": SPLINES_OPTION,
+    },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,
 )
 
@@ -183,6 +181,10 @@ ACTIVATION_SPEC = FFNSpec(
     build=SplineActivation,
     formula="sum_k c_fk relu(t_fk - x)^3",
     reference="the splines of spline-kan between two linear layers",
-    options=OPTIONS,
+    options={
+        # With fewer, a curve through zero is flat at one side of it.
+        "num_knots": Option(default=10, minimum=4, help="knots of each channel's spline"),
+        "splines": SPLINES_OPTION,
+    },
     multiply_adds=lambda d, f, **_: 2 * d * f,
 )

@@ -208,7 +208,7 @@ class SplineConfig(Section):
                 )
         if self.prune_below and (options or {}).get("splines") != "sparse":
             raise ValueError(
-                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of what is left"
+                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
             )
         if self.prune_below and max(self.knot_updates, default=0) > self.prune_at:
             raise ValueError(
