@@ -1,7 +1,8 @@
 """Knots of ``FeatureSplines`` that follow the data, are refitted, and go where they are not needed.
 
-Truncated powers of close knots are nearly the same function, so all is solved in float64, with columns of one
-length and without the directions that would need huge coefficients.
+An optimizer's step is the same for every knot and coefficient, so curves must not come to depend on large
+coefficients that cancel, or on knots far out, whose powers are large: one step would then destroy them. So
+knots stay within their range, and a fit that takes larger coefficients must be worth them.
 
 Shapes: N rows, D features, C knots of each.
 """
@@ -12,29 +13,29 @@ import torch
 from torch import Tensor
 
 TAIL = 0.025
-"""Share of inputs left out at either end of the quantiles: knots among outliers, a cube away, are steep."""
+"""Share of inputs left out at either end of the quantiles."""
 POLYNOMIAL = 4
 """Knots above the inputs that count: four span all cubic polynomials, a fifth adds nothing."""
-RCOND = 1e-6
-"""Singular values below this share of the largest count as zero. Coefficients are stored in float32."""
+RIDGE = 1e-3
+"""Of a curve's spread: an error that counts as much as coefficients of the length that they had before."""
 
 
 def quantile_knots(x: Tensor, knots: Tensor) -> Tensor:
     """Place each feature's knots by its inputs.
 
     The lowest four of the knots above the inputs stay: there the curve ends, and on the inputs they are its
-    polynomial. All others go to evenly spaced quantiles.
+    polynomial. All others go to evenly spaced quantiles of the inputs between the outermost knots.
 
     Args:
         x: (N, D) inputs; those that are not finite are left out.
-        knots: (D, C) present knots, kept by a feature whose inputs are all one value, but for their tails.
+        knots: (D, C) present knots, kept by a feature without inputs between them, or with one value alone.
 
     Returns:
         (D, C) knots, increasing where they have moved, in float64 on the CPU.
     """
     new = knots.to("cpu", torch.float64, copy=True)
     for own, column in zip(new, x.double().cpu().t(), strict=True):
-        column = column[column.isfinite()]
+        column = column[(column >= own.min()) & (column <= own.max())]
         if len(column) < 2 or column.quantile(TAIL) == column.quantile(1 - TAIL):
             continue
         ordered = own.sort().values
@@ -60,8 +61,9 @@ def refitted(x: Tensor, coefficients: Tensor, old: Tensor, new: Tensor) -> Tenso
     both, coefficients = torch.cat([new, old], 1).double().cpu(), coefficients.double().cpu()
     triangles = _triangles(x, both)
     count = new.shape[1]
-    targets = triangles[:, :, count:] @ coefficients.unsqueeze(-1)
-    solved = _solve(triangles[:, :, :count], targets.squeeze(-1))
+    targets = (triangles[:, :, count:] @ coefficients.unsqueeze(-1)).squeeze(-1)
+    ridge = _ridge(_deviations(x, old.double().cpu(), coefficients), coefficients)
+    solved = _solve(triangles[:, :, :count], targets, ridge)
     return torch.where((new == old).all(1, keepdim=True).cpu(), coefficients, solved)
 
 
@@ -84,7 +86,8 @@ def eliminated(
     coefficients, mask = coefficients.double().cpu(), mask.to("cpu", copy=True)
     triangles = _triangles(x, knots.double().cpu())
     targets = (triangles @ coefficients.unsqueeze(-1)).squeeze(-1)
-    limits = threshold * _deviations(x, knots.double().cpu(), coefficients)
+    deviations = _deviations(x, knots.double().cpu(), coefficients)
+    limits, ridge = threshold * deviations, _ridge(deviations, coefficients)
     limits[~x.isfinite().any(0).cpu()] = -1  # nothing is known of a feature without inputs
     without_one = ~torch.eye(mask.shape[1], dtype=torch.bool)
     rows = torch.arange(len(mask))
@@ -92,7 +95,7 @@ def eliminated(
         trials = mask.unsqueeze(1) & without_one
         columns = triangles.unsqueeze(1) * trials.unsqueeze(2)
         wanted = targets.unsqueeze(1).expand(trials.shape)
-        solutions = _solve(columns, wanted) * trials
+        solutions = _solve(columns, wanted, ridge.unsqueeze(1).expand(mask.shape)) * trials
         errors = ((columns @ solutions.unsqueeze(-1)).squeeze(-1) - wanted).norm(dim=-1)
         errors[~mask] = torch.inf
         best = errors.argmin(1)
@@ -127,9 +130,16 @@ def _deviations(x: Tensor, knots: Tensor, coefficients: Tensor) -> Tensor:
     return torch.stack([(v - v.mean()).norm() if len(v) else v.new_zeros(()) for v in values])
 
 
-def _solve(columns: Tensor, targets: Tensor) -> Tensor:
-    """(..., C) least-squares solutions of least norm, by columns (..., C, C) and targets (..., C)."""
-    lengths = columns.norm(dim=-2, keepdim=True)
-    lengths = torch.where(lengths > 0, lengths, 1)
-    solved = torch.linalg.lstsq(columns / lengths, targets.unsqueeze(-1), rcond=RCOND, driver="gelsd")
-    return (solved.solution / lengths.mT).squeeze(-1)
+def _ridge(deviations: Tensor, coefficients: Tensor) -> Tensor:
+    """(D,) factors of the new coefficients in what is minimised beside the errors."""
+    lengths = coefficients.norm(dim=1)
+    return torch.where(lengths > 0, RIDGE * deviations / lengths, 0)
+
+
+def _solve(columns: Tensor, targets: Tensor, ridge: Tensor) -> Tensor:
+    """(..., C) ridge solutions, by columns (..., R, C), targets (..., R) and factors (...)."""
+    penalties = ridge[..., None, None] * torch.eye(columns.shape[-1], dtype=columns.dtype)
+    rows = torch.cat([columns, penalties.expand(*columns.shape[:-2], -1, -1)], -2)
+    wanted = torch.cat([targets, targets.new_zeros(penalties.shape[:-1])], -1).unsqueeze(-1)
+    # gelsd also solves what has no inputs, and so neither errors nor a ridge.
+    return torch.linalg.lstsq(rows, wanted, driver="gelsd").solution.squeeze(-1)
