@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffn_variants.errors import UsageError
-from ffn_variants.feature_knots import POLYNOMIAL, TAIL, eliminated, quantile_knots, refitted
+from ffn_variants.feature_knots import POLYNOMIAL, RIDGE, TAIL, eliminated, quantile_knots, refitted
 from ffn_variants.spline_kan import FeatureSplines
 
 
@@ -31,39 +31,39 @@ def even(features, low=-2.0, high=2.0, count=10):
     return torch.linspace(low, high, count, dtype=torch.float64).repeat(features, 1)
 
 
-def test_knots_are_quantiles_of_the_inputs_below_those_above_them():
+def test_knots_are_quantiles_of_the_inputs_in_their_range_and_those_above_them():
     torch.manual_seed(0)
-    x = torch.randn(4000, 3, dtype=torch.float64) * torch.tensor([0.2, 1.0, 9.0])
-    x[:, 2] -= 3
-    new = quantile_knots(x, even(3)).numpy()
+    x = torch.randn(4000, 4, dtype=torch.float64) * torch.tensor([0.2, 1.0, 9.0, 0.1])
+    x[:, 2:] -= torch.tensor([3, 50])
+    new = quantile_knots(x, even(4)).numpy()
     for i, own in enumerate(even(3).numpy()):
         column = x[:, i].numpy()
+        column = column[abs(column) <= 2]
         above = own[own > np.quantile(column, 1 - TAIL)][:POLYNOMIAL]
         count = len(own) - len(above)
-        levels = (
-            np.linspace(TAIL, 1 - TAIL, count + 1)[:-1] if len(above) else np.linspace(TAIL, 1 - TAIL, 10)
-        )
+        levels = np.linspace(TAIL, 1 - TAIL, count + 1)[:-1]
         np.testing.assert_allclose(new[i], [*np.quantile(column, levels), *above], rtol=1e-12)
-    # Of the first feature's inputs four knots are well above, of the last one's none.
-    assert [int((new[i] > np.quantile(x[:, i], 1 - TAIL)).sum()) for i in range(3)] == [4, 1, 0]
+    assert [int((row > np.quantile(x[:, 0], 1 - TAIL)).sum()) for row in new[:1]] == [4]
+    np.testing.assert_array_equal(new[3], even(1)[0])  # no input is in the range
 
 
 @pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 3.0])
-def test_the_refit_is_numpys_least_squares(scale):
+def test_the_refit_is_a_ridge_regression(scale):
+    """Against the normal equations: the error of a thousandth of the spread weighs as much as old lengths."""
     rng = np.random.default_rng(1)
     x = torch.from_numpy(rng.normal(size=(700, 4)) * scale)
     old, coefficients = even(4), torch.from_numpy(rng.normal(size=(4, 10)))
     new = quantile_knots(x, old)
-    found = curves(x, new, refitted(x, coefficients, old, new))
+    found = refitted(x, coefficients, old, new)
     before = curves(x, old, coefficients)
     for i in range(4):
-        best = powers(x[:, i].numpy(), new[i].numpy())
-        best /= np.maximum(np.linalg.norm(best, axis=0), 1e-300)
-        fitted = best @ np.linalg.lstsq(best, before[:, i], rcond=1e-6)[0]
-        np.testing.assert_allclose(found[:, i], fitted, atol=1e-8 * abs(before[:, i]).max())
+        columns = powers(x[:, i].numpy(), new[i].numpy())
+        ridge = (RIDGE * before[:, i].std() / np.linalg.norm(coefficients[i])) ** 2 * len(x)
+        expected = np.linalg.solve(columns.T @ columns + ridge * np.eye(10), columns.T @ before[:, i])
+        np.testing.assert_allclose(found[i].numpy(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_curves_that_the_new_knots_can_form_are_kept_but_for_directions_left_out():
+def test_curves_that_the_new_knots_can_form_are_kept_but_for_the_ridge():
     """With all knots above all inputs but three without effect, every curve is a polynomial on them."""
     torch.manual_seed(2)
     x = torch.rand(500, 5, dtype=torch.float64) - 1.5
@@ -73,7 +73,7 @@ def test_curves_that_the_new_knots_can_form_are_kept_but_for_directions_left_out
     before, old = layer(x), layer.knots.detach().clone()
     layer.update_grid(x)
     assert ((layer.knots != old).sum(1) >= 6).all()
-    assert ((layer(x) - before).abs().amax(0) < 2e-4 * before.std(0)).all()
+    assert ((layer(x) - before).abs().amax(0) < 2e-2 * before.std(0)).all()
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(0.2, 0.0), (1.0, 0.0), (0.5, -1.0), (0.5, 1.0)])
@@ -124,9 +124,9 @@ def test_knots_that_were_planted_are_found():
     planted = torch.tensor([[2, 5, 9], [3, 6, 8], [4, 6, 9], [3, 5, 7]])
     coefficients.scatter_(1, planted, torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64).expand(4, 3))
     everything = torch.ones(4, 10, dtype=torch.bool)
-    mask, kept = eliminated(x, even(4), coefficients, everything, 1e-7)
+    mask, kept = eliminated(x, even(4), coefficients, everything, 1e-3)
     assert torch.equal(mask.nonzero()[:, 1].view(4, 3), planted)
-    torch.testing.assert_close(kept, coefficients, atol=1e-6, rtol=0)
+    torch.testing.assert_close(kept, coefficients, atol=1e-4, rtol=0)
 
 
 @settings(max_examples=40, deadline=None)
