@@ -19,7 +19,7 @@ from pretrain.data import PackedSplit
 from pretrain.masking import IGNORE, Masker
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
-ORDER, MASKS, DROPOUT, HELD_OUT_MASKS = range(4)
+ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)
 
 Batch = dict[str, torch.Tensor]
 """input_ids and position_ids (B, T); target_index (N,) into the flattened (B * T), target_ids (N,)."""
@@ -128,6 +128,16 @@ class BatchSource:
         size = self.config.train.per_device_eval_batch_size
         for start in range(self.process * size, len(input_ids), size * self.num_processes):
             part = slice(start, start + size)
+            yield to_batch(input_ids[part], position_ids[part], targets[part])
+
+    def typical(self, split: PackedSplit, step: int, num_tokens: int) -> Iterator[Batch]:
+        """Random rows of about so many tokens in all, padding included; the same ones for every process."""
+        rng = np.random.default_rng([TYPICAL, self.config.seed, step])
+        count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
+        rows = rng.choice(len(split.input_ids), count, replace=False)
+        input_ids, position_ids, targets = self._examples(split, rows, rng)
+        size = self.config.train.per_device_train_batch_size
+        for part in (slice(start, start + size) for start in range(0, count, size)):
             yield to_batch(input_ids[part], position_ids[part], targets[part])
 
     def _examples(

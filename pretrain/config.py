@@ -185,6 +185,38 @@ class TrainConfig(Section):
     """Also report to this tracker, through Accelerate."""
 
 
+class SplineConfig(Section):
+    """Knots that follow the data in training, and sparse splines; for variants with an option `splines`."""
+
+    knot_updates: tuple[Fraction, ...] = ()
+    """Shares of the run after which knots move to quantiles of their inputs, as 0 0.1; none = never."""
+    penalty: float = Field(0.0, ge=0)
+    """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
+    prune_below: float | None = Field(None, gt=0, lt=1)
+    """Prune coefficients as long as each output changes by no more than this x its standard deviation, once;
+    needs the option `splines sparse`. None = never."""
+    prune_at: Fraction = 0.75
+    """Share of the run after which to prune; the rest of it trains what is left."""
+
+    def check_variant(self, ffn: str, options: dict[str, Any] | None) -> None:
+        """Refuse what would have no effect with this variant."""
+        for name in ("knot_updates", "penalty", "prune_below"):
+            if getattr(self, name) and "splines" not in ffn_variants.get_variant(ffn).options:
+                raise ValueError(
+                    f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
+                    f"under `variants:` for those that have, or leave it out"
+                )
+        if self.prune_below and (options or {}).get("splines") != "sparse":
+            raise ValueError(
+                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
+            )
+        if self.prune_below and max(self.knot_updates, default=0) > self.prune_at:
+            raise ValueError(
+                f"splines.knot_updates {max(self.knot_updates)} is after splines.prune_at {self.prune_at}: "
+                "pruned coefficients belong to their knots; move them before"
+            )
+
+
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
@@ -209,6 +241,7 @@ class RunConfig(Section):
     data: DataConfig = DataConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
+    splines: SplineConfig = SplineConfig()
     output: OutputConfig = OutputConfig()
 
     @field_validator("family")
@@ -224,6 +257,9 @@ class RunConfig(Section):
             raise ValueError(
                 f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
             )
+        self.splines.check_variant(self.model.ffn, self.model.ffn_options)
+        if self.splines.knot_updates and self.train.compile_model:
+            raise ValueError("train.compile_model compiles the knots in, which splines.knot_updates moves")
         needed = self.data.block_size + first_position(self.family)
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
