@@ -2,9 +2,11 @@
 
 python benchmarks/swipe.py MODEL... --glue-dir GLUE --seeds 1 2 3
 
-Each document has one sentence of SST-2, whose label is its own, and others of CoLA, which have none, in
-random order. The lengths of the others are drawn from those of SST-2 sentences, so that length says nothing.
-Sentences of SST-2's validation file make the documents that are reported, each of them one.
+Each document has one sentence of SST-2's training file, whose label is its own, and others of CoLA, which
+have none, in random order. Lengths of the others are drawn from those of the SST-2 sentences, so that length
+says nothing. Only sentences are taken whose label a bag of words, trained on other ones, is sure of. Many are
+parts of others, so that training has none that shares four words in a row with a sentence of the documents
+that are reported, each of which has another one.
 
 Both classifiers start from the same pretrained model. ``swipe`` scores sentences and takes the maximum; the
 baseline reads the whole document, averages the last hidden states of its tokens, and has a linear layer on
@@ -33,6 +35,10 @@ sys.path[0] = str(Path(__file__).parents[1])
 import numpy as np
 import torch
 from scipy.stats import binomtest
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
 from transformers import PreTrainedTokenizerBase
 
 from eval.attention_shares import attention_shares, shares_of_spans
@@ -50,10 +56,10 @@ from eval.scoring import num_positions
 from eval.segments import Segmentation, Segmented, encode_segments
 from eval.sentences import sentence_starts
 
-MIN_TOKENS, MAX_TOKENS = 8, 32
+MIN_TOKENS, MAX_TOKENS = 8, 20
 """Of a sentence; shorter phrases of SST-2 often have no sentiment."""
-SLACK = 4
-"""Tokens that the first sentence may have more than elsewhere, for no space comes before it."""
+SURE = 0.9
+"""Probability of its label, from the bag of words, that makes a sentence clear."""
 
 
 @dataclass(frozen=True)
@@ -71,44 +77,67 @@ class Documents:
     places: np.ndarray
 
 
-def clean_sentences(
-    rows: list[dict], tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return the texts that are one sentence each and neither short nor long, their labels and tokens."""
-    texts = [row["sentence"].strip().rstrip(" .!?").lower() + "." for row in rows]
+@dataclass(frozen=True)
+class Sentences:
+    """Sentences, their labels and their numbers of tokens."""
+
+    texts: np.ndarray
+    labels: np.ndarray
+    lengths: np.ndarray
+
+    def take(self, kept: np.ndarray) -> Sentences:
+        """Return those at some indices, or where a mask is true."""
+        return Sentences(self.texts[kept], self.labels[kept], self.lengths[kept])
+
+
+def read_sentences(task: str, tokenizer: PreTrainedTokenizerBase, config: EvalConfig) -> Sentences:
+    """Read the texts of a training file that are one sentence each and neither short nor long."""
+    rows = read_examples(GLUE_TASKS[task], "train", config)
+    texts = np.array([row["sentence"].strip().rstrip(" .!?").lower() + "." for row in rows], dtype=object)
     inside = [f" {text}" for text in texts]  # as they stand in a document
     lengths = np.array([len(ids) for ids in tokenizer(inside, add_special_tokens=False)["input_ids"]])
-    kept = [
-        number
-        for number, text in enumerate(texts)
-        if MIN_TOKENS <= lengths[number] <= MAX_TOKENS and len(sentence_starts(f"{text} next")) == 2
-    ]
-    labels = np.array([row["label"] for row in rows])
-    return [texts[number] for number in kept], labels[kept], lengths[kept]
+    found = Sentences(texts, np.array([row["label"] for row in rows]), lengths)
+    alone = np.array([len(sentence_starts(f"{text} next")) == 2 for text in texts])
+    return found.take((lengths >= MIN_TOKENS) & (lengths <= MAX_TOKENS) & alone)
+
+
+def clear_sentences(sentences: Sentences) -> Sentences:
+    """Return those whose label a bag of words, trained on other sentences, is sure of."""
+    model = make_pipeline(CountVectorizer(token_pattern=r"\S+", min_df=3), LogisticRegression(max_iter=200))
+    chances = cross_val_predict(model, sentences.texts, sentences.labels, cv=3, method="predict_proba")
+    return sentences.take(chances[np.arange(len(chances)), sentences.labels] > SURE)
+
+
+def split_sentences(
+    sentences: Sentences, num_reported: int, generator: np.random.Generator
+) -> tuple[Sentences, Sentences]:
+    """Return sentences to train on and others to report, of which none shares four words in a row."""
+    order = generator.permutation(len(sentences.texts))
+    reported = sentences.take(order[:num_reported])
+    taken = set().union(*map(_four_words, reported.texts))
+    rest = sentences.take(order[num_reported:])
+    return rest.take(np.array([taken.isdisjoint(_four_words(text)) for text in rest.texts])), reported
+
+
+def _four_words(text: str) -> set[tuple[str, ...]]:
+    words = text.rstrip(".").split()
+    return {tuple(words[start : start + 4]) for start in range(max(1, len(words) - 3))}
 
 
 def make_documents(
-    deciding: tuple[list[str], np.ndarray, np.ndarray],
-    fillers: tuple[list[str], np.ndarray, np.ndarray],
-    lengths: np.ndarray,
-    num_sentences: int,
-    max_tokens: int,
-    generator: np.random.Generator,
+    deciding: Sentences, fillers: Sentences, num_sentences: int, generator: np.random.Generator
 ) -> Documents:
-    """Hide each deciding sentence among fillers whose lengths are drawn from ``lengths``."""
-    by_length = {length: np.flatnonzero(fillers[2] == length) for length in np.unique(fillers[2])}
-    possible = lengths[np.isin(lengths, list(by_length))]
+    """Hide each deciding sentence among fillers whose lengths are drawn from those of the deciding ones."""
+    by_length = {length: np.flatnonzero(fillers.lengths == length) for length in np.unique(fillers.lengths)}
     texts, places = [], []
-    for text, own in zip(deciding[0], deciding[2], strict=True):
-        drawn = generator.choice(possible, num_sentences - 1)
-        while own + drawn.sum() > max_tokens:
-            drawn = generator.choice(possible, num_sentences - 1)
-        sentences = [fillers[0][generator.choice(by_length[length])] for length in drawn]
+    for text in deciding.texts:
+        lengths = generator.choice(deciding.lengths, num_sentences - 1)
+        sentences = [fillers.texts[generator.choice(by_length[length])] for length in lengths]
         place = int(generator.integers(num_sentences))
         sentences.insert(place, text)
         texts.append(" ".join(sentences))
         places.append(place)
-    return Documents(texts, deciding[1], np.array(places))
+    return Documents(texts, deciding.labels, np.array(places))
 
 
 def train_classifier(
@@ -127,7 +156,8 @@ def train_classifier(
     torch.manual_seed(seed)
     built = build_head(choice, encoder.hidden_size, 2)
     classifier = HeadClassifier(encoder, built, get_head(choice.name).reads, pooling)  # type: ignore[arg-type]
-    fine_tune(classifier, train, selection, _accuracy, settings, seed)
+    done = fine_tune(classifier, train, selection, _accuracy, settings, seed)
+    print("held out:", *(f"{score:.1f}" for score in done.scores), file=sys.stderr)
     return classifier.eval()
 
 
@@ -156,47 +186,39 @@ def run_seed(
     """Train both classifiers with one seed, on documents of that seed."""
     tokenizer = load_classifier_tokenizer(model_dir)
     config = EvalConfig(glue_dir=args.glue_dir)
-    pools = {
-        name: clean_sentences(read_examples(GLUE_TASKS[task], split, config), tokenizer)
-        for name, task, split in (
-            ("train", "sst2", "train"), ("validation", "sst2", "validation"), ("fillers", "cola", "train")
-        )
-    }  # fmt: skip
-    room = num_positions(load_backbone(model_dir, tokenizer)) - tokenizer.num_special_tokens_to_add()
     generator = np.random.default_rng(seed)
-    chosen = generator.permutation(len(pools["train"][0]))[: args.documents]
-    pools["train"] = (
-        [pools["train"][0][i] for i in chosen],
-        pools["train"][1][chosen],
-        pools["train"][2][chosen],
-    )
+    clear = clear_sentences(read_sentences("sst2", tokenizer, config))
+    train, reported = split_sentences(clear, args.reported, generator)
+    say(f"{len(clear.texts)} clear sentences, {len(train.texts)} of them apart from those reported")
+    fillers = read_sentences("cola", tokenizer, config)
     documents = {
-        part: make_documents(
-            pools[part], pools["fillers"], pools["train"][2], args.sentences, room - SLACK, generator
-        )
-        for part in ("train", "validation")
+        "train": make_documents(
+            train.take(np.arange(len(train.texts))[: args.documents]), fillers, args.sentences, generator
+        ),
+        "validation": make_documents(reported, fillers, args.sentences, generator),
     }
+    positions = num_positions(load_backbone(model_dir, tokenizer))
     settings = FineTuning(
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         per_device_train_batch_size=args.batch_size,
         patience=None,
     )
-    held_out = np.arange(len(chosen)) < len(chosen) // 10
+    held_out = np.arange(len(documents["train"].texts)) % 10 == 0
     findings: dict[str, Finding] = {}
     found = documents["validation"]
     segmented, whole = {}, {}
     for part, made in documents.items():
         pairs = [(text, None) for text in made.texts]
         cut = Segmentation(segments="sentences")
-        segmented[part] = encode_segments(tokenizer, pairs, made.labels, cut, room + 2)
+        segmented[part] = encode_segments(tokenizer, pairs, made.labels, cut, positions)
         assert (segmented[part].counts == args.sentences).all()
-        whole[part] = encode(tokenizer, pairs, made.labels.tolist(), room + 2)
+        whole[part] = encode(tokenizer, pairs, made.labels.tolist(), positions)
         assert not whole[part].truncated.any()
 
     def fit(head: str, pooling: str, data: dict) -> HeadClassifier:
-        parts = (data["train"].take(np.flatnonzero(mask)) for mask in (~held_out, held_out))
-        return train_classifier(model_dir, tokenizer, head, pooling, *parts, settings, seed)
+        rest, selection = (data["train"].take(np.flatnonzero(mask)) for mask in (~held_out, held_out))
+        return train_classifier(model_dir, tokenizer, head, pooling, rest, selection, settings, seed)
 
     begin = time.monotonic()
     swipe = fit(f"swipe segments=sentences pooling={args.pooling}", args.segment_pooling, segmented)
@@ -212,10 +234,11 @@ def run_seed(
     baseline = fit("linear", "mean", whole)
     right = predict(baseline, whole["validation"], 64).argmax(1) == found.labels
     findings["baseline accuracy"] = Finding(int(right.sum()), len(right))
+    inputs = [(text, None) for text in found.texts]
     per_token = attention_shares(baseline.body, whole["validation"])
     spans = np.split(segmented["validation"].spans, segmented["validation"].starts[1:])
     for kind in ("sum", "mean"):
-        shares = shares_of_spans(tokenizer, found.texts, per_token, whole["validation"], spans, kind)
+        shares = shares_of_spans(tokenizer, inputs, positions, per_token, spans, kind)
         hits = np.array([own.argmax() for own in shares]) == found.places
         findings[f"attention finds it ({kind})"] = Finding(int(hits[right].sum()), int(right.sum()))
     longest = np.array([np.diff(own)[:, 0].argmax() for own in spans]) == found.places
@@ -233,12 +256,13 @@ def main() -> None:
     parser.add_argument("--glue-dir", type=Path, required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--documents", type=int, default=6_000, help="for training")
+    parser.add_argument("--reported", type=int, default=500, help="documents that are reported")
     parser.add_argument("--sentences", type=int, default=6)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--pooling", default="max", help="of swipe")
-    parser.add_argument("--segment-pooling", default="auto", help="auto, first, last or mean over tokens")
+    parser.add_argument("--segment-pooling", default="mean", help="auto, first, last or mean over tokens")
     args = parser.parse_args()
     print(f"`python {shlex.join(sys.argv)}`\n{datetime.date.today()}, {platform.processor() or 'CPU'}, "
           f"{torch.get_num_threads()} threads, torch {torch.__version__}\n")  # fmt: skip

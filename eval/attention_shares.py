@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.encoding import Encoded
+from eval.example_text import token_places
 
 
 @torch.inference_mode()
@@ -63,32 +64,32 @@ def _shares(model: PreTrainedModel, batch: Encoded) -> list[np.ndarray]:
 
 def shares_of_spans(
     tokenizer: PreTrainedTokenizerBase,
-    texts: Sequence[str],
+    examples: Sequence[tuple[str, str | None]],
+    max_length: int,
     shares: np.ndarray,
-    encoded: Encoded,
     spans: Sequence[np.ndarray],
     kind: Literal["sum", "mean"] = "sum",
 ) -> list[np.ndarray]:
     """Add up, or average, the shares of the tokens that lie in each part of a text.
 
     Args:
-        tokenizer: Made ``encoded`` of the texts.
-        texts: n texts.
+        tokenizer: Says which characters a token stands for.
+        examples: n texts or pairs, as they were encoded.
+        max_length: To how many tokens they were cut.
         shares: (N,) as ``attention_shares`` returns them.
-        encoded: n texts, which may be cut at their ends.
-        spans: For each text the (m, 2) first characters of its parts, and those behind their last.
+        spans: For each example the (m, 2) first characters of its parts in ``as_one_text``, and those behind
+            their last.
         kind: Whether a part has what its tokens have together, or on average.
 
     Returns:
-        For each text (m,) shares; zero for a part of which no token was read.
+        For each example (m,) shares; zero for a part of which no token was read.
     """
-    found = []
-    stops = np.cumsum(encoded.lengths)
-    for text, own, start, stop in zip(texts, spans, stops - encoded.lengths, stops, strict=True):
-        encoding = tokenizer(text, return_offsets_mapping=True, truncation=False, verbose=False)
-        offsets = np.array(encoding["offset_mapping"])[: stop - start]
-        last, is_text = offsets[:, 1] - 1, offsets[:, 1] > offsets[:, 0]
-        inside = (own[:, :1] <= last) & (last < own[:, 1:]) & is_text
-        sums = inside @ shares[start:stop]
+    found, start = [], 0
+    for example, own in zip(examples, spans, strict=True):
+        places = token_places(tokenizer, example, max_length)
+        inside = (own[:, :1] <= places) & (places < own[:, 1:])
+        sums = inside @ shares[start : start + len(places)]
         found.append(sums if kind == "sum" else sums / np.maximum(inside.sum(1), 1))
+        start += len(places)
+    assert start == len(shares)
     return found

@@ -57,7 +57,7 @@ def read_task_data(
             labels = [row["label"] for row in rows]
             try:
                 if segmentation is not None:
-                    texts = [_with_turns(task, row) for row in rows]
+                    texts = [with_turns(task, row) for row in rows]
                     return encode_segments(tokenizer, texts, labels, segmentation, max_length, idx)
                 return encode(tokenizer, [task.make_input(row) for row in rows], labels, max_length, idx)
             except UsageError as error:
@@ -72,7 +72,8 @@ def read_task_data(
     return TaskData(part(tasks[0], "train"), validation)
 
 
-def _with_turns(task: ClassificationTask, row: dict) -> tuple[str | list[str], str | None]:
+def with_turns(task: ClassificationTask, row: dict) -> tuple[str | list[str], str | None]:
+    """Make the input of an example, in turns where it has some."""
     turns = task.turns(row)
     return task.make_input(row) if turns is None else (turns, None)
 

@@ -15,22 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from eval.encoding import Encoded
+from eval.example_text import JOINT, Text, Tokens, as_one_text, parts_of
 from eval.sentences import join_empty, sentence_starts
 from ffn_variants.errors import UsageError
 
 SegmentKind = Literal["windows", "sentences", "turns"]
 SEGMENT_KINDS: tuple[str, ...] = get_args(SegmentKind)
-Text = str | Sequence[str]
-"""A text, or the turns of a conversation; without a list, each line is a turn."""
-
-JOINT = "\n"
-"""Between the texts of a pair, or turns, in what an example is as one text."""
 # Characters that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
 _CHARACTERS_AT_ONCE = 1_000_000
 
@@ -151,22 +147,11 @@ def encode_segments(
     return Segmented(encoded, np.array(counts, dtype=np.int64), label_array, uncut, names, bounds)
 
 
-def as_one_text(example: tuple[Text, str | None]) -> str:
-    """Return an example as the one text that ``Segmented.spans`` counts the characters of."""
-    return JOINT.join(_parts(example))
-
-
-def _parts(example: tuple[Text, str | None]) -> list[str]:
-    first, second = example
-    parts = [first] if isinstance(first, str) else list(first)
-    return parts if second is None else [*parts, second]
-
-
 def _tokenised(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[Text, str | None]], kind: SegmentKind
-) -> Iterator[tuple[_Tokens, str, np.ndarray]]:
+) -> Iterator[tuple[Tokens, str, np.ndarray]]:
     """Yield the tokens of each example, the example as one text, and where its parts begin there."""
-    for first, stop in _groups([sum(map(len, _parts(text))) for text in texts]):
+    for first, stop in _groups([sum(map(len, parts_of(text))) for text in texts]):
         group = texts[first:stop]
         for number, example in enumerate(group, start=first + 1):
             if not as_one_text(example).strip():
@@ -179,7 +164,7 @@ def _tokenised(
         encodings = tokenizer(*inputs, truncation=False, verbose=False).encodings
         for encoding, example, text in zip(encodings, group, firsts, strict=True):
             starts = [0] if kind == "windows" else _starts(example, kind)
-            yield _Tokens.of(encoding, len(text) + len(JOINT)), as_one_text(example), np.array(starts)
+            yield Tokens.of(encoding, len(text) + len(JOINT)), as_one_text(example), np.array(starts)
 
 
 def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -197,7 +182,7 @@ def _groups(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _starts(example: tuple[Text, str | None], kind: SegmentKind) -> list[int]:
     """Return where the sentences or turns of an example begin in ``as_one_text``."""
     starts, shift = list[int](), 0
-    for part in _parts(example):
+    for part in parts_of(example):
         if kind == "sentences":
             inside = sentence_starts(part)
         elif isinstance(example[0], str):
@@ -209,24 +194,8 @@ def _starts(example: tuple[Text, str | None], kind: SegmentKind) -> list[int]:
     return join_empty(as_one_text(example), starts, r"\S")
 
 
-@dataclass(frozen=True)
-class _Tokens:
-    """One example: token ids, the characters of each, and which tokens come from a text."""
-
-    ids: np.ndarray
-    offsets: np.ndarray
-    is_text: np.ndarray
-
-    @classmethod
-    def of(cls, encoding: Any, shift: int) -> _Tokens:
-        """Read a tokenizer's own object; ``shift`` is where the second text begins."""
-        sequence = np.array([-1 if number is None else number for number in encoding.sequence_ids])
-        offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) + shift * (sequence == 1)[:, None]
-        return cls(np.array(encoding.ids, dtype=np.int32), offsets, sequence >= 0)
-
-
 def _cut(
-    tokens: _Tokens, text: str, starts: np.ndarray, segmentation: Segmentation, window: int
+    tokens: Tokens, text: str, starts: np.ndarray, segmentation: Segmentation, window: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the token ids and the span of each segment of an example; none if it has no token."""
     places = np.flatnonzero(tokens.is_text)
@@ -262,7 +231,7 @@ def _window_starts(begin: int, stop: int, room: int, step: int) -> range:
     return range(begin, max(begin + 1, stop - room + step), step)
 
 
-def _span(tokens: _Tokens, text: str, start: int, stop: int) -> np.ndarray:
+def _span(tokens: Tokens, text: str, start: int, stop: int) -> np.ndarray:
     inside = tokens.offsets[start:stop][tokens.is_text[start:stop]]
     if not len(inside):  # a window of separators alone
         return np.zeros(2, dtype=np.int64)

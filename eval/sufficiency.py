@@ -1,201 +1,187 @@
-"""Are the segments that a classifier points at enough to tell the label?
-
-A small classifier is trained on the selected segments of each training document and nothing else, and judged
-on the selected segments of the validation documents: if the selection holds what decides, it does as well as
-on whole documents, and better than on segments drawn at random. It is a bag of words like fastText (Joulin et
-al. 2017, arXiv:1607.01759): how often words and pairs of neighbours occur, then one linear layer and a
-softmax. FastText has a narrow layer of word vectors between the two, so that its weights have low rank; here
-they have full rank and an L2 penalty, which leaves nothing to the order of the examples or a learning rate.
-
-Shapes: n documents, m segments of one, C labels.
-"""
+"""Test whether the segments that explain a label suffice for it: ``python -m eval.sufficiency RUN TASK``."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
-from scipy.stats import binomtest, ttest_rel
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.feature_extraction.text import CountVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
-from sklearn.multiclass import OneVsRestClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
+import tyro
 
-CONFIDENCE = 0.95
-NUM_FEATURES = 2**18
-"""Of the most frequent words and pairs."""
-# Weak, for fastText has no penalty; without any the weights of separable data have no limit.
-_INVERSE_PENALTY = 10.0
+from eval.config import EvalConfig
+from ffn_variants.cli import parse_flags
+from ffn_variants.errors import UsageError, run_cli
+from ffn_variants.files import write_text
 
-Selection = list[np.ndarray]
-"""For each document the numbers of the selected segments, ascending."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from eval.classification_tasks import ClassificationTask
+    from eval.saved_classifiers import FineTunedClassifier
+    from eval.segments import Segmented
+    from eval.selections import Documents, Sufficiency
+
+EXAMPLES = """Train a bag of words on a few segments of each document, and see which choice serves best: those
+with the highest score for the predicted label, those with most attention, or those drawn at random.
+
+Examples:
+  python -m eval.sufficiency RUN sst2 --glue-dir DATA/glue --head "swipe window=16 stride=4"
+  python -m eval.sufficiency RUN boolq --head "swipe segments=sentences" --segments-kept 3 --draws 10
+
+Attention is that of the last layer of a second classifier of the same run, which reads whole documents, as
+far as the model reads, through the mean of their tokens. What RUN does not keep yet is fine-tuned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SufficiencyArgs:
+    """What ``python -m eval.sufficiency`` is asked to do."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
+    task: Annotated[str, tyro.conf.Positional]
+    """A classification task."""
+    segments_kept: int = 1
+    """Segments of each document that a bag of words reads."""
+    draws: int = 5
+    """How many times segments are drawn at random."""
+    train_documents: int = 10_000
+    """Training documents that bags of words are trained on, evenly spaced over the file."""
+    seed: int = 0
+    """Of the random draws."""
+    out: Path | None = None
+    """The JSON file (null: RUN/eval/sufficiency/TASK.json)."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
+    """Where examples come from, how classifiers are fine-tuned, and under which head; what no flag says is as
+    in the run's study, and the head is swipe."""
 
 
 @dataclass(frozen=True)
-class Documents:
-    """Documents in segments.
+class _Part:
+    """The training or the validation documents: the examples' inputs, and their segments."""
 
-    Attributes:
-        segments: n lists of texts.
-        labels: (n,), or (n, C) of 0 and 1.
+    inputs: list
+    data: Segmented
+
+    @property
+    def documents(self) -> Documents:
+        from eval.example_text import as_one_text
+        from eval.selections import Documents
+
+        texts = [as_one_text(example) for example in self.inputs]
+        segments = [
+            [text[start:stop] for start, stop in own] for text, own in zip(texts, self.spans, strict=True)
+        ]
+        return Documents(segments, self.data.labels)
+
+    @property
+    def spans(self) -> list[np.ndarray]:
+        """For each document the characters of its segments."""
+        import numpy as np
+
+        return np.split(self.data.spans, self.data.starts[1:])
+
+
+def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda message: None) -> list[Sufficiency]:
+    """Fine-tune or load the two classifiers, let both select, and train bags of words on what they select.
+
+    Raises:
+        UsageError: For a head without segments, or data or a run that cannot be used.
     """
+    from eval.classification_tasks import find_task
+    from eval.segment_classifiers import load_segment_classifier, scores_and_logits
+    from eval.selections import compare_selections, contributions
 
-    segments: Sequence[Sequence[str]]
-    labels: np.ndarray
-
-    def read(self, selection: Selection) -> list[str]:
-        """Return n texts of the selected segments, in their order."""
-        pairs = zip(self.segments, selection, strict=True)
-        return [" ".join(own[number] for number in chosen) for own, chosen in pairs]
-
-
-@dataclass(frozen=True)
-class Sufficiency:
-    """How well a bag of words does on one kind of selection.
-
-    Attributes:
-        selection: Which kind.
-        accuracy: In percent; all labels of a document must be right.
-        accuracy_interval: Wilson's, over documents.
-        macro_f1: In percent.
-        difference: Accuracy on the highest-scored segments minus this one, in points.
-        difference_interval: Student's, over documents, paired.
-    """
-
-    selection: str
-    accuracy: float
-    accuracy_interval: tuple[float, float]
-    macro_f1: float
-    difference: float
-    difference_interval: tuple[float, float]
-
-
-def select_top(scores: Sequence[np.ndarray], kept: int) -> Selection:
-    """Select the segments with the highest scores, the earlier of equal ones.
-
-    Args:
-        scores: n arrays (m,).
-        kept: How many of each document; all of one that has fewer.
-    """
-    return [np.sort(np.argsort(-own, kind="stable")[:kept]) for own in scores]
-
-
-def select_random(counts: Sequence[int], kept: int, generator: np.random.Generator) -> Selection:
-    """Select segments at random, without repetition."""
-    return [np.sort(generator.permutation(count)[:kept]) for count in counts]
-
-
-def contributions(segment_scores: Sequence[np.ndarray], logits: np.ndarray) -> list[np.ndarray]:
-    """Return what each segment contributes to the likeliest label of its document.
-
-    Args:
-        segment_scores: n arrays (m, C).
-        logits: (n, C).
-    """
-    return [own[:, label] for own, label in zip(segment_scores, logits.argmax(1), strict=True)]
-
-
-def compare_selections(
-    train: Documents,
-    validation: Documents,
-    scores: Mapping[str, tuple[Sequence[np.ndarray], Sequence[np.ndarray]]],
-    kept: int,
-    draws: int,
-    seed: int,
-    report: Callable[[str], None] = lambda message: None,
-) -> list[Sufficiency]:
-    """Judge segments selected by scores, segments drawn at random, and all segments.
-
-    Args:
-        train: What bags of words are trained on.
-        validation: What they are judged on.
-        scores: By name, for each training and each validation document the scores to select by; the others
-            are compared with the first.
-        kept: Segments of each document.
-        draws: How many times segments are drawn at random; what is said of them is the mean.
-        seed: Of the draws.
-        report: Told what is being done.
-    """
-    generator = np.random.default_rng(seed)
-    selections: list[tuple[str, Selection, Selection]] = [
-        (name, select_top(own[0], kept), select_top(own[1], kept)) for name, own in scores.items()
-    ]
-    in_train, in_validation = ([len(own) for own in part.segments] for part in (train, validation))
-    for _ in range(draws):
-        drawn = select_random(in_train, kept, generator), select_random(in_validation, kept, generator)
-        selections.append(("random", drawn[0], drawn[1]))
-    selections.append(("all", [*map(np.arange, in_train)], [*map(np.arange, in_validation)]))
-    right: dict[str, list[np.ndarray]] = {}
-    macro_f1: dict[str, list[float]] = {}
-    for number, (name, for_train, for_validation) in enumerate(selections, start=1):
-        report(f"bag of words {number}/{len(selections)}: {name}")
-        predictions = _predict(train.read(for_train), train.labels, validation.read(for_validation))
-        right.setdefault(name, []).append(_is_right(validation.labels, predictions))
-        macro_f1.setdefault(name, []).append(_macro_f1(validation.labels, predictions))
-    best = np.mean(right[next(iter(scores))], axis=0)
-    return [
-        _summary(name, np.mean(right[name], axis=0), float(np.mean(macro_f1[name])), best) for name in right
-    ]
-
-
-def _predict(texts: list[str], labels: np.ndarray, unseen: list[str]) -> np.ndarray:
-    """Train a bag of words and return its predictions, of the shape of the labels."""
-    counts = CountVectorizer(ngram_range=(1, 2), token_pattern=r"\w+|[^\w\s]", max_features=NUM_FEATURES)
-    linear = LogisticRegression(C=_INVERSE_PENALTY, max_iter=200)
-    classifier = OneVsRestClassifier(linear) if labels.ndim == 2 else linear
-    model = make_pipeline(counts, Normalizer(), classifier)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # after 200 steps predictions no longer change
-        # A label that all documents have, or none, is predicted as such.
-        warnings.filterwarnings("ignore", message="Label .* is present in all training examples")
-        model.fit(texts, labels)
-    return np.asarray(model.predict(unseen))
-
-
-def _is_right(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    same = labels == predictions
-    return (same.all(1) if same.ndim == 2 else same).astype(float)
-
-
-def _macro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return 100 * float(f1_score(labels, predictions, average="macro", zero_division=0))
-
-
-def _summary(name: str, right: np.ndarray, macro_f1: float, best: np.ndarray) -> Sufficiency:
-    total = len(right)
-    found = binomtest(round(right.sum()), total).proportion_ci(CONFIDENCE, method="wilson")
-    differences = best - right
-    if total > 1 and np.ptp(differences) > 0:
-        around = ttest_rel(best, right).confidence_interval(CONFIDENCE)
-        interval = (100 * float(around.low), 100 * float(around.high))
-    else:
-        interval = (100 * float(differences.mean()),) * 2
-    return Sufficiency(
-        selection=name,
-        accuracy=100 * float(right.mean()),
-        accuracy_interval=(100 * float(found.low), 100 * float(found.high)),
-        macro_f1=macro_f1,
-        difference=100 * float(differences.mean()),
-        difference_interval=interval,
+    for name in ("segments_kept", "draws", "train_documents"):
+        if (value := getattr(args, name)) < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
+    task = find_task(args.task, args.config)
+    found = load_segment_classifier(args.run, task, args.config)
+    parts = _parts(task, found, args)
+    report("scoring segments")
+    by_score = [contributions(*scores_and_logits(found.classifier, part.data, found)) for part in parts]
+    by_attention = _attention(args, task, parts, report)
+    scores = {"highest": (by_score[0], by_score[1]), "attention": (by_attention[0], by_attention[1])}
+    documents = [part.documents for part in parts]
+    return compare_selections(
+        documents[0], documents[1], scores, args.segments_kept, args.draws, args.seed, report
     )
 
 
-def table(results: Sequence[Sufficiency]) -> str:
-    """Return the results as a table of text, with 95% intervals over documents."""
-    names = ("accuracy", "interval", "macro F1", "the first's lead", "interval")
-    widths = (8, 14, 9, 17, 16)
-    heading = " ".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-    lines = [f"{'segments':12} {heading}"]
-    for result in results:
-        low, high = result.accuracy_interval
-        under, over = result.difference_interval
-        lines.append(
-            f"{result.selection:12} {result.accuracy:8.1f} {f'[{low:.1f}, {high:.1f}]':>14} "
-            f"{result.macro_f1:9.1f} {result.difference:17.1f} {f'[{under:.1f}, {over:.1f}]':>16}"
-        )
-    return "\n".join(lines)
+def _parts(task: ClassificationTask, found: FineTunedClassifier, args: SufficiencyArgs) -> list[_Part]:
+    from eval.classification_data import read_task_data, with_turns
+    from eval.classification_tasks import read_examples
+    from eval.scoring import num_positions
+
+    max_length = min(found.settings.max_length, num_positions(found.classifier.body))
+    data: Any = read_task_data([task], found.tokenizer, max_length, args.config, found.settings).train
+    chosen = _spaced(len(data), args.train_documents)
+    rows = read_examples(task, "train", args.config)
+    train = _Part([with_turns(task, rows[number]) for number in chosen], data.take(chosen))
+    validation: Any = found.validation
+    return [train, _Part([with_turns(task, row) for row in found.rows], validation)]
+
+
+def _attention(
+    args: SufficiencyArgs, task: ClassificationTask, parts: list[_Part], report: Callable[[str], None]
+) -> list[list[np.ndarray]]:
+    """Return for each part, for each document, the attention that its segments get."""
+    from eval.attention_shares import attention_shares, shares_of_spans
+    from eval.encoding import encode
+    from eval.example_text import JOINT, parts_of
+    from eval.saved_classifiers import fine_tuned
+    from eval.scoring import num_positions
+
+    finetune = args.config.finetune.model_copy(update={"head": ("linear",), "pooling": "mean"})
+    report("fine-tuning the classifier whose attention is read, unless it is there")
+    baseline = fine_tuned(args.run, task, args.config.model_copy(update={"finetune": finetune}), report)
+    max_length = min(baseline.settings.max_length, num_positions(baseline.classifier.body))
+    found = []
+    for part in parts:
+        report("reading attention")
+        whole = [(JOINT.join(parts_of((first, None))), second) for first, second in part.inputs]
+        encoded = encode(baseline.tokenizer, whole, [0] * len(whole), max_length)
+        shares = attention_shares(baseline.classifier.body, encoded)
+        found.append(shares_of_spans(baseline.tokenizer, part.inputs, max_length, shares, part.spans))
+    return found
+
+
+def _spaced(total: int, size: int) -> np.ndarray:
+    import numpy as np
+
+    size = min(size, total)
+    return np.arange(size) * total // size
+
+
+def main() -> int:
+    """Read the flags, test, write the JSON file and print the table."""
+    from eval.segment_classifiers import say_rarely, segment_config
+
+    about = {"prog": "python -m eval.sufficiency", "description": EXAMPLES}
+    given = parse_flags(SufficiencyArgs, **about)
+    default = SufficiencyArgs(run=given.run, task=given.task, config=segment_config(given.run))
+    args = parse_flags(SufficiencyArgs, default=default, **about)
+    results = measure(args, say_rarely())
+
+    from eval.selections import table
+
+    out = args.out or args.run / "eval" / "sufficiency" / f"{args.task}.json"
+    content = {
+        "run": str(args.run),
+        "task": args.task,
+        "head": str(args.config.finetune.heads[0]),
+        "segments_kept": args.segments_kept,
+        "draws": args.draws,
+        "seed": args.seed,
+        "train_documents": args.train_documents,
+        "results": [asdict(result) for result in results],
+    }
+    write_text(out, json.dumps(content, indent=1))
+    print(f"{table(results)}\n{out}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -10,7 +10,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from eval.segments import Segmentation, Segmented, as_one_text, encode_segments
+from eval.example_text import as_one_text
+from eval.segments import Segmentation, Segmented, encode_segments
 from eval.sentences import sentence_starts
 from ffn_variants.errors import UsageError
 
@@ -108,7 +109,7 @@ def test_one_window_is_the_usual_input(tokenizer: PreTrainedTokenizerFast) -> No
     assert data.counts.tolist() == [1, 1]
     for number, (first, second) in enumerate(examples):
         assert ids_of(data, number) == tokenizer(first, second)["input_ids"]
-    assert texts_of(data, examples, 1) == ["a\nc d"]
+    assert texts_of(data, examples, 1) == ["a c d"]
 
 
 def test_a_pair_is_cut_as_one(tokenizer: PreTrainedTokenizerFast) -> None:

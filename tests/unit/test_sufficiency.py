@@ -19,7 +19,8 @@ from transformers import (
 
 from eval.attention_shares import attention_shares, shares_of_spans
 from eval.encoding import Encoded
-from eval.sufficiency import (
+from eval.example_text import token_places
+from eval.selections import (
     Documents,
     Sufficiency,
     compare_selections,
@@ -230,11 +231,12 @@ def test_parts_of_a_text_have_the_shares_of_their_tokens() -> None:
         single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
-    texts = ["a b . c .", "c ."]
-    encoded = Encoded.from_lists([[1, 3, 4, 6, 5], [1, 5, 6, 2]], [0, 0])  # the first is cut
-    shares = np.array([0.5, 0.1, 0.2, 0.05, 0.15, 0.1, 0.2, 0.3, 0.4])
-    spans = [np.array([[0, 5], [6, 9], [8, 9]]), np.array([[0, 3]])]
-    sums = shares_of_spans(tokenizer, texts, shares, encoded, spans)
-    np.testing.assert_allclose(np.concatenate(sums), [0.35, 0.15, 0.0, 0.5])
-    means = shares_of_spans(tokenizer, texts, shares, encoded, spans, "mean")
-    np.testing.assert_allclose(np.concatenate(means), [0.35 / 3, 0.15, 0.0, 0.25])
+    examples = [("a b . c .", None), ("c .", "a b")]
+    assert token_places(tokenizer, examples[0], 5).tolist() == [-1, 0, 2, 4, -1]
+    assert token_places(tokenizer, examples[1], 9).tolist() == [-1, 0, 2, -1, 4, 6, -1]
+    shares = np.array([0.5, 0.1, 0.2, 0.05, 0.15, 0.1, 0.2, 0.3, 0.1, 0.05, 0.15, 0.1])  # the first is cut
+    spans = [np.array([[0, 5], [6, 9], [4, 9]]), np.array([[0, 3], [4, 7]])]
+    sums = shares_of_spans(tokenizer, examples[:1], 5, shares[:5], spans[:1])
+    np.testing.assert_allclose(sums[0], [0.35, 0, 0.05])
+    both = shares_of_spans(tokenizer, examples[1:], 9, shares[5:], spans[1:], "mean")
+    np.testing.assert_allclose(both[0], [0.25, 0.1])
