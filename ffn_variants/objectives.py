@@ -6,9 +6,13 @@ from typing import Literal
 
 from ffn_variants.errors import unknown_name
 
-Objective = Literal["causal", "masked"]
+Objective = Literal["causal", "masked", "span_corruption"]
 
-OBJECTIVES: dict[str, Objective] = {"gpt_neo": "causal", "roberta": "masked"}
+OBJECTIVES: dict[str, Objective] = {
+    "gpt_neo": "causal",
+    "roberta": "masked",
+    "t5": "span_corruption",
+}
 FAMILIES: tuple[str, ...] = tuple(OBJECTIVES)
 
 
