@@ -115,7 +115,7 @@ def _(layer: T5LayerFF, config: FFNT5Config) -> None:
         layer.register_module("DenseReluDense", ffn)
         _initialize_as_t5(ffn, config.initializer_factor)
         return
-    if layer.DenseReluDense.wi.out_features != width:
+    if layer.DenseReluDense.wo.in_features != width:
         layer.DenseReluDense = T5DenseActDense(config)
     layer.DenseReluDense.act = _new_activation(config, width, family_gelu="tanh")
 

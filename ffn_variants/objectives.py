@@ -22,6 +22,12 @@ def objective(family: str) -> Objective:
     return OBJECTIVES[family]
 
 
+def has_ffn_biases(family: str) -> bool:
+    """Return whether the stock feed-forward network of a family has biases; T5's has none."""
+    check_family(family)
+    return family != "t5"
+
+
 def check_family(family: str) -> None:
     """Raise ``UsageError`` for an unknown family; it names all and the closest match."""
     if family not in OBJECTIVES:
