@@ -143,5 +143,5 @@ def test_requests_of_lm_eval_are_scored_by_the_first_sentinel(tokenizer, scorer)
         (scored,) = lm.score_documents([document])
         assert scored.num_tokens == len(tokenizer(document, add_special_tokens=False)["input_ids"]) > 24
         assert scored.log_likelihood < 0
-    with pytest.raises(UsageError, match="formulation: .*infilling"):
+    with pytest.raises(UsageError, match=r"formulation: .*infilling"):
         scorer(formulation="infill")
