@@ -33,7 +33,6 @@ from pretrain.data import PackedSplit, PreparedData
 from pretrain.health import find_problem, stop_failed_run
 from pretrain.knots import SplineSchedule
 from pretrain.metrics import MetricsFile, Progress, Timer, perplexity
-from pretrain.objective import PackedLoss
 from pretrain.optim import build_optimizer, build_scheduler, total_steps
 from pretrain.prefetch import one_ahead, pin
 from pretrain.stopping import StopRequest
@@ -70,7 +69,7 @@ class Loop:
     Args:
         config: The run.
         accelerator: Devices, precision and trackers.
-        loss: Model and loss; prepared here.
+        loss: What ``build_loss`` gave, with its ``model``; prepared here.
         source: Cuts this process's batches.
         data: The packed corpus.
         path: The run folder.
@@ -83,7 +82,7 @@ class Loop:
         self,
         config: RunConfig,
         accelerator: Accelerator,
-        loss: PackedLoss,
+        loss: nn.Module,
         source: BatchSource,
         data: PreparedData,
         path: Path,
@@ -98,7 +97,7 @@ class Loop:
             path,
         )
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
-        self.model = loss.model
+        self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)

@@ -106,7 +106,12 @@ def to_yaml(config: BaseModel) -> str:
 
 
 def _decisive(config: RunConfig) -> dict[str, Any]:
-    return resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    values = resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    if (
+        values["train"]["mean_noise_span_length"] is None
+    ):  # runs without spans keep the hash they had before it
+        del values["train"]["mean_noise_span_length"]
+    return values
 
 
 def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> str | None:
