@@ -137,10 +137,10 @@ class BatchSource:
         rng = np.random.default_rng([TYPICAL, self.config.seed, step])
         count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
         rows = rng.choice(len(split.input_ids), count, replace=False)
-        input_ids, position_ids, targets = self._examples(split, rows, rng)
+        examples = self._examples(split, rows, rng)
         size = self.config.train.per_device_train_batch_size
-        for part in (slice(start, start + size) for start in range(0, count, size)):
-            yield to_batch(input_ids[part], position_ids[part], targets[part])
+        for start in range(0, count, size):
+            yield to_batch(examples, slice(start, start + size))
 
     def _examples(
         self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator

@@ -101,7 +101,7 @@ class Loop:
         self.loss: nn.Module = accelerator.prepare(loss).train()
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
-        self.splines = SplineSchedule(config, self.model, self.max_steps)
+        self.splines = SplineSchedule(config, loss.model, self.max_steps)  # type: ignore[bad-argument-type]
         self.stop = stop or StopRequest()
         self.score = score
         self.results: dict[str, Any] = {}
