@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from eval.classifier_commands import config_with_head, find_task
+from eval.classifier_commands import label_names as label_names
 from eval.config import EvalConfig
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from eval.classification_tasks import ClassificationTask
     from eval.classifier import Batch, Classifier
     from eval.heads.choice import HeadChoice
 
@@ -90,11 +91,6 @@ def write_figure(figure: Figure, alt: str, out: Path) -> list[Path]:
     return [svg, png, txt]
 
 
-def label_names(labels: Sequence[str | int]) -> list[str]:
-    """Return what a legend calls the labels of a task."""
-    return [label if isinstance(label, str) else f"label {label}" for label in labels]
-
-
 def choose_head(config: EvalConfig) -> HeadChoice:
     """Return the head to draw.
 
@@ -120,7 +116,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     if args.max_examples < 2:
         raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
     head = choose_head(args.config)
-    task = _find_task(args.task, args.config)
+    task = find_task(args.task, args.config)
     from eval.report.figures.concept_space import draw_concept_space
     from eval.report.names import file_name
     from eval.saved_classifiers import fine_tuned
@@ -139,20 +135,9 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     return write_figure(figure, alt, out)
 
 
-def _find_task(name: str, config: EvalConfig) -> ClassificationTask:
-    from eval.classification_tasks import embedded_tasks, find_task
-
-    return embedded_tasks(config).get(name) or find_task(name, config)
-
-
 def default_config(paths: Sequence[Path]) -> EvalConfig:
     """Return the settings of a run's study, with the first of its heads that is ``space``."""
-    from eval.runs import study_config
-
-    # runs/<study>/<family>/<variant>/<run>
-    config = study_config([study for path in paths for study in path.resolve().parents[2:3]])
-    head = next((text for text in config.finetune.head if text.split()[0] == HEAD), HEAD)
-    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (head,)})})
+    return config_with_head(paths, HEAD)
 
 
 def main() -> int:

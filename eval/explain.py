@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from eval.classifier_commands import config_with_head, find_task, label_names
 from eval.config import EvalConfig
+from eval.segment_classifiers import SEGMENT_HEAD
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -28,10 +31,10 @@ these settings; where there is none, it is fine-tuned and kept."""
 class ExplainArgs:
     """What ``python -m eval.explain`` is asked to do."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional]
-    """A classification task."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     examples: int = 20
     """Validation examples to show, half of them misclassified where there are enough."""
     out: Path | None = None
@@ -49,9 +52,8 @@ def explain(args: ExplainArgs) -> Path:
     """
     import numpy as np
 
-    from eval.classification_tasks import find_task
     from eval.explanations import choose_examples, to_json, to_page
-    from eval.segment_classifiers import explain_examples, label_names, load_segment_classifier
+    from eval.segment_classifiers import explain_examples, load_segment_classifier
 
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")
@@ -65,7 +67,7 @@ def explain(args: ExplainArgs) -> Path:
         f"{args.run} classifies correctly under the head {found.settings.head}. Each segment is shaded by "
         "what it contributes to the likeliest label; point at it for its score."
     )
-    names = label_names(task)
+    names = label_names(task.labels)
     out = args.out or args.run / "eval" / "explanations" / f"{task.name}.html"
     write_text(out, to_page(shown, names, f"What decides {task.name}", intro))
     write_text(out.with_suffix(".json"), json.dumps(to_json(shown, names), indent=1))
@@ -74,12 +76,14 @@ def explain(args: ExplainArgs) -> Path:
 
 def main() -> int:
     """Read the flags, write the page, say where it is."""
-    from eval.segment_classifiers import segment_config
-
-    about = {"prog": "python -m eval.explain", "description": EXAMPLES}
-    given = parse_flags(ExplainArgs, **about)
-    default = ExplainArgs(run=given.run, task=given.task, config=segment_config(given.run))
-    args = parse_flags(ExplainArgs, default=default, **about)
+    paths = [Path(argument) for argument in sys.argv[1:2] if not argument.startswith("-")]
+    config = config_with_head(paths, SEGMENT_HEAD)
+    args = parse_flags(
+        ExplainArgs,
+        default=ExplainArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
+        prog="python -m eval.explain",
+        description=EXAMPLES,
+    )
     print(explain(args))
     return 0
 

@@ -16,6 +16,7 @@ from string import Template
 import numpy as np
 
 from eval.report.page import PAGE
+from eval.text_task import evenly_spaced
 
 # Blue for, orange against: told apart by those who confuse red and green. Text stays readable on either.
 _FOR, _AGAINST = (0, 114, 178), (230, 120, 0)
@@ -89,14 +90,9 @@ def choose_examples(is_right: np.ndarray, number: int) -> np.ndarray:
     Returns:
         Their numbers, ascending.
     """
-    right, wrong = np.flatnonzero(is_right), np.flatnonzero(~is_right)
+    right, wrong = np.flatnonzero(is_right).tolist(), np.flatnonzero(~is_right).tolist()
     num_wrong = min(len(wrong), max(number // 2, number - len(right)))
-    chosen = [_spaced(wrong, num_wrong), _spaced(right, min(len(right), number - num_wrong))]
-    return np.sort(np.concatenate(chosen))
-
-
-def _spaced(numbers: np.ndarray, size: int) -> np.ndarray:
-    return numbers[np.arange(size) * len(numbers) // max(size, 1)]
+    return np.array(sorted(evenly_spaced(wrong, num_wrong) + evenly_spaced(right, number - num_wrong)), int)
 
 
 def to_page(examples: Sequence[Explained], names: Sequence[str], title: str, intro: str) -> str:

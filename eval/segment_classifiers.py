@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eval.classifier_commands import say_rarely
 from eval.config import EvalConfig
-from eval.heads.choice import parse_head
-from eval.runs import study_config
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,25 +19,6 @@ if TYPE_CHECKING:
     from eval.segments import Segmented
 
 SEGMENT_HEAD = "swipe"
-SAY_EVERY_S = 20.0
-
-
-def segment_config(run: Path) -> EvalConfig:
-    """Return the evaluation of a run's study, with the first of its heads that reads segments, or ``swipe``.
-
-    Raises:
-        UsageError: If the study's file is unusable.
-    """
-    study = run.resolve().parents[2:3]
-    config = study_config(study)
-    heads = [head for head in config.finetune.head if parse_head(head).name == SEGMENT_HEAD]
-    finetune = config.finetune.model_copy(update={"head": tuple(heads[:1]) or (SEGMENT_HEAD,)})
-    return config.model_copy(update={"finetune": finetune})
-
-
-def label_names(task: ClassificationTask) -> list[str]:
-    """Return what the labels of a task are called, in the order of the logits."""
-    return [str(label) for label in task.labels]
 
 
 def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalConfig) -> FineTunedClassifier:
@@ -60,19 +37,6 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
             'segments=sentences"'
         )
     return fine_tuned(run, task, config, say_rarely())
-
-
-def say_rarely() -> Callable[[str], None]:
-    """Make a function that prints a message on standard error, at most one every ``SAY_EVERY_S`` seconds."""
-    next_s = 0.0
-
-    def say(message: str) -> None:
-        nonlocal next_s
-        if time.monotonic() >= next_s:
-            print(message, file=sys.stderr)
-            next_s = time.monotonic() + SAY_EVERY_S
-
-    return say
 
 
 def scores_and_logits(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from eval.classifier_commands import config_with_head, find_task, say_rarely
 from eval.config import EvalConfig
+from eval.segment_classifiers import SEGMENT_HEAD
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -39,10 +42,10 @@ far as the model reads, through the mean of their tokens. What RUN does not keep
 class SufficiencyArgs:
     """What ``python -m eval.sufficiency`` is asked to do."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional]
-    """A classification task."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     segments_kept: int = 1
     """Segments of each document that a bag of words reads."""
     draws: int = 5
@@ -90,7 +93,6 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.classification_tasks import find_task
     from eval.segment_classifiers import load_segment_classifier, scores_and_logits
     from eval.selections import compare_selections, contributions
 
@@ -114,10 +116,11 @@ def _parts(task: ClassificationTask, found: FineTunedClassifier, args: Sufficien
     from eval.classification_data import read_task_data, with_turns
     from eval.classification_tasks import read_examples
     from eval.scoring import num_positions
+    from eval.text_task import evenly_spaced
 
     max_length = min(found.settings.max_length, num_positions(found.classifier.body))
     data: Any = read_task_data([task], found.tokenizer, max_length, args.config, found.settings).train
-    chosen = _spaced(len(data), args.train_documents)
+    chosen = evenly_spaced(list(range(len(data))), args.train_documents)
     rows = read_examples(task, "train", args.config)
     train = _Part([with_turns(task, rows[number]) for number in chosen], data.take(chosen))
     validation: Any = found.validation
@@ -148,21 +151,16 @@ def _attention(
     return found
 
 
-def _spaced(total: int, size: int) -> np.ndarray:
-    import numpy as np
-
-    size = min(size, total)
-    return np.arange(size) * total // size
-
-
 def main() -> int:
     """Read the flags, test, write the JSON file and print the table."""
-    from eval.segment_classifiers import say_rarely, segment_config
-
-    about = {"prog": "python -m eval.sufficiency", "description": EXAMPLES}
-    given = parse_flags(SufficiencyArgs, **about)
-    default = SufficiencyArgs(run=given.run, task=given.task, config=segment_config(given.run))
-    args = parse_flags(SufficiencyArgs, default=default, **about)
+    paths = [Path(argument) for argument in sys.argv[1:2] if not argument.startswith("-")]
+    config = config_with_head(paths, SEGMENT_HEAD)
+    args = parse_flags(
+        SufficiencyArgs,
+        default=SufficiencyArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
+        prog="python -m eval.sufficiency",
+        description=EXAMPLES,
+    )
     results = measure(args, say_rarely())
 
     from eval.selections import table

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.classifier_commands import config_with_head
 from eval.explain import ExplainArgs, explain
 from eval.explanations import Explained, choose_examples, to_json, to_page
-from eval.segment_classifiers import segment_config
 from ffn_variants.errors import UsageError
 
 NAMES = ["bad", "good"]
@@ -141,7 +141,7 @@ def test_right_and_wrong_examples_are_chosen(
 
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
-    config = segment_config(tmp_path)
+    config = config_with_head([tmp_path], "swipe")
     assert config.finetune.head == ("swipe",)
     with pytest.raises(UsageError, match="--examples is 0; it must be 1 or more"):
         explain(ExplainArgs(run=tmp_path, task="sst2", examples=0, config=config))
@@ -157,4 +157,4 @@ def test_the_study_of_a_run_says_which_head(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     heads = '["linear", "swipe pooling=sum", "swipe"]'
     (tmp_path / "study" / "study.yaml").write_text(f"evaluation:\n  finetune:\n    head: {heads}\n")
-    assert segment_config(run).finetune.head == ("swipe pooling=sum",)
+    assert config_with_head([run], "swipe").finetune.head == ("swipe pooling=sum",)

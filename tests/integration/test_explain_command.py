@@ -1,0 +1,75 @@
+"""``python -m eval.explain`` and ``python -m eval.sufficiency`` on a run, from the command line on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval import explain, sufficiency
+
+NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
+TOLD = {"happy": "she was very glad.", "sad": "he cried and cried."}
+QUICK = ("--finetune.learning-rate", "0.02", "--finetune.num-train-epochs", "4", "--finetune.pooling", "mean")
+
+
+@pytest.fixture
+def mood(tmp_path: Path) -> Path:
+    """A task in whose documents one sentence of four decides."""
+    generator = np.random.default_rng(0)
+    for split, size in (("train", 400), ("validation", 60)):
+        rows = []
+        for label in generator.choice(list(TOLD), size):
+            sentences = list(generator.choice(NEUTRAL, 3))
+            sentences.insert(generator.integers(4), TOLD[label])
+            rows.append({"text": " ".join(sentences), "label": str(label)})
+        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = tmp_path / "mood.yaml"
+    path.write_text(
+        "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: label\n"
+        "labels: [happy, sad]\nmetrics: [accuracy]\n"
+    )
+    return path
+
+
+def test_the_deciding_sentence_is_found_and_suffices(
+    make_run: Callable[..., Path], mood: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    run, page = make_run("roberta"), tmp_path / "page.html"
+    given = [str(run), str(mood), "--head", "swipe segments=sentences", *QUICK]
+    monkeypatch.setattr(sys, "argv", ["explain", *given, "--examples", "60", "--out", str(page)])
+    assert explain.main() == 0
+    examples = json.loads(page.with_suffix(".json").read_text())
+    assert len(examples) == 60
+    assert np.mean([example["is_right"] for example in examples]) > 0.9
+    found = []
+    for example in examples:
+        rows = example["segments"]
+        assert len(rows) == 4
+        best = max(rows, key=lambda row: row["scores"][example["shown"]])
+        found.append(best["text"] in TOLD.values())
+    assert np.mean(found) > 0.6
+    assert page.read_text().count('<section class="example">') == 60
+    kept = sorted((run / "eval" / "classifiers").rglob("*.safetensors"))
+    assert len(kept) == 1
+
+    out = tmp_path / "sufficiency.json"
+    monkeypatch.setattr(sys, "argv", ["sufficiency", *given, "--out", str(out), "--draws", "2"])
+    assert sufficiency.main() == 0
+    results = {row["selection"]: row for row in json.loads(out.read_text())["results"]}
+    assert list(results) == ["highest", "attention", "random", "all"]
+    assert results["all"]["accuracy"] == 100
+    assert results["highest"]["accuracy"] > results["random"]["accuracy"] + 10
+    assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # the baseline is kept too
+
+
+def test_numbers_out_of_range_are_told(
+    make_run: Callable[..., Path], mood: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["sufficiency", str(make_run()), str(mood), "--segments-kept", "0"])
+    with pytest.raises(ValueError, match="--segments-kept is 0; it must be 1 or more"):
+        sufficiency.main()
