@@ -1,4 +1,4 @@
-"""``space``: a space of its own for each class, after the Space Model (Tytarenko and Amin 2024, arXiv:2401.16638).
+"""``space``: a space for each class, after the Space Model (Tytarenko and Amin 2024, arXiv:2401.16638).
 
 C_i = tanh(E P_i) for the token vectors E of a text and each class i; z = W [mean_t C_1; ...; mean_t C_C] + b.
 The loss gets, besides the cross-entropy of z,
