@@ -264,8 +264,11 @@ class RunConfig(Section):
                 f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
             )
         self.splines.check_variant(self.model.ffn, self.model.ffn_options)
-        if self.splines.knot_updates and self.train.compile_model:
-            raise ValueError("train.compile_model compiles the knots in, which splines.knot_updates moves")
+        if (self.splines.knot_updates or self.splines.prune_below) and self.train.compile_model:
+            raise ValueError(
+                "train.compile_model compiles the layers as they are, which splines.knot_updates and "
+                "splines.prune_below change; leave one out"
+            )
         needed = self.data.block_size + first_position(self.family)
         given = self.model.max_position_embeddings
         if given is not None and given < needed:

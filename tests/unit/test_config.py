@@ -70,7 +70,7 @@ def test_variant_overrides_apply_to_that_variant_only(write):
         ("--ffn kan --splines.knot-updates 1.0", "splines.knot-updates|splines.knot_updates"),
         (
             "--ffn kan --splines.knot-updates 0.5 --train.compile-model",
-            "train.compile_model compiles the knots",
+            "train.compile_model compiles the layers as they are",
         ),
     ],
 )
