@@ -11,6 +11,7 @@ the plain one from then on, with a warning.
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -136,8 +137,13 @@ def span_log_likelihoods(
 
 
 def num_positions(model: PreTrainedModel) -> int:
-    """Return how many tokens the model can read at once, special tokens included."""
+    """Return how many tokens the model can read at once, special tokens included.
+
+    A model that counts distances, as T5 does, can read any number.
+    """
     config = model.config
+    if getattr(config, "max_position_embeddings", None) is None:
+        return sys.maxsize
     # RoBERTa counts positions from padding_idx + 1, and its table includes the unused ones.
     embeddings = getattr(model.base_model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)
