@@ -68,6 +68,8 @@ class Protocol:
     def name(self) -> str:
         """Its preset, and what was changed of it: ``babylm23`` or ``native,prefix=eos``."""
         preset = asdict(preset_protocol(self.preset, self.objective))
+        if self.objective != "span_corruption":  # a study gives one protocol to all its families
+            preset["formulation"] = self.formulation
         changed = [f"{field}={value}" for field, value in asdict(self).items() if value != preset[field]]
         return ",".join([self.preset, *changed])
 

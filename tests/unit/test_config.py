@@ -66,7 +66,7 @@ def test_a_variant_with_another_width_stays_paired_with_the_base(write):
     assert load_config(path, ["--ffn", "relu"]).model.paired_intermediate_size is None
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, family):
     config = load_config(write(VARIANTS), ["--ffn", "kan", "--family", family])
     write_config(tmp_path / "run", config)
@@ -113,7 +113,7 @@ def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, messag
     ("flags", "message"),
     [
         (["--ffn", "kann"], "unknown FFN variant 'kann'; did you mean 'kan'?"),
-        (["--family", "t5"], "unknown family 't5'"),
+        (["--family", "t6"], "unknown family 't6'"),
         (["--fnn", "kan"], "unknown flag --fnn, did you mean --ffn?"),
         (["--model.hidden-size", "-3"], "--model.hidden-size: Input should be greater than 0 (is -3)"),
         (["--model.hidden-size", "30"], "model.hidden_size 30 is not a multiple"),
