@@ -289,6 +289,11 @@ class RunConfig(Section):
                 f"model.initializer_range {model.initializer_range} has no effect on t5, which draws every "
                 "matrix with a standard deviation of its own; leave it out"
             )
+        if train.compile_model:
+            raise ValueError(
+                "train.compile_model compiles one stack of layers for one shape, and t5 has two of several "
+                "shapes; leave it out"
+            )
         dropouts = {model.hidden_dropout, model.attention_dropout} - {None}
         if len(dropouts) > 1:
             raise ValueError(

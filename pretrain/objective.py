@@ -26,7 +26,7 @@ from pretrain.linear_cross_entropy import linear_cross_entropy
 def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> nn.Module:
     """The loss of a family's batches, as ``BatchSource`` cuts them; arguments as in the two classes below."""
     if objective(family) == "span_corruption":
-        return EncoderDecoderLoss(model, compile_model)
+        return EncoderDecoderLoss(model)
     return PackedLoss(model, family, compile_model)
 
 
@@ -48,8 +48,9 @@ class PackedLoss(nn.Module):
             model.set_attn_implementation(packed_attention.NAME)
         replace_dropouts(model)
         self._compiled: Callable[..., Any] | None = None
-        if compile_model:
-            self._compiled = _compile(model.base_model.forward)
+        if compile_model:  # with torch's own draws, so that the results are the same up to rounding
+            forward = model.base_model.forward
+            self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
@@ -108,17 +109,12 @@ class EncoderDecoderLoss(nn.Module):
 
     Args:
         model: A T5 as a language model.
-        compile_model: Whether to compile encoder and decoder, for the shapes of their batches.
     """
 
-    def __init__(self, model: PreTrainedModel, compile_model: bool = False) -> None:
+    def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
         replace_dropouts(model)
-        self._stacks: dict[str, Callable[..., Any]] = {
-            name: _compile(model.get_submodule(name).forward) if compile_model else model.get_submodule(name)
-            for name in ("encoder", "decoder")
-        }
 
     def forward(
         self,
@@ -157,11 +153,11 @@ class EncoderDecoderLoss(nn.Module):
         index: Tensor,
     ) -> Tensor:
         """(N, D) inputs of the output embeddings at the decoder's flattened places ``index``."""
-        config: Any = self.model.config
-        encoded = self._stacks["encoder"](
+        model: Any = self.model
+        encoded = model.encoder(
             input_ids=input_ids, attention_mask=self._mask(document_ids, document_ids)
         ).last_hidden_state
-        hidden = self._stacks["decoder"](
+        hidden = model.decoder(
             input_ids=decoder_input_ids,
             attention_mask=self._mask(decoder_document_ids, decoder_document_ids, causal=True),
             encoder_hidden_states=encoded,
@@ -169,7 +165,7 @@ class EncoderDecoderLoss(nn.Module):
             use_cache=False,
         ).last_hidden_state
         hidden = _Rows.apply(hidden.flatten(0, 1), index)
-        return hidden * config.d_model**-0.5 if config.scale_decoder_outputs else hidden
+        return hidden * model.config.d_model**-0.5 if model.config.scale_decoder_outputs else hidden
 
     def _mask(self, queries: Tensor, keys: Tensor, causal: bool = False) -> Tensor:
         """(B, 1, Q, K) numbers to add to scores, from the documents (B, Q) and (B, K) of the tokens."""
@@ -181,11 +177,6 @@ class EncoderDecoderLoss(nn.Module):
         # is finite in float32 only would not stay so under autocast.
         lowest = torch.finfo(torch.bfloat16).min
         return torch.zeros_like(visible, dtype=self.model.dtype).masked_fill_(~visible, lowest)[:, None]
-
-
-def _compile(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """With torch's own draws, so that the results are the same up to rounding."""
-    return torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
 
 class _Rows(torch.autograd.Function):
