@@ -226,9 +226,9 @@ class FineTuneConfig(Section):
     seeds: Literal["run"] | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = (
         None
     )
-    """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run. The
-    word run takes each run's own, so that heads are compared over several first weights. With several, a score
-    is the mean over them (null: the preset's, 12; babylm25 42)."""
+    """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run;
+    with several, a score is the mean over them. The word run takes each run's own seed, so that heads are
+    compared over several first weights (null: the preset's, 12; babylm25 42)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
 

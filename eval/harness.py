@@ -86,7 +86,7 @@ class HarnessTask:
             results = evaluate(
                 scorer, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
-        is_masked = scorer.objective == "masked"
+        is_masked = scorer.protocol.score == "pseudo-log-likelihood"
         metrics = _metrics(results["results"][self.name], is_masked)
         items = [self._item(sample, scorer) for sample in results["samples"][self.name]]
         return TaskResult(self.requested, metrics, pd.DataFrame(items))

@@ -1,7 +1,8 @@
-"""The project's models for lm-eval, registered as ``ffn-clm`` (causal) and ``ffn-mlm`` (masked).
+"""The project's models for lm-eval.
 
-lm-eval has no masked models, and its causal one runs the head on every position. Importing this module
-registers both, after which any lm-eval task that asks for log-likelihoods can be given one of them.
+``ffn-clm`` is causal, ``ffn-mlm`` masked, and ``ffn-s2s`` an encoder-decoder. lm-eval has no masked models,
+and its causal one runs the head on every position. Importing this module registers all, after which any
+lm-eval task that asks for log-likelihoods can be given one of them.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.protocol import Protocol, ProtocolConfig
-from eval.scoring import ScoredText, Scores, causal_log_likelihoods, num_positions, pseudo_log_likelihoods
+from eval.scoring import (
+    ScoredText,
+    Scores,
+    causal_log_likelihoods,
+    num_positions,
+    pseudo_log_likelihoods,
+    span_log_likelihoods,
+)
 from eval.texts import TextTokenizer
 from ffn_variants.errors import UsageError, unknown_name
+from pretrain.tokenizer import sentinel
 
 # Measured with 2-layer models of hidden sizes 128 and 512, gelu and kan: from 1024 to 4096 tokens a core is
 # within 4% of its best. A GPU needs more per launch.
@@ -41,7 +50,7 @@ class DocumentScore(NamedTuple):
 
 
 class TextScorer(LM):
-    """What both kinds of models share: texts to tokens, and requests to scores in the order they came.
+    """What all kinds of models share: texts to tokens, and requests to scores in the order they came.
 
     Args:
         pretrained: A model, or a folder that holds one, a run's too.
@@ -177,7 +186,23 @@ class MaskedScorer(TextScorer):
         return pseudo_log_likelihoods(self.model, texts, mask_id, self.batch_tokens, pll_metric=metric)
 
 
-SCORERS: dict[str, type[TextScorer]] = {"causal": CausalScorer, "masked": MaskedScorer}
+@register_model("ffn-s2s")
+class SpanScorer(TextScorer):
+    """Log-likelihood of a text under the decoder of an encoder-decoder, or its pseudo-log-likelihood."""
+
+    objective = "span_corruption"
+
+    def score(self, texts: Sequence[ScoredText]) -> Scores:
+        gap = self.texts.token_id(sentinel(0))
+        formulation = self.protocol.formulation
+        return span_log_likelihoods(self.model, texts, gap, self.batch_tokens, formulation)
+
+
+SCORERS: dict[str, type[TextScorer]] = {
+    "causal": CausalScorer,
+    "masked": MaskedScorer,
+    "span_corruption": SpanScorer,
+}
 
 
 def _protocol(preset: str, objective: str, options: dict[str, object]) -> Protocol:

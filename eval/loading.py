@@ -28,7 +28,7 @@ class RunIdentity:
 
     Attributes:
         run_id: ``<family>/<variant>/seed<N>-<hash>``.
-        objective: ``causal`` or ``masked``; None for a backbone, which scores no texts.
+        objective: ``causal``, ``masked`` or ``span_corruption``; None for a backbone, which scores no texts.
         finetune_seed: The one seed of fine-tuning that a backbone's folder is for; None for a run.
     """
 
@@ -158,17 +158,21 @@ def load_language_model(
 
     Args:
         folder: What ``save_pretrained`` wrote.
-        objective: ``causal`` or ``masked``.
+        objective: ``causal``, ``masked`` or ``span_corruption``.
         device: Where to put it; None chooses.
 
     Raises:
         UsageError: If there is no such model, or if some of its weights are not in the folder: they would be
             random numbers, and its scores with them.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
 
-    auto = AutoModelForCausalLM if objective == "causal" else AutoModelForMaskedLM
-    model, info = load_pretrained(auto, folder)
+    auto = {
+        "causal": AutoModelForCausalLM,
+        "masked": AutoModelForMaskedLM,
+        "span_corruption": AutoModelForSeq2SeqLM,
+    }
+    model, info = load_pretrained(auto[objective], folder)
     check_loaded(info, backbone=None, folder=folder)
     return model.to(choose_device(device)).eval(), load_tokenizer(folder)
 

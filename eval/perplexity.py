@@ -2,7 +2,9 @@
 
 A document is scored in windows of the model's positions, each token once. Per token, so that only models of
 one tokenizer compare, and in bits per byte of UTF-8, where others do too. A masked model has no perplexity:
-its pseudo-perplexity (Salazar et al. 2020) takes each token given all others, and says so in its name.
+its pseudo-perplexity (Salazar et al. 2020) takes each token given all others, and says so in its name. An
+encoder-decoder has one of either kind, by the formulation of its protocol: its decoder writes a window as one
+missing span, far longer than those of its training, or its tokens one by one.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class PerplexityTask(TextTask):
                 "num_bytes": [len(text.encode()) for text in texts],
             }
         )
-        prefix = "" if scorer.objective == "causal" else "pseudo_"
+        prefix = "" if scorer.protocol.score == "log-likelihood" else "pseudo_"
         metrics = {f"{prefix}{name}": value for name, value in perplexity_metrics(items).items()}
         return TaskResult("held-out text", metrics, items)
 

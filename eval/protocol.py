@@ -26,6 +26,7 @@ LeadingSpace = Literal["none", "one", "task"]
 EndToken = Literal["none", "unscored", "scored"]
 Reduction = Literal["sum", "mean"]
 Masking = Literal["original", "within_word_l2r"]
+Formulation = Literal["span", "infilling"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Overflow = Literal["error", "truncate"]
 
@@ -41,19 +42,25 @@ class Protocol:
     end_token: EndToken
     reduction: Reduction
     masking: Masking
+    formulation: Formulation
     dtype: Dtype
     overflow: Overflow
 
     @property
     def score(self) -> str:
         """What its numbers are."""
-        return "log-likelihood" if self.objective == "causal" else "pseudo-log-likelihood"
+        chained = self.objective == "causal" or (
+            self.objective == "span_corruption" and self.formulation == "span"
+        )
+        return "log-likelihood" if chained else "pseudo-log-likelihood"
 
     def record(self) -> dict[str, Any]:
         """Return everything that scores depend on besides the weights and the data, for the ledger."""
         fields = asdict(self)
-        if self.objective == "causal":
+        if self.objective != "masked":
             del fields["masking"]
+        if self.objective != "span_corruption":
+            del fields["formulation"]
         del fields["preset"]
         return {"name": self.name, "score": self.score, **fields, "softmax": "float32", "tie": 0.5}
 
@@ -61,12 +68,14 @@ class Protocol:
     def name(self) -> str:
         """Its preset, and what was changed of it: ``babylm23`` or ``native,prefix=eos``."""
         preset = asdict(preset_protocol(self.preset, self.objective))
+        if self.objective != "span_corruption":  # a study gives one protocol to all its families
+            preset["formulation"] = self.formulation
         changed = [f"{field}={value}" for field, value in asdict(self).items() if value != preset[field]]
         return ",".join([self.preset, *changed])
 
 
 def preset_protocol(preset: str, objective: str) -> Protocol:
-    """Return a preset for causal or masked models.
+    """Return a preset for causal or masked models, or for encoder-decoders.
 
     What each stands for with a tokenizer that adds ``<s> </s>``; S is the sentence, scored tokens are in
     brackets:
@@ -80,21 +89,26 @@ def preset_protocol(preset: str, objective: str) -> Protocol:
     - ``babylm25``: the BabyLM 2025 pipeline, ``<s>[S]</s>`` for both; what follows the last scored token
       cannot change a causal score.
 
+    An encoder-decoder gets the frame of a masked model: its encoder reads ``<s><extra_id_0></s>`` for
+    ``<s>[S]</s>``, and its decoder writes ``<extra_id_0>[S]``. What stands before S, such as a context, the
+    encoder reads. No pipeline has a protocol for such models.
+
     Both pipelines take the first of two equal scores and so count a tie as right; here it counts one half,
     and ties are counted.
     """
     if preset not in PRESETS:
         raise unknown_name("protocol", preset, PRESETS)
-    masked = objective == "masked"
+    framed = objective != "causal"
     spaced: LeadingSpace = "task" if preset in ("lm-eval", "babylm23") else "none"
     return Protocol(
         objective=objective,
         preset=preset,
-        prefix="eos" if preset == "babylm23" and not masked else "bos",
+        prefix="eos" if preset == "babylm23" and not framed else "bos",
         leading_space="one" if preset == "babylm23" else spaced,
-        end_token="unscored" if masked or preset == "babylm25" else "none",
+        end_token="unscored" if framed or preset == "babylm25" else "none",
         reduction="sum",
         masking="original",
+        formulation="span",
         dtype="float32",
         overflow="truncate" if preset == "lm-eval" else "error",
     )
@@ -126,6 +140,9 @@ class ProtocolConfig(Section):
     masking: Masking | None = None
     """Masked models: original (Salazar et al. 2020) masks one token, within_word_l2r (Kauf and Ivanova 2023)
     the rest of its word too (null: the preset's, original)."""
+    formulation: Formulation | None = None
+    """Encoder-decoders: span = the decoder writes the whole text as one missing span, infilling = one token
+    at a time, of which the encoder reads the others (null: the preset's, span)."""
     dtype: Dtype | None = None
     """What the model computes in; the softmax is in float32 always (null: float32; bfloat16 flips 0.35% of
     causal and 5.5% of masked decisions)."""
@@ -140,5 +157,5 @@ class ProtocolConfig(Section):
         return {"preset": value} if isinstance(value, str) else value
 
     def resolve(self, objective: str) -> Protocol:
-        """Return the protocol for models of one kind, ``causal`` or ``masked``."""
+        """Return the protocol for models of one kind: ``causal``, ``masked`` or ``span_corruption``."""
         return replace(preset_protocol(self.preset, objective), **self.model_dump(exclude_none=True))

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
+from eval.backbones import read_backbone
 from eval.classification_metrics import read_baselines, write_baselines
 from eval.classification_tasks import classification_tasks, read_examples
 from eval.config import EvalConfig
@@ -35,8 +36,8 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
     try:
         if baselines := _baselines(config.model_dump_json()):
             write_baselines(folder, baselines)
-        if not config.check_contamination:
-            return None
+        if not config.check_contamination or read_backbone(run_dir) is not None:
+            return None  # what another model was trained on is not known here
         run = read_run(run_dir)
         found = contamination(run.data, _texts(run_dir, config), _cache_dir(run_dir, run))
     except (UsageError, OSError) as error:

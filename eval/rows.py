@@ -77,8 +77,11 @@ def empty_rows() -> pd.DataFrame:
 def replace_task(
     rows: pd.DataFrame, benchmark: str, task: str, new: pd.DataFrame, head: str = NO_HEAD
 ) -> pd.DataFrame:
-    """Return ``rows`` with everything said about one task under one head replaced by ``new``."""
-    same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & (rows["head"] == head)
+    """Return ``rows`` with everything said about one task under one head replaced by ``new``.
+
+    What was said of the task before there were heads goes too.
+    """
+    same = (rows["benchmark"] == benchmark) & (rows["task"] == task) & rows["head"].isin([head, NO_HEAD])
     kept, new = rows[~same], new.assign(head=head)
     rows = check_rows(pd.concat([kept, new]) if len(kept) else new)
     # Tasks may end in any order.

@@ -3,13 +3,15 @@
 Every score is a sum of natural-log probabilities over the scored tokens, never divided by their number. The
 softmax is taken in fp32 and the sum in fp64; the rest has the model's precision, whatever autocast says.
 
-There is a fast way for each kind of model, in ``causal_scoring`` and ``masked_scoring``, and a plain one in
-``token_scores``. The first time that a model is scored, both score a few short texts, and a model to which
-the fast way does not apply is scored by the plain one from then on, with a warning.
+There is a fast way for each other kind of model, in ``causal_scoring`` and ``masked_scoring``, and a plain
+one in ``token_scores``; an encoder-decoder has plain ones only, in ``span_scoring``. The first time that a
+model is scored, both score a few short texts, and a model to which the fast way does not apply is scored by
+the plain one from then on, with a warning.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -21,6 +23,8 @@ from transformers import PreTrainedModel
 
 from eval.causal_scoring import longest_tree, shared_causal_scores
 from eval.masked_scoring import shared_masked_scores
+from eval.protocol import Formulation
+from eval.span_scoring import infilling_scores, span_scores
 from eval.token_scores import PLLMetric, ScoredText, Scores, plain_causal_scores, plain_masked_scores
 
 __all__ = [
@@ -30,6 +34,7 @@ __all__ = [
     "causal_log_likelihoods",
     "num_positions",
     "pseudo_log_likelihoods",
+    "span_log_likelihoods",
 ]
 
 # Whether the fast way applies, for each model and what can change without making it another one.
@@ -37,9 +42,9 @@ _fits: WeakKeyDictionary[PreTrainedModel, dict[tuple, bool]] = WeakKeyDictionary
 
 
 class _Ways(NamedTuple):
-    """Two functions with the same scores."""
+    """Two functions with the same scores; there may be no fast one."""
 
-    fast: Callable[[Sequence[ScoredText]], Scores]
+    fast: Callable[[Sequence[ScoredText]], Scores] | None
     plain: Callable[[Sequence[ScoredText]], Scores]
 
 
@@ -105,9 +110,40 @@ def pseudo_log_likelihoods(
     return _score(model, texts, _Ways(fast, plain), suits, "masked")
 
 
+@torch.inference_mode()
+def span_log_likelihoods(
+    model: PreTrainedModel,
+    texts: Sequence[ScoredText],
+    sentinel_id: int,
+    batch_tokens: int = 2048,
+    formulation: Formulation = "span",
+) -> Scores:
+    """Score texts with an encoder-decoder, as a missing span or token by token (see ``span_scoring``).
+
+    Args:
+        model: An encoder-decoder trained by span corruption, in evaluation mode.
+        texts: What to score; tokens outside ``start:end`` are read by the encoder and never left out.
+        sentinel_id: The id of the first sentinel.
+        batch_tokens: Tokens per forward pass. Changes speed and memory, not scores.
+        formulation: ``span`` sums log p(token | what is outside the span, the span up to it), ``infilling``
+            log p(token | all other tokens).
+    """
+    way = span_scores if formulation == "span" else infilling_scores
+
+    def plain(texts: Sequence[ScoredText]) -> Scores:
+        return way(model, texts, sentinel_id, batch_tokens)
+
+    return _score(model, texts, _Ways(None, plain), lambda text: False, formulation)
+
+
 def num_positions(model: PreTrainedModel) -> int:
-    """Return how many tokens the model can read at once, special tokens included."""
+    """Return how many tokens the model can read at once, special tokens included.
+
+    A model that counts distances, as T5 does, can read any number.
+    """
     config = model.config
+    if getattr(config, "max_position_embeddings", None) is None:
+        return sys.maxsize
     # RoBERTa counts positions from padding_idx + 1, and its table includes the unused ones.
     embeddings = getattr(model.base_model, "embeddings", None)
     offset = getattr(embeddings, "padding_idx", None)
@@ -131,7 +167,7 @@ def _score(
         is_fast = np.array([fits and suits(text) for text in different], dtype=bool)
         is_empty = np.array([text.start >= text.end for text in different], dtype=bool)
         for way, chosen in ((ways.fast, is_fast & ~is_empty), (ways.plain, ~is_fast & ~is_empty)):
-            if chosen.any():
+            if way is not None and chosen.any():
                 found = way([different[index] for index in np.flatnonzero(chosen)])
                 scores.log_likelihood[chosen], scores.is_greedy[chosen] = found
     given = np.array([number[key] for key in keys], dtype=np.int64)
@@ -144,6 +180,8 @@ def _key(text: ScoredText) -> tuple:
 
 
 def _is_fit(model: PreTrainedModel, ways: _Ways, kind: str) -> bool:
+    if ways.fast is None:
+        return False
     key = (kind, model.dtype, model.config._attn_implementation)
     known = _fits.setdefault(model, {})
     if key not in known:
@@ -161,6 +199,7 @@ def _misfit(model: PreTrainedModel, ways: _Ways) -> str | None:
     """Say why the fast way does not apply to a model, or None."""
     texts = _probes(model)
     expected = ways.plain(texts).log_likelihood
+    assert ways.fast is not None
     try:
         found = ways.fast(texts).log_likelihood
     except Exception as error:  # modules of any other design fail in any way

@@ -99,6 +99,19 @@ class TextTokenizer:
             f"the tokenizer has no {names[0]}, which scoring needs; set it before saving the model"
         )
 
+    def token_id(self, token: str) -> int:
+        """Return the id of a token of the vocabulary.
+
+        Raises:
+            UsageError: If it has none such.
+        """
+        found = self._tokenizer.get_vocab().get(token)
+        if found is None:
+            raise UsageError(
+                f"the tokenizer has no {token}, which scoring needs; add it before saving the model"
+            )
+        return found
+
     def _ids(self, *names: str) -> tuple[int, ...]:
         return (self.required_id(*names),) if names else ()
 
@@ -123,8 +136,8 @@ class _Frame:
     ) -> ScoredText:
         """Frame tokens of which all but the first ``num_context`` are scored.
 
-        A masked model sees the frame around every window of a document, a causal one the prefix before the
-        first and the end token behind the last.
+        A masked model or an encoder sees the frame around every window of a document, a causal model the
+        prefix before the first and the end token behind the last.
         """
         prefix = self.prefix if is_first or not self.is_causal else ()
         suffix = self.suffix if is_last or not self.is_causal else ()

@@ -202,7 +202,7 @@ def _words_of(text: ScoredText) -> list[int]:
 
 def plain_causal_scores(model: PreTrainedModel, texts: Sequence[ScoredText], batch_tokens: int) -> Scores:
     """Score texts by whole forward passes of a causal model."""
-    table = TokenTable(texts, _as_they_are, model.device)
+    table = TokenTable(texts, as_they_are, model.device)
     for batch in batches_of_one_length(texts, batch_tokens, model.device):
         # Nothing behind the last scored token changes a score.
         logits = model(input_ids=batch.ids[:, : batch.end - 1]).logits[:, batch.start - 1 :]
@@ -220,10 +220,36 @@ def plain_masked_scores(
     pll_metric: PLLMetric,
 ) -> Scores:
     """Score texts by whole forward passes of a masked model, one copy of the text for each scored token."""
-    table = TokenTable(texts, _as_they_are, model.device)
-    for batch in batches_of_one_length(texts, batch_tokens, model.device, copies=True):
+
+    def predict(copies: Tensor, scored: Tensor) -> Tensor:
+        logits = model(input_ids=copies).logits
+        return logits[torch.arange(len(copies), device=model.device), scored]
+
+    return score_copies(texts, mask_token_id, batch_tokens, pll_metric, predict, model.device)
+
+
+def score_copies(
+    texts: Sequence[ScoredText],
+    mask_token_id: int,
+    batch_tokens: int,
+    pll_metric: PLLMetric,
+    predict: Callable[[Tensor, Tensor], Tensor],
+    device: torch.device,
+) -> Scores:
+    """Score texts by one copy for each scored token, in which another stands in its place.
+
+    Args:
+        texts: What to score.
+        mask_token_id: What stands in the place of a token.
+        batch_tokens: Tokens of all copies of a forward pass.
+        pll_metric: What else is replaced.
+        predict: From (C, T) copies and the (C,) place of each that is scored to (C, V) logits of its token.
+        device: Of the model.
+    """
+    table = TokenTable(texts, as_they_are, device)
+    for batch in batches_of_one_length(texts, batch_tokens, device, copies=True):
         masked = masked_tokens(texts, batch, pll_metric)
-        scored = torch.arange(batch.start, batch.end, device=model.device).expand(len(batch.indices), -1)
+        scored = torch.arange(batch.start, batch.end, device=device).expand(len(batch.indices), -1)
         copies = batch.ids[:, None].masked_fill(masked, mask_token_id).flatten(0, 1)
         size = max(1, batch_tokens // copies.shape[1])
         for part, at, places, targets in zip(
@@ -233,10 +259,10 @@ def plain_masked_scores(
             batch.ids[:, batch.start : batch.end].flatten().split(size),
             strict=True,
         ):
-            logits = model(input_ids=part).logits[torch.arange(len(part), device=model.device), at]
-            table.put(places, logits, targets)
+            table.put(places, predict(part, at), targets)
     return table.scores()
 
 
-def _as_they_are(logits: Tensor) -> Tensor:
+def as_they_are(logits: Tensor) -> Tensor:
+    """The head of a ``TokenTable`` that is given logits in place of states."""
     return logits

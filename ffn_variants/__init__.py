@@ -12,7 +12,7 @@ from ffn_variants.registration import register_on_demand
 
 if TYPE_CHECKING:
     from ffn_variants.budget import Budget, matching_width
-    from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+    from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
     from ffn_variants.errors import UsageError
     from ffn_variants.families import build_config, build_model, count_flops, count_parameters
     from ffn_variants.modeling import (
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         FFNRobertaForMaskedLM,
         FFNRobertaForSequenceClassification,
         FFNRobertaModel,
+        FFNT5ForConditionalGeneration,
+        FFNT5ForSequenceClassification,
+        FFNT5Model,
     )
     from ffn_variants.objectives import FAMILIES, objective
     from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
@@ -40,6 +43,10 @@ __all__ = [
     "FFNRobertaForSequenceClassification",
     "FFNRobertaModel",
     "FFNSpec",
+    "FFNT5Config",
+    "FFNT5ForConditionalGeneration",
+    "FFNT5ForSequenceClassification",
+    "FFNT5Model",
     "UsageError",
     "build_config",
     "build_ffn",
@@ -53,7 +60,7 @@ __all__ = [
 
 _MODULES = {
     "budget": ("Budget", "matching_width"),
-    "configuration": ("FFNGPTNeoConfig", "FFNRobertaConfig"),
+    "configuration": ("FFNGPTNeoConfig", "FFNRobertaConfig", "FFNT5Config"),
     "errors": ("UsageError",),
     "families": ("build_config", "build_model", "count_flops", "count_parameters"),
     "modeling": (
@@ -63,6 +70,9 @@ _MODULES = {
         "FFNRobertaForMaskedLM",
         "FFNRobertaForSequenceClassification",
         "FFNRobertaModel",
+        "FFNT5ForConditionalGeneration",
+        "FFNT5ForSequenceClassification",
+        "FFNT5Model",
     ),
     "objectives": ("FAMILIES", "objective"),
     "registry": ("FFN_VARIANTS", "build_ffn", "get_variant"),

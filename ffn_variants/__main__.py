@@ -38,7 +38,7 @@ class TableArgs:
     spline_order: int | None = None
     """Spline order of kan instead of its default."""
     num_knots: int | None = None
-    """Knots of spline-kan instead of its default."""
+    """Knots of spline-kan and spline-activation instead of their defaults."""
     options: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Also list what ffn_options may hold for each variant."""
 

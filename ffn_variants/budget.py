@@ -31,7 +31,12 @@ _WORDS = {"params": "parameters", "flops": "FLOPs per token"}
 
 
 def matching_width(
-    ffn: str, options: Mapping[str, Any] | None, hidden_size: int, baseline_width: int, budget: Budget
+    ffn: str,
+    options: Mapping[str, Any] | None,
+    hidden_size: int,
+    baseline_width: int,
+    budget: Budget,
+    biases: bool = True,
 ) -> int:
     """Find the width at which a variant comes nearest to the baseline's cost.
 
@@ -41,6 +46,7 @@ def matching_width(
         hidden_size: D.
         baseline_width: F of the baseline, ``gelu``.
         budget: ``"params"`` or ``"flops"``; ``"width"`` gives ``baseline_width`` back.
+        biases: Whether the linear layers around an activation, the baseline's too, have biases.
 
     Returns:
         F of the variant. Of two that are equally near, the smaller.
@@ -57,8 +63,8 @@ def matching_width(
         return baseline_width
     spec = get_variant(ffn)
     resolved = spec.resolve(options)
-    cost = _cost(spec, hidden_size, budget, resolved)
-    target = _cost(get_variant(BASELINE), hidden_size, budget, {})(baseline_width)
+    cost = _cost(spec, hidden_size, budget, resolved, biases)
+    target = _cost(get_variant(BASELINE), hidden_size, budget, {}, biases)(baseline_width)
     wanted = f"{BASELINE}'s {target:,} {_WORDS[budget]} at intermediate_size {baseline_width}"
     unit = _smallest_width(spec, hidden_size, resolved)
     if cost(unit) == cost(2 * unit):
@@ -77,11 +83,15 @@ def matching_width(
 
 
 def _cost(
-    spec: FFNSpec, hidden_size: int, budget: Budget, options: Mapping[str, Any]
+    spec: FFNSpec, hidden_size: int, budget: Budget, options: Mapping[str, Any], biases: bool
 ) -> Callable[[int], int]:
     """Return the function from F to what the budget counts; it must not fall as F grows."""
-    counted = spec.num_params if budget == "params" else spec.flops_per_token
-    return lambda width: counted(hidden_size, width, **options)
+    if budget == "flops":
+        return lambda width: spec.flops_per_token(hidden_size, width, **options)
+    without = spec.kind == "activation" and not biases
+    return lambda width: (
+        spec.num_params(hidden_size, width, **options) - (hidden_size + width if without else 0)
+    )
 
 
 def _nearest_width(cost: Callable[[int], int], target: int, unit: int) -> int:

@@ -5,15 +5,16 @@ annotations themselves and do not resolve strings.
 """
 
 import importlib
+from typing import ClassVar
 
 from huggingface_hub.dataclasses import strict
-from transformers import GPTNeoConfig, RobertaConfig
+from transformers import GPTNeoConfig, RobertaConfig, T5Config
 
 from ffn_variants.errors import UsageError
 from ffn_variants.registry import get_variant
 
 
-def _check_ffn(config: GPTNeoConfig | RobertaConfig, activation_field: str) -> None:
+def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field: str) -> None:
     """Refuse an unknown variant or option, and an activation chosen in two places.
 
     Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
@@ -82,3 +83,37 @@ class FFNRobertaConfig(_RegistersModels, RobertaConfig):
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         _check_ffn(self, "hidden_act")
+
+
+@strict
+class FFNT5Config(_RegistersModels, T5Config):
+    r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant.
+
+    ``feed_forward_proj`` stays at its default and takes effect only where ``ffn`` is "gelu". T5 has no table
+    of positions: ``max_position_embeddings`` is the length of text that the model was made for, which is what
+    scoring and fine-tuning cut texts to.
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"num_knots": 5}``.
+        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+    """
+
+    model_type = "ffn_t5"
+    attribute_map: ClassVar[dict[str, str]] = {**T5Config.attribute_map, "intermediate_size": "d_ff"}
+
+    feed_forward_proj: str = "gelu_new"
+    max_position_embeddings: int = 512
+    bos_token_id: int | None = None
+    decoder_start_token_id: int | None = 0
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "feed_forward_proj")
+
+
+FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config
+"""The config of a model of any family."""

@@ -8,11 +8,12 @@ from typing import Any
 
 from torch import nn
 from transformers import PreTrainedModel
+from transformers.models.t5.modeling_t5 import T5Attention
 
-from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.layers import ffn_modules
-from ffn_variants.modeling import FFNGPTNeoForCausalLM, FFNRobertaForMaskedLM
+from ffn_variants.modeling import FFNGPTNeoForCausalLM, FFNRobertaForMaskedLM, FFNT5ForConditionalGeneration
 from ffn_variants.objectives import check_family
 from ffn_variants.registry import get_variant
 
@@ -31,10 +32,11 @@ _THESIS = {
 class Family:
     """One architecture as this project builds it."""
 
-    config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig]
+    config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig] | type[FFNT5Config]
     model_class: type[PreTrainedModel]
     defaults: Mapping[str, Any]
-    """Config values of the source study, where they are not the stock config's."""
+    """Config values of the source study, where they are not the stock config's; T5, which is not in it, gets
+    the same sizes."""
 
 
 _FAMILIES: dict[str, Family] = {
@@ -61,6 +63,17 @@ _FAMILIES: dict[str, Family] = {
             "type_vocab_size": 2,
         },
     ),
+    "t5": Family(
+        config_class=FFNT5Config,
+        model_class=FFNT5ForConditionalGeneration,
+        defaults={
+            **_THESIS,
+            # One layer in the encoder and one in the decoder: two FFNs, as in the other families.
+            "num_layers": 1,
+            "num_heads": 4,
+            "max_position_embeddings": 512,
+        },
+    ),
 }
 
 
@@ -71,23 +84,25 @@ def _get_family(family: str) -> Family:
 
 def build_config(
     family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
-) -> FFNGPTNeoConfig | FFNRobertaConfig:
+) -> FFNConfig:
     """Make the config of a model; arguments and errors as in ``build_model``."""
     spec = _get_family(family)
     get_variant(ffn).resolve(ffn_options)
     known = {f.name for f in fields(spec.config_class)}
     aliases = spec.config_class.attribute_map
-    given = {aliases.get(name, name): value for name, value in config.items()}
-    for name in given:
+    values = {aliases.get(name, name): value for name, value in {**spec.defaults, **config}.items()}
+    for name in values:
         # transformers would store an unknown field without a word.
         if name not in known and name != "num_labels":
             raise unknown_name(f"{family} config field", name, sorted(known | set(aliases)))
-    values = {**spec.defaults, **given}
-    if values["hidden_size"] % values.get("num_heads", values.get("num_attention_heads")):
+    width, heads = (values[aliases.get(name, name)] for name in ("hidden_size", "num_attention_heads"))
+    if width % heads:
         raise UsageError(
-            f"hidden_size {values['hidden_size']} is no multiple of num_attention_heads "
-            f"{values.get('num_heads', values.get('num_attention_heads'))}; change one of them"
+            f"hidden_size {width} is no multiple of num_attention_heads {heads}; change one of them"
         )
+    if family == "t5":
+        values.setdefault("d_kv", width // heads)
+        values.setdefault("decoder_start_token_id", values["pad_token_id"])  # as in T5
     if family == "gpt_neo" and values.get("attention_types") is None:
         values["attention_types"] = _alternating_attention(values["num_layers"])
     return spec.config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
@@ -109,15 +124,17 @@ def build_model(
     ``paired_intermediate_size``. After the call the generator's state depends on the variant.
 
     Args:
-        family: ``"gpt_neo"`` for a causal language model or ``"roberta"`` for a masked one.
-        ffn: A name in ``FFN_VARIANTS``. ``"gelu"`` without options is the stock model: tanh-GELU in GPT-Neo,
-            erf-GELU in RoBERTa.
+        family: ``"gpt_neo"`` for a causal language model, ``"roberta"`` for a masked one or ``"t5"`` for an
+            encoder-decoder.
+        ffn: A name in ``FFN_VARIANTS``. ``"gelu"`` without options is the stock model: tanh-GELU in GPT-Neo
+            and T5 (``feed_forward_proj`` "gelu_new"), erf-GELU in RoBERTa.
         ffn_options: Options of the variant.
-        **config: Fields of the family's transformers config, such as hidden_size or num_hidden_layers; what
-            is not given is as in the source study.
+        **config: Fields of the family's transformers config, such as hidden_size or num_hidden_layers (of a
+            T5 those of the encoder; the decoder has as many); what is not given is as in the source study.
 
     Returns:
-        An ``FFNGPTNeoForCausalLM`` or ``FFNRobertaForMaskedLM`` on the default device.
+        An ``FFNGPTNeoForCausalLM``, ``FFNRobertaForMaskedLM`` or ``FFNT5ForConditionalGeneration`` on the
+        default device.
 
     Raises:
         UsageError: For an unknown family, variant, option or config field.
@@ -125,7 +142,9 @@ def build_model(
     return _get_family(family).model_class(build_config(family, ffn, ffn_options, **config))
 
 
-def count_flops(model: PreTrainedModel, num_tokens: int) -> dict[str, int]:
+def count_flops(
+    model: PreTrainedModel, num_tokens: int, num_decoder_tokens: int | None = None
+) -> dict[str, int]:
     """Count the floating-point operations of a model's forward pass for one token of a row of ``num_tokens``.
 
     Two for each multiply-add of a matrix product, as ``torch.utils.flop_counter`` counts: every linear layer
@@ -137,22 +156,37 @@ def count_flops(model: PreTrainedModel, num_tokens: int) -> dict[str, int]:
 
     Args:
         model: A model that ``build_model`` or ``from_pretrained`` gave.
-        num_tokens: T, tokens of a row; for a pretraining run its block_size.
+        num_tokens: T, tokens of a row; for a pretraining run its block_size. Of a T5 those of the encoder.
+        num_decoder_tokens: Tokens that a T5's decoder reads for such a row; None for as many.
 
     Returns:
         ``total`` and its three parts: ``ffn`` (all layers), ``attention`` (its two products, without its
-        linear layers) and ``other`` (all linear layers outside the FFN).
+        linear layers) and ``other`` (all linear layers outside the FFN). Of a T5 everything, the decoder's
+        too, is divided by the tokens of the encoder's row.
     """
     config: Any = model.config
-    ffns = [ffn_modules(module) for module in model.modules() if ffn_modules(module)]
-    inside = {part for parts in ffns for ffn in parts for part in ffn.modules()}
-    linear = [m for m in model.modules() if isinstance(m, nn.Linear) and m not in inside]
     width = config.intermediate_size or 4 * config.hidden_size
     spec, options = get_variant(config.ffn), config.ffn_options or {}
-    ffn = len(ffns) * spec.flops_per_token(config.hidden_size, width, **options)
-    attention = len(ffns) * 2 * 2 * num_tokens * config.hidden_size
-    other = 2 * sum(layer.weight.numel() for layer in linear)
-    return {"total": ffn + attention + other, "ffn": ffn, "attention": attention, "other": other}
+    of_one_ffn = spec.flops_per_token(config.hidden_size, width, **options)
+    decoder_tokens = num_tokens if num_decoder_tokens is None else num_decoder_tokens
+    inside = {part for layer in model.modules() for ffn in ffn_modules(layer) for part in ffn.modules()}
+    ffn = attention = other = 0
+    for name, module in model.named_modules():
+        in_decoder = "decoder." in name or (config.is_encoder_decoder and name == "lm_head")
+        queries = decoder_tokens if in_decoder else num_tokens
+        if ffn_modules(module):
+            ffn += queries * of_one_ffn
+            if not config.is_encoder_decoder:  # one attention before each FFN
+                attention += 4 * queries * num_tokens * config.hidden_size
+        elif isinstance(module, T5Attention):
+            keys = num_tokens if name.endswith("EncDecAttention") else queries
+            attention += 4 * queries * keys * module.inner_dim
+        elif isinstance(module, nn.Linear) and module not in inside:
+            of_encoder = name.endswith(("EncDecAttention.k", "EncDecAttention.v"))
+            other += 2 * (num_tokens if of_encoder else queries) * module.weight.numel()
+    parts = {"ffn": ffn, "attention": attention, "other": other}
+    counts = {name: round(count / num_tokens) for name, count in parts.items()}
+    return {"total": sum(counts.values()), **counts}
 
 
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:

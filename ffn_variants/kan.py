@@ -19,10 +19,12 @@ from ffn_variants.b_splines import b_splines, splines_on
 from ffn_variants.basis_linear import basis_linear
 from ffn_variants.kan_grid import adapted_grid, refitted
 from ffn_variants.options import Option
+from ffn_variants.pruning import largest_levels
 from ffn_variants.spec import FFNSpec
+from ffn_variants.spline_layer import SPLINES_OPTION, SplineLayer
 
 
-class KANLinear(nn.Module):
+class KANLinear(SplineLayer):
     """y_o = sum_i base_oi SiLU(x_i) + sum_i scaler_oi sum_c spline_oic B_c(x_i), with no bias.
 
     Args:
@@ -34,6 +36,7 @@ class KANLinear(nn.Module):
         scale_base: Factor on the slope in the Kaiming bound of ``base_weight``, as efficient-kan has it.
         scale_spline: The same for ``spline_scaler``.
         grid_range: Interval that the grid divides; knots go on for K intervals at each side.
+        splines: ``"sparse"`` for a layer whose coefficients can be pruned.
 
     The initial values come from torch's global generator: Kaiming-uniform base weights and scalers, and
     spline weights that interpolate noise at the grid points.
@@ -51,6 +54,7 @@ class KANLinear(nn.Module):
         scale_base: float = 1.0,
         scale_spline: float = 1.0,
         grid_range: tuple[float, float] = (-1.0, 1.0),
+        splines: str = "dense",
     ):
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -65,6 +69,7 @@ class KANLinear(nn.Module):
         self.base_weight = nn.Parameter(torch.empty(out_features, in_features))
         self.spline_weight = nn.Parameter(torch.empty(out_features, in_features, grid_size + spline_order))
         self.spline_scaler = nn.Parameter(torch.empty(out_features, in_features))
+        self.make_mask(self.spline_weight, splines)
         self._known: tuple[Tensor, int, Any] | None = None
         self.reset_parameters()
 
@@ -102,9 +107,14 @@ class KANLinear(nn.Module):
             known = self._known = (self.grid, self.grid._version, splines_on(self.grid, self.spline_order))
         return known[2]
 
+    def curve_coefficients(self) -> Tensor:
+        """(O, I, G + K) coefficients with their scaler."""
+        coefficients = self.spline_weight * self.spline_scaler.unsqueeze(-1)
+        return coefficients if self.mask is None else coefficients * self.mask
+
     def forward(self, x: Tensor) -> Tensor:
         # Every input's base weight first, then its coefficients of the first basis, and so on.
-        splines = (self.spline_weight * self.spline_scaler.unsqueeze(-1)).transpose(1, 2)
+        splines = self.curve_coefficients().transpose(1, 2)
         weight = torch.cat([self.base_weight.unsqueeze(1), splines], 1).flatten(1)
         basis, constants = self._splines()
         return basis_linear(x, weight, basis, *constants)
@@ -124,11 +134,40 @@ class KANLinear(nn.Module):
         Args:
             x: (..., I) typical inputs; values that are not finite are left out.
             even_share: Share of the even grid in the mixture, in (0, 1].
+
+        Raises:
+            UsageError: If coefficients are pruned already.
         """
+        self.check_unpruned()
         rows = x.reshape(-1, x.shape[-1])
         grid = adapted_grid(rows, self.grid, self.spline_order, even_share)
         self.spline_weight.copy_(refitted(rows, self.spline_weight, self.grid, grid, self.spline_order))
         self.grid.copy_(grid)
+
+    @torch.no_grad()
+    def prune(self, x: Tensor, threshold: float) -> None:
+        """Prune the smallest coefficients of each output, as many as ``threshold`` allows.
+
+        The size of one is the root mean square of what it adds to the output. Which can go together is tried
+        on the inputs and not bounded: the sum of a thousand sizes is many times the size of their sum.
+        """
+        mask = self.needed_mask()
+        rows = x.reshape(-1, x.shape[-1]).to(self.base_weight)
+        rows = rows[rows.isfinite().all(1)]
+        if len(rows) < 2:
+            return
+        y, (basis, constants) = self(rows), self._splines()
+        # In parts, as all features of a wide layer at once are more than its matrix products ever hold.
+        squares = sum(basis(part, *constants)[:, 1:].square().sum(0) for part in rows.split(256))
+        spread = y.std(0).clamp(min=torch.finfo(y.dtype).tiny)
+        sizes = self.curve_coefficients().abs() * (squares.t() / len(rows)).sqrt()  # type: ignore[union-attr]
+        sizes, before = sizes / spread[:, None, None], mask.clone()
+
+        def change(levels: Tensor) -> Tensor:
+            mask.copy_(before & (sizes > levels.to(sizes)[:, None, None]))
+            return (self(rows) - y).square().mean(0).sqrt() / spread
+
+        change(largest_levels(change, self.out_features, threshold))
 
 
 class KANFFN(nn.Module):
@@ -142,6 +181,7 @@ class KANFFN(nn.Module):
         layers: ``"both"``: KANLinear - KANLinear, with the names of efficient-kan's ``KAN([D, F, D])``.
             ``"first"``: KANLinear - Linear, which the source study's RoBERTa had.
         activation: What stands between the two: ``"none"``, or the erf-GELU that the source study kept.
+        splines: ``"sparse"`` for layers whose coefficients can be pruned.
     """
 
     def __init__(
@@ -152,11 +192,12 @@ class KANFFN(nn.Module):
         spline_order: int = 3,
         layers: str = "both",
         activation: str = "none",
+        splines: str = "dense",
     ):
         super().__init__()
-        first = KANLinear(hidden_size, intermediate_size, grid_size, spline_order)
+        first = KANLinear(hidden_size, intermediate_size, grid_size, spline_order, splines=splines)
         second = (
-            KANLinear(intermediate_size, hidden_size, grid_size, spline_order)
+            KANLinear(intermediate_size, hidden_size, grid_size, spline_order, splines=splines)
             if layers == "both"
             else nn.Linear(intermediate_size, hidden_size)
         )
@@ -194,6 +235,7 @@ SPEC = FFNSpec(
         "activation": Option(
             default="none", choices=("none", "gelu"), help="what stands between the two layers"
         ),
+        "splines": SPLINES_OPTION,
     },
     # The scaler of an edge is folded into its coefficients, so it costs no multiply-add a token.
     multiply_adds=lambda d, f, grid_size, spline_order, layers, **_: (

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from functools import singledispatch
 
+import torch
 from torch import Tensor, nn
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoBlock, GPTNeoMLP
 from transformers.models.roberta.modeling_roberta import RobertaIntermediate, RobertaLayer
+from transformers.models.t5.modeling_t5 import T5DenseActDense, T5LayerFF
 
-from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.registry import get_variant
 
 
@@ -22,7 +24,7 @@ def ffn_modules(layer: nn.Module) -> tuple[nn.Module, ...]:
 
 
 @singledispatch
-def replace_ffn(layer: nn.Module, config: FFNGPTNeoConfig | FFNRobertaConfig) -> None:
+def replace_ffn(layer: nn.Module, config: FFNConfig) -> None:
     """Put the config's variant in place of the stock FFN of a layer.
 
     Args:
@@ -32,7 +34,7 @@ def replace_ffn(layer: nn.Module, config: FFNGPTNeoConfig | FFNRobertaConfig) ->
     raise NotImplementedError(f"no FFN replacement is registered for {type(layer).__name__}")
 
 
-def _new_activation(config: FFNGPTNeoConfig | FFNRobertaConfig, width: int, family_gelu: str) -> nn.Module:
+def _new_activation(config: FFNConfig, width: int, family_gelu: str) -> nn.Module:
     """Build an elementwise variant; a GELU of no stated form gets that of the family."""
     spec = get_variant(config.ffn)
     options = spec.resolve(config.ffn_options)
@@ -96,3 +98,37 @@ def _(layer: RobertaLayer, config: FFNRobertaConfig) -> None:
         layer.intermediate = RobertaIntermediate(config)
         layer.output.dense = nn.Linear(width, config.hidden_size)
     layer.intermediate.intermediate_act_fn = _new_activation(config, width, family_gelu="none")
+
+
+@ffn_modules.register
+def _(layer: T5LayerFF) -> tuple[nn.Module, ...]:
+    return (layer.DenseReluDense,)
+
+
+@replace_ffn.register
+def _(layer: T5LayerFF, config: FFNT5Config) -> None:
+    # The layer itself has norm, residual and the dropout on what its FFN gives.
+    spec = get_variant(config.ffn)
+    width: int = config.intermediate_size
+    if spec.kind == "block":
+        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+        layer.register_module("DenseReluDense", ffn)
+        _initialize_as_t5(ffn, config.initializer_factor)
+        return
+    if layer.DenseReluDense.wo.in_features != width:
+        layer.DenseReluDense = T5DenseActDense(config)
+    layer.DenseReluDense.act = _new_activation(config, width, family_gelu="tanh")
+
+
+def _initialize_as_t5(ffn: nn.Module, factor: float) -> None:
+    """Draw the linear layers of a block as T5 draws those of its own FFN: normal, std 1 / sqrt(inputs).
+
+    Here, as transformers would give them a standard deviation of 1: T5 sets those of layers that it knows.
+    """
+    for module in ffn.modules():
+        if isinstance(module, nn.Linear):
+            with torch.no_grad():
+                module.weight.normal_(0.0, factor * module.in_features**-0.5)
+                if module.bias is not None:
+                    module.bias.zero_()
+            setattr(module, "_is_hf_initialized", True)  # noqa: B010

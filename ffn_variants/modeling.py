@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor, nn
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     GPTNeoForCausalLM,
     GPTNeoForSequenceClassification,
@@ -24,11 +27,15 @@ from transformers import (
     RobertaForMaskedLM,
     RobertaForSequenceClassification,
     RobertaModel,
+    T5ForConditionalGeneration,
+    T5ForSequenceClassification,
+    T5Model,
 )
+from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
 
 from ffn_variants.attention import GPTNeoBackendAttention
-from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig
+from ffn_variants.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.errors import UsageError
 from ffn_variants.layers import ffn_modules, replace_ffn
 
@@ -37,7 +44,7 @@ _Base = PreTrainedModel if TYPE_CHECKING else object
 
 
 @contextmanager
-def _paired_width(config: FFNGPTNeoConfig | FFNRobertaConfig) -> Iterator[None]:
+def _paired_width(config: FFNConfig) -> Iterator[None]:
     """Let the stock constructor take ``paired_intermediate_size``, where it is set, for intermediate_size."""
     own = config.intermediate_size
     setattr(config, "intermediate_size", config.paired_intermediate_size or own)  # noqa: B010
@@ -50,9 +57,12 @@ def _paired_width(config: FFNGPTNeoConfig | FFNRobertaConfig) -> Iterator[None]:
 class FFNVariantMixin(_Base):
     """Exchanges every layer's FFN after the stock constructor, and refuses checkpoints of another FFN."""
 
-    def __init__(self, config: FFNGPTNeoConfig | FFNRobertaConfig, *args: Any, **kwargs: Any):
+    def __init__(self, config: FFNConfig, *args: Any, **kwargs: Any):
         with _paired_width(config):
             super().__init__(config, *args, **kwargs)
+        for module in self.modules():
+            if isinstance(module, PreTrainedModel):  # T5's stacks keep copies of the config
+                setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
         layers = [module for module in self.modules() if ffn_modules(module)]
         assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
         for layer in layers:
@@ -145,6 +155,70 @@ class FFNRobertaForSequenceClassification(FFNVariantMixin, RobertaForSequenceCla
     config_class = FFNRobertaConfig
 
 
+class FFNT5Mixin(FFNVariantMixin):
+    """Has T5 draw its initial weights as the stock classes do."""
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """Say no: transformers would leave out what ``_init_weights`` does for modules without own weights.
+
+        In T5 these are the model itself, its FFNs and its classification head.
+        """
+        return False
+
+
+class FFNT5Model(FFNT5Mixin, T5Model):
+    """T5 without a head."""
+
+    config_class = FFNT5Config
+
+
+class FFNT5ForConditionalGeneration(FFNT5Mixin, T5ForConditionalGeneration):
+    """T5 as a language model: the encoder reads a text with gaps, the decoder writes what they hide."""
+
+    config_class = FFNT5Config
+
+
+class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
+    """T5 with transformers' classification head on the last token of the decoder.
+
+    Encoder and decoder read the same text, the decoder one token behind, as in BART (Lewis et al. 2020). The
+    stock class looks for the last ``</s>`` and refuses a batch whose texts differ in how many they have; here
+    the last token that is no padding is pooled, which of a text that ends in ``</s>`` is the same.
+    """
+
+    config_class = FFNT5Config
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify texts that are padded on the right.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), 0 on padding; None where every text has T tokens.
+            labels: (B,) class numbers, or numbers to predict where ``num_labels`` is 1; None for no loss.
+
+        Returns:
+            ``logits`` (B, C), and the mean ``loss`` of the labels.
+        """
+        states = self.transformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=self._shift_right(input_ids),
+            use_cache=False,
+        ).last_hidden_state
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        last = mask.long().sum(1) - 1
+        logits = self.classification_head(states[torch.arange(len(last), device=last.device), last])
+        loss = None
+        if labels is not None and self.config.num_labels == 1:
+            loss = nn.functional.mse_loss(logits[:, 0], labels)
+        elif labels is not None:
+            loss = nn.functional.cross_entropy(logits, labels)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
+
+
 # In the place of the stand-ins of ffn_variants.registration.
 AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig, exist_ok=True)
 AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
@@ -155,3 +229,8 @@ AutoConfig.register("ffn_roberta", FFNRobertaConfig, exist_ok=True)
 AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
 AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
 AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)
+
+AutoConfig.register("ffn_t5", FFNT5Config, exist_ok=True)
+AutoModel.register(FFNT5Config, FFNT5Model)
+AutoModelForSeq2SeqLM.register(FFNT5Config, FFNT5ForConditionalGeneration)
+AutoModelForSequenceClassification.register(FFNT5Config, FFNT5ForSequenceClassification)

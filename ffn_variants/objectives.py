@@ -6,9 +6,13 @@ from typing import Literal
 
 from ffn_variants.errors import unknown_name
 
-Objective = Literal["causal", "masked"]
+Objective = Literal["causal", "masked", "span_corruption"]
 
-OBJECTIVES: dict[str, Objective] = {"gpt_neo": "causal", "roberta": "masked"}
+OBJECTIVES: dict[str, Objective] = {
+    "gpt_neo": "causal",
+    "roberta": "masked",
+    "t5": "span_corruption",
+}
 FAMILIES: tuple[str, ...] = tuple(OBJECTIVES)
 
 
@@ -16,6 +20,11 @@ def objective(family: str) -> Objective:
     """Return what models of a family are trained to predict; ``UsageError`` for an unknown family."""
     check_family(family)
     return OBJECTIVES[family]
+
+
+def has_ffn_biases(family: str) -> bool:
+    """Return whether the stock feed-forward network of a family has biases; T5's has none."""
+    return family != "t5"
 
 
 def check_family(family: str) -> None:

@@ -17,7 +17,11 @@ from types import ModuleType
 from typing import Any
 
 TABLE_MODULE = "transformers.models.auto.configuration_auto"
-MODEL_TYPES = {"ffn_gpt_neo": "FFNGPTNeoConfig", "ffn_roberta": "FFNRobertaConfig"}
+MODEL_TYPES = {
+    "ffn_gpt_neo": "FFNGPTNeoConfig",
+    "ffn_roberta": "FFNRobertaConfig",
+    "ffn_t5": "FFNT5Config",
+}
 """``model_type`` of config.json, and the class in ``ffn_variants.modeling`` that reads it."""
 
 

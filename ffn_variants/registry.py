@@ -34,6 +34,7 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
         cheby_kan.SPEC,
         rbf_kan.SPEC,
         spline_kan.SPEC,
+        spline_kan.ACTIVATION_SPEC,
         gr_kan.SPEC,
     )
 }

@@ -17,12 +17,14 @@ import torch
 from pretrain.config import RunConfig
 from pretrain.data import PackedSplit
 from pretrain.masking import IGNORE, Masker
+from pretrain.span_corruption import SpanCorruptor
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
-ORDER, MASKS, DROPOUT, HELD_OUT_MASKS = range(4)
+ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)
 
 Batch = dict[str, torch.Tensor]
-"""input_ids and position_ids (B, T); target_index (N,) into the flattened (B * T), target_ids (N,)."""
+"""What ``PackedLoss`` or ``EncoderDecoderLoss`` is called with: token ids and positions or documents (B, T);
+target_index (N,) into the flattened rows that predict, and target_ids (N,)."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class BatchSource:
 
     Args:
         config: The run.
-        masker: Corrupts batches of a masked model; None for a causal one.
+        masker: Corrupts the input of a masked model or an encoder-decoder; None for a causal model.
         pad_token_id: What fills rows.
         process: Rank of this process.
         num_processes: Processes that share a step.
@@ -93,7 +95,7 @@ class BatchSource:
     def __init__(
         self,
         config: RunConfig,
-        masker: Masker | None,
+        masker: Masker | SpanCorruptor | None,
         pad_token_id: int,
         process: int = 0,
         num_processes: int = 1,
@@ -113,43 +115,53 @@ class BatchSource:
         seed = self.config.seed
         rows = rows_of_step(len(split.input_ids), self.rows_per_step, seed, step)
         rng = np.random.default_rng([MASKS, seed, step])
-        input_ids, position_ids, targets = self._examples(split, rows, rng)
+        examples = self._examples(split, rows, rng)
         num_tokens = int(np.count_nonzero(split.input_ids[rows] != self.pad_token_id))
         size = self.config.train.per_device_train_batch_size
         starts = range(self.process * size, self.rows_per_step, size * self.num_processes)
         cut = [slice(start, start + size) for start in starts]
-        batches = [to_batch(input_ids[part], position_ids[part], targets[part]) for part in cut]
-        return Step(batches, int(np.count_nonzero(targets != IGNORE)), num_tokens)
+        batches = [to_batch(examples, part) for part in cut]
+        return Step(batches, int(np.count_nonzero(examples["targets"] != IGNORE)), num_tokens)
 
     def held_out(self, split: PackedSplit) -> Iterator[Batch]:
         """This process's share of an evaluation; the masks are the same at every step and for every seed."""
         rng = np.random.default_rng([HELD_OUT_MASKS])
-        input_ids, position_ids, targets = self._examples(split, np.arange(len(split.input_ids)), rng)
+        num_rows = len(split.input_ids)
+        examples = self._examples(split, np.arange(num_rows), rng)
         size = self.config.train.per_device_eval_batch_size
-        for start in range(self.process * size, len(input_ids), size * self.num_processes):
-            part = slice(start, start + size)
-            yield to_batch(input_ids[part], position_ids[part], targets[part])
+        for start in range(self.process * size, num_rows, size * self.num_processes):
+            yield to_batch(examples, slice(start, start + size))
+
+    def typical(self, split: PackedSplit, step: int, num_tokens: int) -> Iterator[Batch]:
+        """Random rows of about so many tokens in all, padding included; the same ones for every process."""
+        rng = np.random.default_rng([TYPICAL, self.config.seed, step])
+        count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
+        rows = rng.choice(len(split.input_ids), count, replace=False)
+        examples = self._examples(split, rows, rng)
+        size = self.config.train.per_device_train_batch_size
+        for start in range(0, count, size):
+            yield to_batch(examples, slice(start, start + size))
 
     def _examples(
         self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> dict[str, np.ndarray]:
+        """Rows of what the model reads, and of its targets."""
         # As narrow as they are stored for as long as possible: int64 is four times the memory to go through.
         stored_ids, stored_positions = split.input_ids[rows], split.position_ids[rows]
+        if isinstance(self.masker, SpanCorruptor):
+            return self.masker(stored_ids, stored_positions, rng)
         if self.masker is None:
             input_ids, targets = stored_ids.astype(np.int64), next_tokens(stored_ids, stored_positions)
         else:
             input_ids, targets = self.masker(stored_ids, rng)
-        return input_ids, stored_positions.astype(np.int64), targets
+        position_ids = stored_positions.astype(np.int64)
+        return {"input_ids": input_ids, "position_ids": position_ids, "targets": targets}
 
 
-def to_batch(input_ids: np.ndarray, position_ids: np.ndarray, targets: np.ndarray) -> Batch:
+def to_batch(examples: dict[str, np.ndarray], part: slice) -> Batch:
     """Tensors of one forward pass; targets are listed on the host, so that no device must search for them."""
-    flat = targets.reshape(-1)
+    arrays = {name: rows[part] for name, rows in examples.items()}
+    flat = arrays.pop("targets").reshape(-1)
     index = np.flatnonzero(flat != IGNORE)
-    arrays = {
-        "input_ids": input_ids,
-        "position_ids": position_ids,
-        "target_index": index,
-        "target_ids": flat[index],
-    }
+    arrays |= {"target_index": index, "target_ids": flat[index]}
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

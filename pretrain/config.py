@@ -17,8 +17,11 @@ import ffn_variants
 from ffn_variants.budget import Budget
 from ffn_variants.cli import Section, parse_flags
 from ffn_variants.errors import UsageError
-from ffn_variants.objectives import check_family
+from ffn_variants.objectives import check_family, has_ffn_biases
 from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
+
+MEAN_NOISE_SPAN_LENGTH = 3.0
+"""Of T5 (Raffel et al. 2020, sec. 3.3.4)."""
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -41,7 +44,7 @@ class ModelConfig(Section):
     """intermediate_size of the runs this one is paired with by seed: decides the weights outside the FFN;
     none = its own, or the base value where `variants:` or ffn_budget gives this variant another width."""
     num_hidden_layers: int = Field(2, gt=0)
-    """Number of transformer layers."""
+    """Number of transformer layers; T5 has as many in its encoder as in its decoder."""
     num_attention_heads: int = Field(4, gt=0)
     """Attention heads; divides hidden_size."""
     max_position_embeddings: int | None = Field(None, gt=0)
@@ -49,11 +52,11 @@ class ModelConfig(Section):
     window_size: int = Field(256, gt=0)
     """Tokens that GPT-Neo's local layers (every second one) look back on, themselves included."""
     hidden_dropout: Fraction | None = None
-    """Dropout on embeddings and residual branches; none = the family's own (GPT-Neo 0, RoBERTa 0.1)."""
+    """Dropout on embeddings and residual branches; none = the family's own (0.1; GPT-Neo 0)."""
     attention_dropout: Fraction | None = None
-    """Dropout on attention weights; none = the family's own (GPT-Neo 0, RoBERTa 0.1)."""
-    initializer_range: float = Field(0.02, gt=0)
-    """Standard deviation of the initial weights."""
+    """Dropout on attention weights; none = the family's own (0.1; GPT-Neo 0). T5 has one for both."""
+    initializer_range: float | None = Field(None, gt=0)
+    """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
 
     @field_validator("ffn")
     @classmethod
@@ -159,7 +162,10 @@ class TrainConfig(Section):
     """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute. Not
     measured on a GPU yet, and no gain on a CPU."""
     mlm_probability: float = Field(0.15, gt=0, lt=1)
-    """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay."""
+    """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay. Share that T5's spans
+    leave out."""
+    mean_noise_span_length: float | None = Field(None, ge=1)
+    """Tokens of a span that T5 leaves out, on average; none = 3. Other families have no spans."""
     logging_steps: int = Field(10, gt=0)
     """Steps between lines of metrics.jsonl."""
     eval_steps: int | None = Field(None, gt=0)
@@ -185,6 +191,38 @@ class TrainConfig(Section):
     """Also report to this tracker, through Accelerate."""
 
 
+class SplineConfig(Section):
+    """Knots that follow the data in training, and sparse splines; for variants with an option `splines`."""
+
+    knot_updates: tuple[Fraction, ...] = ()
+    """Shares of the run after which knots move to quantiles of their inputs, as 0 0.1; none = never."""
+    penalty: float = Field(0.0, ge=0)
+    """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
+    prune_below: float | None = Field(None, gt=0, lt=1)
+    """Prune coefficients as long as each output changes by no more than this x its standard deviation, once;
+    needs the option `splines sparse`. None = never."""
+    prune_at: Fraction = 0.75
+    """Share of the run after which to prune; the rest of it trains what is left."""
+
+    def check_variant(self, ffn: str, options: dict[str, Any] | None) -> None:
+        """Refuse what would have no effect with this variant."""
+        for name in ("knot_updates", "penalty", "prune_below"):
+            if getattr(self, name) and "splines" not in ffn_variants.get_variant(ffn).options:
+                raise ValueError(
+                    f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
+                    f"under `variants:` for those that have, or leave it out"
+                )
+        if self.prune_below and (options or {}).get("splines") != "sparse":
+            raise ValueError(
+                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
+            )
+        if self.prune_below and max(self.knot_updates, default=0) > self.prune_at:
+            raise ValueError(
+                f"splines.knot_updates {max(self.knot_updates)} is after splines.prune_at {self.prune_at}: "
+                "pruned coefficients belong to their knots; move them before"
+            )
+
+
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
@@ -202,13 +240,14 @@ class RunConfig(Section):
     """Everything that defines one pretraining run."""
 
     family: str = "gpt_neo"
-    """Architecture: gpt_neo (causal) or roberta (masked)."""
+    """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Decides weights, data order, masking and dropout."""
     model: ModelConfig = Field(default_factory=ModelConfig)
     data: DataConfig = DataConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
+    splines: SplineConfig = SplineConfig()
     output: OutputConfig = OutputConfig()
 
     @field_validator("family")
@@ -224,6 +263,12 @@ class RunConfig(Section):
             raise ValueError(
                 f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
             )
+        self.splines.check_variant(self.model.ffn, self.model.ffn_options)
+        if (self.splines.knot_updates or self.splines.prune_below) and self.train.compile_model:
+            raise ValueError(
+                "train.compile_model compiles the layers as they are, which splines.knot_updates and "
+                "splines.prune_below change; leave one out"
+            )
         needed = self.data.block_size + first_position(self.family)
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
@@ -231,7 +276,38 @@ class RunConfig(Section):
                 f"model.max_position_embeddings {given} is too small for data.block_size "
                 f"{self.data.block_size}; {self.family} needs {needed}, or leave it out"
             )
+        if self.family == "t5":
+            self._check_t5()
         return self
+
+    def _check_t5(self) -> None:
+        from pretrain.span_corruption import NUM_SENTINELS, num_noise_spans
+
+        model, train = self.model, self.train
+        if model.initializer_range is not None:
+            raise ValueError(
+                f"model.initializer_range {model.initializer_range} has no effect on t5, which draws every "
+                "matrix with a standard deviation of its own; leave it out"
+            )
+        if train.compile_model:
+            raise ValueError(
+                "train.compile_model compiles one stack of layers for one shape, and t5 has two of several "
+                "shapes; leave it out"
+            )
+        dropouts = {model.hidden_dropout, model.attention_dropout} - {None}
+        if len(dropouts) > 1:
+            raise ValueError(
+                f"model.hidden_dropout {model.hidden_dropout} and model.attention_dropout "
+                f"{model.attention_dropout} differ, and t5 has one dropout for both; give one of them"
+            )
+        length = train.mean_noise_span_length or MEAN_NOISE_SPAN_LENGTH
+        spans = int(num_noise_spans(self.data.block_size, train.mlm_probability, length))
+        if spans >= NUM_SENTINELS:
+            raise ValueError(
+                f"data.block_size {self.data.block_size} may have {spans} spans in a document, and t5 has "
+                f"sentinels for {NUM_SENTINELS - 1}; lower it, or raise train.mean_noise_span_length "
+                f"{length:g}"
+            )
 
 
 def first_position(family: str) -> int:
@@ -241,17 +317,28 @@ def first_position(family: str) -> int:
 
 def resolve(config: RunConfig) -> RunConfig:
     """Fill in fields whose default depends on other fields, so that the saved config says what was run."""
-    dropout = 0.1 if config.family == "roberta" else 0.0
-    defaults = {
+    model, train = config.model, config.train
+    dropout = 0.0 if config.family == "gpt_neo" else 0.1
+    defaults: dict[str, Any] = {
         "max_position_embeddings": config.data.block_size + first_position(config.family),
         "hidden_dropout": dropout,
         "attention_dropout": dropout,
     }
-    missing = {name: value for name, value in defaults.items() if getattr(config.model, name) is None}
-    return config.model_copy(update={"model": _within_budget(config.model.model_copy(update=missing))})
+    if config.family == "t5":
+        given = model.hidden_dropout if model.hidden_dropout is not None else model.attention_dropout
+        defaults |= dict.fromkeys(
+            ("hidden_dropout", "attention_dropout"), dropout if given is None else given
+        )
+        if train.mean_noise_span_length is None:
+            train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
+    else:
+        defaults["initializer_range"] = 0.02
+    missing = {name: value for name, value in defaults.items() if getattr(model, name) is None}
+    model = _within_budget(model.model_copy(update=missing), has_ffn_biases(config.family))
+    return config.model_copy(update={"model": model, "train": train})
 
 
-def _within_budget(model: ModelConfig) -> ModelConfig:
+def _within_budget(model: ModelConfig, biases: bool) -> ModelConfig:
     """Put in the width that the budget asks for; the other weights stay paired with the baseline's.
 
     The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.
@@ -260,7 +347,7 @@ def _within_budget(model: ModelConfig) -> ModelConfig:
         return model
     base = model.paired_intermediate_size or model.intermediate_size
     options = tuple(sorted((model.ffn_options or {}).items()))
-    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget)
+    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget, biases)
     # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
     paired = base if width != base else None
     return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
@@ -269,9 +356,9 @@ def _within_budget(model: ModelConfig) -> ModelConfig:
 # The same for all seeds of a study; counting parameters takes some 20 ms.
 @lru_cache(maxsize=1024)
 def _matching_width(
-    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget
+    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget, biases: bool
 ) -> int:
-    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget)
+    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget, biases)
 
 
 def load_config(

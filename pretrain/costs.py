@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import ffn_variants
 from ffn_variants.budget import BASELINE
+from ffn_variants.objectives import has_ffn_biases, objective
 from pretrain.config import RunConfig, resolve
 
 if TYPE_CHECKING:
@@ -21,22 +22,42 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
 
     Returns:
         ``parameters`` as ``count_parameters`` has them; ``flops_per_token`` as ``count_flops`` has them for
-        rows of block_size tokens; ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
+        rows of block_size tokens, of which a T5 reads a part in its encoder and a part in its decoder;
+        ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
     """
+    from ffn_variants.layers import ffn_modules
+
     model = resolve(config).model
     parameters = ffn_variants.count_parameters(network)
-    flops = ffn_variants.count_flops(network, config.data.block_size)
+    num_ffns = sum(bool(ffn_modules(module)) for module in network.modules())
+    spec, options = ffn_variants.get_variant(model.ffn), model.ffn_options or {}
     return {
         "parameters": parameters,
-        "flops_per_token": flops,
+        "flops_per_token": _flops_per_token(config, network),
         "ffn": {
             "budget": model.ffn_budget,
             "intermediate_size": model.intermediate_size,
             "baseline_intermediate_size": model.paired_intermediate_size or model.intermediate_size,
-            "parameters_per_layer": parameters["ffn"] // model.num_hidden_layers,
-            "flops_per_token_per_layer": flops["ffn"] // model.num_hidden_layers,
+            "parameters_per_layer": parameters["ffn"] // num_ffns,
+            "flops_per_token_per_layer": spec.flops_per_token(
+                model.hidden_size, model.intermediate_size, **options
+            ),
         },
     }
+
+
+def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, int]:
+    """FLOPs of the forward pass in training, for one token of the text."""
+    length = config.data.block_size
+    if objective(config.family) != "span_corruption":
+        return ffn_variants.count_flops(network, length)
+    from pretrain.span_corruption import corrupted_lengths
+
+    train = resolve(config).train
+    read, written = corrupted_lengths(length, train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
+    counts = ffn_variants.count_flops(network, read, written)
+    parts = {name: round(count * read / length) for name, count in counts.items() if name != "total"}
+    return {"total": sum(parts.values()), **parts}
 
 
 def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
@@ -49,6 +70,8 @@ def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
     ffn, flops, width = facts["ffn"], facts["flops_per_token"], facts["ffn"]["baseline_intermediate_size"]
     base, sizes = ffn_variants.get_variant(BASELINE), (config.model.hidden_size, width)
     base_parameters, base_flops = base.num_params(*sizes), base.flops_per_token(*sizes)
+    if not has_ffn_biases(config.family):
+        base_parameters -= sum(sizes)
     parameters = ffn["parameters_per_layer"]
     ffn_flops = ffn["flops_per_token_per_layer"]
     chosen = "as given" if ffn["budget"] == "width" else f"{ffn['budget']} budget"

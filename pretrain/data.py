@@ -25,11 +25,12 @@ from transformers import PreTrainedTokenizerFast
 
 from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
+from ffn_variants.objectives import objective
 from pretrain import corpus
 from pretrain.config import DataConfig, RunConfig
 from pretrain.packing import pack
 from pretrain.shards import read_shards, token_dtype, tokenise
-from pretrain.tokenizer import load_tokenizer, train_tokenizer
+from pretrain.tokenizer import add_sentinels, load_tokenizer, train_tokenizer
 
 CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""
@@ -90,7 +91,10 @@ def prepare_data(config: RunConfig) -> PreparedData:
                 _write_tokens(data, folder)
             if not rows.is_dir():
                 _write_rows(data, folder, rows)
-    return _load(data, folder, rows)
+    prepared = _load(data, folder, rows)
+    if objective(config.family) == "span_corruption":
+        add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
+    return prepared
 
 
 def cached_summary(config: RunConfig) -> dict[str, Any] | None:

@@ -89,6 +89,11 @@ def _load(folder: Path) -> tuple:
                 f"{folder}: roberta is a masked model, which fills gaps and continues no text; its README.md "
                 "shows some, or name a gpt_neo run"
             )
+        if "t5" in family:
+            raise UsageError(
+                f"{folder}: t5 was trained to fill short gaps and continues no text; its README.md shows "
+                "some, or name a gpt_neo run"
+            )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     except UsageError:
         raise

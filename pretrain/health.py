@@ -144,7 +144,9 @@ def _rewind(loop: Loop) -> None:
 
 
 def layer_of(parameter: str) -> str:
-    """The layer that a parameter belongs to: ``layer 0``, or the module's own name outside the layers."""
+    """The layer that a parameter belongs to: ``layer 0``, of T5 ``encoder layer 0``; or its module's name."""
+    if numbered := re.search(r"\b(encoder|decoder)\.block\.(\d+)\.", parameter):
+        return f"{numbered[1]} layer {numbered[2]}"
     if numbered := re.search(r"\.(?:h|layer)\.(\d+)\.", parameter):
         return f"layer {numbered[1]}"
     return parameter.split(".")[-2]

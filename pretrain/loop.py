@@ -31,8 +31,8 @@ from pretrain.checkpoints import CheckpointWriter, all_finite, load_newest, take
 from pretrain.config import RunConfig
 from pretrain.data import PackedSplit, PreparedData
 from pretrain.health import find_problem, stop_failed_run
+from pretrain.knots import SplineSchedule
 from pretrain.metrics import MetricsFile, Progress, Timer, perplexity
-from pretrain.objective import PackedLoss
 from pretrain.optim import build_optimizer, build_scheduler, total_steps
 from pretrain.prefetch import one_ahead, pin
 from pretrain.stopping import StopRequest
@@ -69,7 +69,7 @@ class Loop:
     Args:
         config: The run.
         accelerator: Devices, precision and trackers.
-        loss: Model and loss; prepared here.
+        loss: What ``build_loss`` gave, with its ``model``; prepared here.
         source: Cuts this process's batches.
         data: The packed corpus.
         path: The run folder.
@@ -82,7 +82,7 @@ class Loop:
         self,
         config: RunConfig,
         accelerator: Accelerator,
-        loss: PackedLoss,
+        loss: nn.Module,
         source: BatchSource,
         data: PreparedData,
         path: Path,
@@ -97,10 +97,11 @@ class Loop:
             path,
         )
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
-        self.model = loss.model
+        self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
         self.max_steps = total_steps(config.optim, len(data.train.input_ids), source.rows_per_step)
         self.eval_steps = config.train.eval_steps or max(1, self.max_steps // 10)
+        self.splines = SplineSchedule(config, loss.model, self.max_steps)  # type: ignore[bad-argument-type]
         self.stop = stop or StopRequest()
         self.score = score
         self.results: dict[str, Any] = {}
@@ -164,6 +165,7 @@ class Loop:
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
+        self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
         self._seed_dropout()
         total = torch.zeros((), device=self.accelerator.device)
         targets = max(1, step.num_targets)
@@ -173,12 +175,21 @@ class Loop:
                 loss = self.loss(**self._on_device(batch)) / targets
                 self.accelerator.backward(loss * self.accelerator.num_processes)
             total += loss.detach()
+        self.splines.add_penalty_gradients()
         max_norm = self.config.optim.max_grad_norm or math.inf
         grad_norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), max_norm)
         self.optimizer.step()
         self.scheduler.step()
         self.optimizer.zero_grad(set_to_none=True)
         return torch.stack([self.accelerator.reduce(total, "sum"), grad_norm.to(total.dtype)])
+
+    @torch.no_grad()
+    def _run_on_typical(self, num_tokens: int) -> None:
+        """Run the model without dropout on rows of the step, the same in all processes."""
+        loss = self.accelerator.unwrap_model(self.loss).eval()
+        for batch in self.source.typical(self.data.train, self.state.step, num_tokens):
+            loss(**self._on_device(batch))
+        loss.train()
 
     @torch.no_grad()
     def evaluate(self, split: PackedSplit) -> float:
@@ -250,7 +261,12 @@ class Loop:
         if not math.isfinite(loss):
             raise stop_failed_run(self, self.state.step, f"the held-out loss is {loss}")
         line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
-        return {**line, "eval_perplexity": perplexity(loss), **self._place(timer)}
+        return {
+            **line,
+            "eval_perplexity": perplexity(loss),
+            **self.splines.coefficients_left(),
+            **self._place(timer),
+        }
 
     def _score_is_due(self, last: bool) -> bool:
         every = self.config.train.eval_every

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from ffn_variants import build_model, objective
-from pretrain.config import RunConfig, resolve
+from pretrain.config import ModelConfig, RunConfig, resolve
 from pretrain.masking import Masker
+from pretrain.span_corruption import SpanCorruptor
+from pretrain.tokenizer import add_sentinels
 
 
 def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None = None) -> PreTrainedModel:
@@ -29,10 +32,9 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
         "num_hidden_layers": model.num_hidden_layers,
         "num_attention_heads": model.num_attention_heads,
         "max_position_embeddings": model.max_position_embeddings,
-        "initializer_range": model.initializer_range,
         **(token_ids or {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
     }
-    own = _gpt_neo(config) if config.family == "gpt_neo" else _roberta(config)
+    own = _OWN[config.family](model)
     options = dict(model.ffn_options) if model.ffn_options else None
     return build_model(config.family, model.ffn, options, **shared, **own)
 
@@ -42,17 +44,24 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
     return {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
 
 
-def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | None:
-    """The corruption of a masked model's input; None for a causal one."""
-    if objective(config.family) == "causal":
+def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | SpanCorruptor | None:
+    """The corruption of a masked model's or an encoder-decoder's input; None for a causal model."""
+    kind = objective(config.family)
+    if kind == "causal":
         return None
+    if kind == "span_corruption":
+        train, ids = resolve(config).train, special_token_ids(tokenizer)
+        spans = (train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
+        return SpanCorruptor(
+            add_sentinels(tokenizer), ids["bos_token_id"], ids["eos_token_id"], ids["pad_token_id"], *spans
+        )
     special = np.unique(tokenizer.all_special_ids).tolist()
     return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
 
 
-def _gpt_neo(config: RunConfig) -> dict[str, Any]:
-    model = resolve(config).model
+def _gpt_neo(model: ModelConfig) -> dict[str, Any]:
     return {
+        "initializer_range": model.initializer_range,
         "window_size": model.window_size,
         "embed_dropout": model.hidden_dropout,
         "resid_dropout": model.hidden_dropout,
@@ -60,9 +69,21 @@ def _gpt_neo(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _roberta(config: RunConfig) -> dict[str, Any]:
-    model = resolve(config).model
+def _roberta(model: ModelConfig) -> dict[str, Any]:
     return {
+        "initializer_range": model.initializer_range,
         "hidden_dropout_prob": model.hidden_dropout,
         "attention_probs_dropout_prob": model.attention_dropout,
     }
+
+
+def _t5(model: ModelConfig) -> dict[str, Any]:
+    return {"dropout_rate": model.hidden_dropout}  # attention_dropout is the same
+
+
+_OWN: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
+    "gpt_neo": _gpt_neo,
+    "roberta": _roberta,
+    "t5": _t5,
+}
+"""What each family's transformers config calls in its own way."""

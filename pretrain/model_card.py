@@ -10,7 +10,12 @@ from pretrain import corpus
 from pretrain.config import RunConfig
 from pretrain.run_dir import to_yaml
 
-_AUTO_CLASS = {"gpt_neo": "AutoModelForCausalLM", "roberta": "AutoModelForMaskedLM"}
+_AUTO_CLASS = {
+    "gpt_neo": "AutoModelForCausalLM",
+    "roberta": "AutoModelForMaskedLM",
+    "t5": "AutoModelForSeq2SeqLM",
+}
+_TASKS = {"gpt_neo": "text-generation", "roberta": "fill-mask", "t5": "text2text-generation"}
 
 
 def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
@@ -23,7 +28,7 @@ def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any
         samples: What the model writes, as Markdown.
     """
     spec = get_variant(config.model.ffn)
-    task = "text-generation" if config.family == "gpt_neo" else "fill-mask"
+    task = _TASKS[config.family]
     name = f"{config.family} with {config.model.ffn} feed-forward networks, seed {config.seed}"
     return f"""---
 language: en

@@ -23,8 +23,15 @@ from pretrain.dropout import replace_dropouts
 from pretrain.linear_cross_entropy import linear_cross_entropy
 
 
+def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> nn.Module:
+    """The loss of a family's batches, as ``BatchSource`` cuts them; arguments as in the two classes below."""
+    if objective(family) == "span_corruption":
+        return EncoderDecoderLoss(model)
+    return PackedLoss(model, family, compile_model)
+
+
 class PackedLoss(nn.Module):
-    """The summed loss of a packed batch.
+    """The summed loss of a packed batch of a model with one stack of layers.
 
     Args:
         model: A causal or masked language model of a known family.
@@ -92,6 +99,84 @@ class PackedLoss(nn.Module):
         return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(
             ~same, torch.finfo(self.model.dtype).min
         )
+
+
+class EncoderDecoderLoss(nn.Module):
+    """The summed loss of a packed batch of a T5.
+
+    T5 adds a learnt bias for the distance of two tokens to their score, which is the same wherever in a row a
+    document stands; so its positions need no care, and there is one mask for each of its three attentions.
+
+    Args:
+        model: A T5 as a language model.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+        replace_dropouts(model)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        document_ids: Tensor,
+        decoder_input_ids: Tensor,
+        decoder_document_ids: Tensor,
+        target_index: Tensor,
+        target_ids: Tensor,
+    ) -> Tensor:
+        """Sum the negative log-likelihood of the targets.
+
+        Args:
+            input_ids: (B, E) packed token ids of the encoder.
+            document_ids: (B, E) number of each token's document.
+            decoder_input_ids: (B, T) packed token ids of the decoder.
+            decoder_document_ids: (B, T) number of the document that each continues.
+            target_index: (N,) places of the predicted tokens in the flattened (B * T).
+            target_ids: (N,) the tokens to predict there.
+
+        Returns:
+            Sum over the N targets, in nats.
+        """
+        output: Any = self.model.get_output_embeddings()
+        features = self.features(
+            input_ids, document_ids, decoder_input_ids, decoder_document_ids, target_index
+        )
+        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
+
+    def features(
+        self,
+        input_ids: Tensor,
+        document_ids: Tensor,
+        decoder_input_ids: Tensor,
+        decoder_document_ids: Tensor,
+        index: Tensor,
+    ) -> Tensor:
+        """(N, D) inputs of the output embeddings at the decoder's flattened places ``index``."""
+        model: Any = self.model
+        encoded = model.encoder(
+            input_ids=input_ids, attention_mask=self._mask(document_ids, document_ids)
+        ).last_hidden_state
+        hidden = model.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=self._mask(decoder_document_ids, decoder_document_ids, causal=True),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=self._mask(decoder_document_ids, document_ids),
+            use_cache=False,
+        ).last_hidden_state
+        hidden = _Rows.apply(hidden.flatten(0, 1), index)
+        return hidden * model.config.d_model**-0.5 if model.config.scale_decoder_outputs else hidden
+
+    def _mask(self, queries: Tensor, keys: Tensor, causal: bool = False) -> Tensor:
+        """(B, 1, Q, K) numbers to add to scores, from the documents (B, Q) and (B, K) of the tokens."""
+        visible = queries[:, :, None] == keys[:, None, :]
+        if causal:
+            visible = visible.tril()
+        # Padding of the decoder may see nothing at all. With finite numbers its weights are all the same, and
+        # nobody reads what comes of it; with infinite ones it would be NaN, and so would all gradients. What
+        # is finite in float32 only would not stay so under autocast.
+        lowest = torch.finfo(torch.bfloat16).min
+        return torch.zeros_like(visible, dtype=self.model.dtype).masked_fill_(~visible, lowest)[:, None]
 
 
 class _Rows(torch.autograd.Function):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ffn_variants.errors import UsageError
+from ffn_variants.objectives import objective
 from pretrain import corpus, model
 from pretrain.config import RunConfig
 from pretrain.costs import cost_facts, describe_costs
@@ -14,7 +15,8 @@ from pretrain.health import read_failure
 from pretrain.optim import total_steps
 from pretrain.packing import TARGET_FILL
 from pretrain.run_dir import is_complete, run_dir, to_yaml
-from pretrain.tokenizer import load_tokenizer
+from pretrain.span_corruption import NUM_SENTINELS
+from pretrain.tokenizer import add_sentinels, load_tokenizer
 
 HUB_TOKENS = 466_000_000
 """The hub's TinyStories with the source study's tokenizer, for budgets before."""
@@ -58,11 +60,14 @@ def _folder(config: RunConfig) -> str:
 
 def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
     """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
-    if summary:
-        return summary["vocab_size"], ""
-    if config.data.tokenizer:
-        return len(load_tokenizer(config.data.tokenizer)), f" (from {config.data.tokenizer})"
-    return config.data.vocab_size, " (not trained yet; a small corpus may yield fewer)"
+    added = NUM_SENTINELS if objective(config.family) == "span_corruption" else 0
+    if config.data.tokenizer and not summary:
+        tokenizer = load_tokenizer(config.data.tokenizer)
+        if added:
+            add_sentinels(tokenizer)
+        return len(tokenizer), f" (from {config.data.tokenizer})"
+    note = "" if summary else " (not trained yet; a small corpus may yield fewer)"
+    return (summary["vocab_size"] if summary else config.data.vocab_size) + added, note
 
 
 def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:

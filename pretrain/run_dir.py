@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
-from pretrain.config import RunConfig, load_config, resolve
+from pretrain.config import RunConfig, SplineConfig, load_config, resolve
 
 COMPLETION_MARKER = "COMPLETED"
 """File written last; a folder without it is unfinished."""
@@ -47,7 +47,10 @@ RESULT_NEUTRAL: dict[str, Any] = {
 
 def config_hash(config: RunConfig) -> str:
     """Eight hexadecimal digits over every field that can change the result, and nothing else."""
-    text = json.dumps(_decisive(config), sort_keys=True)
+    decisive = _decisive(config)
+    if config.splines == SplineConfig():
+        del decisive["splines"]  # runs from before this section existed keep their hash
+    text = json.dumps(decisive, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -103,7 +106,12 @@ def to_yaml(config: BaseModel) -> str:
 
 
 def _decisive(config: RunConfig) -> dict[str, Any]:
-    return resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    values = resolve(config).model_dump(mode="json", exclude=RESULT_NEUTRAL)
+    if (
+        values["train"]["mean_noise_span_length"] is None
+    ):  # runs without spans keep the hash they had before it
+        del values["train"]["mean_noise_span_length"]
+    return values
 
 
 def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> str | None:

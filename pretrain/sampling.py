@@ -1,4 +1,4 @@
-"""Text from a trained model: continuations of a prompt, or the words a masked model puts into a gap."""
+"""Text from a trained model: continuations of a prompt, or the words that a model puts into a gap."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ffn_variants.errors import UsageError
+from pretrain.tokenizer import sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
 
@@ -76,10 +77,13 @@ def continue_text(
 
 
 def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3) -> list[tuple[str, float]]:
-    """The likeliest tokens of a masked model for the ``{mask}`` of a sentence, with their probabilities.
+    """The likeliest tokens for the ``{mask}`` of a sentence, with their probabilities.
+
+    A masked model reads a mask there. A T5 reads a sentinel, and the tokens are those with which its decoder
+    begins to fill the gap.
 
     Args:
-        model: In evaluation mode afterwards.
+        model: A masked model or a T5; in evaluation mode afterwards.
         tokenizer: The model's.
         sentence: A text with one ``{mask}``.
         num: Tokens to return.
@@ -88,16 +92,23 @@ def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3
         UsageError: If the sentence is longer than the model's positions.
     """
     # The space before a word belongs to its token.
-    text = sentence.replace(" {mask}", str(tokenizer.mask_token))
+    is_t5 = model.config.is_encoder_decoder
+    text = sentence.replace(" {mask}", sentinel(0) if is_t5 else str(tokenizer.mask_token))
     ids = torch.tensor([tokenizer(text)["input_ids"]], device=model.device)
     if ids.shape[1] >= model.config.max_position_embeddings:
         raise UsageError(
             f"the sentence has {ids.shape[1]} tokens, and the model sees "
             f"{model.config.max_position_embeddings - 1}; shorten it"
         )
-    (place,) = (ids[0] == tokenizer.mask_token_id).nonzero()[0].tolist()
     with torch.no_grad():
-        logits = model.eval()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, place]
+        inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        if is_t5:
+            (gap,) = tokenizer.convert_tokens_to_ids([sentinel(0)])
+            inputs["decoder_input_ids"] = ids.new_tensor([[model.config.decoder_start_token_id, gap]])
+            place = 1
+        else:
+            (place,) = (ids[0] == tokenizer.mask_token_id).nonzero()[0].tolist()
+        logits = model.eval()(**inputs).logits[0, place]
     best = logits.float().softmax(0).topk(num)
     return [
         (tokenizer.decode([token]).strip(), probability)
@@ -105,10 +116,10 @@ def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3
     ]
 
 
-def sample_section(model: PreTrainedModel, tokenizer: Any, is_causal: bool) -> str:
+def sample_section(model: PreTrainedModel, tokenizer: Any, objective: str) -> str:
     """What the model writes, as Markdown for its card: three stories, or three gaps filled."""
     try:
-        return _stories(model, tokenizer) if is_causal else _gaps(model, tokenizer)
+        return _stories(model, tokenizer) if objective == "causal" else _gaps(model, tokenizer)
     except UsageError as error:  # positions for a few tokens only; no reason to lose a trained model
         return f"None: {error}."
 

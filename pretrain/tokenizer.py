@@ -8,9 +8,10 @@ from typing import Any
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from ffn_variants.errors import UsageError
+from pretrain.span_corruption import NUM_SENTINELS
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -80,6 +81,23 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
             f"{folder}: the tokenizer does not wrap a text in {tokenizer.bos_token} ... {tokenizer.eos_token}"
         )
     return tokenizer
+
+
+def sentinel(number: int) -> str:
+    """The token that stands for a span of a document (Raffel et al. 2020), as T5 spells it."""
+    return f"<extra_id_{number}>"
+
+
+def add_sentinels(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Append the sentinels that a tokenizer lacks to its vocabulary, so that all other ids stay.
+
+    Returns:
+        Their ids, in their order.
+    """
+    names = [sentinel(number) for number in range(NUM_SENTINELS)]
+    tokenizer.add_tokens([AddedToken(name, special=True, normalized=False) for name in names], True)
+    vocabulary = tokenizer.get_vocab()
+    return [vocabulary[name] for name in names]
 
 
 def encode_batch(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:

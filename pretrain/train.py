@@ -47,7 +47,7 @@ from pretrain.lock import sole_writer
 from pretrain.loop import Loop
 from pretrain.memory import fit_to_memory
 from pretrain.model_card import write_model_card
-from pretrain.objective import PackedLoss
+from pretrain.objective import build_loss
 from pretrain.plan import check_usable, describe_plans
 from pretrain.run_dir import (
     COMPLETION_MARKER,
@@ -210,7 +210,7 @@ def _pretrain(
     loop = Loop(
         config,
         accelerator,
-        PackedLoss(network, config.family, config.train.compile_model),
+        build_loss(network, config.family, config.train.compile_model),
         source,
         data,
         path,
@@ -306,7 +306,7 @@ def _save_model(
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)
     use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
-    samples = sample_section(network, data.tokenizer, objective(config.family) == "causal")
+    samples = sample_section(network, data.tokenizer, objective(config.family))
     write_model_card(aside, config, parameters, results, samples)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)

@@ -34,7 +34,7 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     for cell in cells:
         groups.setdefault((cell.config.family, cell.config.model.ffn), []).append(cell)
     header = (
-        f"  {'family':<8} {'variant':<14} {'runs':>4} {'tokens a run':>14} {'PFLOP a run':>12}  hours a run"
+        f"  {'family':<8} {'variant':<18} {'runs':>4} {'tokens a run':>14} {'PFLOP a run':>12}  hours a run"
     )
     lines = [f"\ncost of {len(cells)} cells, evaluation not counted:", header]
     total, total_flops, unknown = 0.0, 0.0, 0
@@ -46,7 +46,7 @@ def describe_cost(cells: Sequence[Cell]) -> str:
         unknown += len(group) if hours is None else 0
         shown = f"{hours:.2f} ({speed.device}; runs measured: {speed.num_runs})" if hours and speed else "-"
         lines.append(
-            f"  {family:<8} {variant:<14} {len(group):>4} {f'{tokens:,}' if tokens else '-':>14} "
+            f"  {family:<8} {variant:<18} {len(group):>4} {f'{tokens:,}' if tokens else '-':>14} "
             f"{_petaflops(flops) if flops else '-':>12}  {shown}"
         )
     if total_flops:

@@ -1,4 +1,4 @@
-"""``space``: a space of its own for each class, after the Space Model (Tytarenko and Amin 2024).
+"""``space``: a space for each class, after the Space Model (Tytarenko and Amin 2024, arXiv:2401.16638).
 
 C_i = tanh(E P_i) for the token vectors E of a text and each class i; z = W [mean_t C_1; ...; mean_t C_C] + b.
 The loss gets, besides the cross-entropy of z,
@@ -118,7 +118,7 @@ SPEC = HeadSpec(
     reads="tokens",
     build=SpaceHead,
     formula="W [mean_t C_1; ...; mean_t C_C] + b, C_i = tanh(E P_i) for token vectors E and each class i",
-    reference="Space Model: Tytarenko and Amin 2024, github.com/StepanTita/space-model",
+    reference="Space Model: Tytarenko and Amin 2024, arXiv:2401.16638",
     fits_multi_label=False,
     options={
         "num_dimensions": Option(default=3, minimum=1, help="of each class's space"),

@@ -205,6 +205,25 @@ def test_a_step_in_parts_is_the_step_at_once(run, family, parts):
     assert_equal_runs(found, run(family, "whole"))
 
 
+def test_two_processes_move_the_same_knots_as_one(run):
+    flags = ["--ffn", "kan", "--model.ffn-options", "splines", "sparse", "--splines.penalty", "0.001"]
+    flags += ["--splines.knot-updates", "0.25", "--splines.prune-at", "0.5", "--splines.prune-below", "0.01"]
+    one = run("gpt_neo", "knots", *flags)
+    two = run("gpt_neo", "knots-processes", *flags, *IN_PARTS["processes"][0], processes=2)
+    # Least squares and thresholds make more of a rounding than a step does; what counts is that no process
+    # parts from the other, whose gradients of the penalty would not be equal then.
+    assert max(abs(a - b) for a, b in zip(two.losses, one.losses, strict=True)) < 1e-4
+    for name, weight in one.weights.items():
+        other = two.weights[name]
+        if name.endswith("mask"):
+            assert 0 < weight.float().mean() < 1
+            assert (weight != other).float().mean() < 0.02
+        elif name.endswith("grid"):
+            assert weight.diff(dim=1).std() > 0.01
+            # Of distinct inputs: two that are equal in one run may be a rounding apart in the other.
+            torch.testing.assert_close(other, weight, atol=0.02, rtol=0)
+
+
 @each_family
 @in_parts
 def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family, parts):

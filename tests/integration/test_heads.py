@@ -9,7 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    PreTrainedModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from eval.__main__ import main
 from eval.classification_tasks import embedded_tasks
@@ -20,7 +26,7 @@ from eval.finetune_config import FineTuneConfig
 from eval.heads.names import HEAD_NAMES
 from eval.rows import read_rows
 from eval.saved_classifiers import fine_tuned
-from ffn_variants import UsageError
+from ffn_variants import FAMILIES, UsageError
 from ffn_variants.errors import run_cli
 
 QUICK = FineTuneConfig(
@@ -55,7 +61,7 @@ def topics(tmp_path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_head_scores_a_task_and_is_kept_apart(make_run, family):
     run = make_run(family)
     heads = [*HEAD_NAMES, "fourier-kan grid_size=3", "linear frozen", "swipe frozen", "space frozen"]
@@ -145,14 +151,18 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
         fine_tuned(run, task, with_heads(head, num_train_epochs=2))
 
 
-@pytest.fixture
-def bert(tmp_path, tokenizer) -> Path:
+@pytest.fixture(params=["bert", "t5"])
+def other(request, tmp_path, tokenizer) -> Path:
     """A model that is no run of this project."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(tmp_path / "my-bert")
-    tokenizer.save_pretrained(tmp_path / "my-bert")
-    return tmp_path / "my-bert"
+    model: PreTrainedModel = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **sizes))
+    if request.param == "t5":
+        sizes = {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "d_kv": 8}
+        model = T5ForConditionalGeneration(T5Config(vocab_size=len(tokenizer), **sizes))
+    model.save_pretrained(tmp_path / f"my-{request.param}")
+    tokenizer.save_pretrained(tmp_path / f"my-{request.param}")
+    return tmp_path / f"my-{request.param}"
 
 
 def evaluate(monkeypatch, *arguments: object) -> int:
@@ -162,21 +172,21 @@ def evaluate(monkeypatch, *arguments: object) -> int:
     return int(str(exit_info.value.code))
 
 
-def test_any_saved_model_is_a_backbone(bert, tmp_path, monkeypatch, capsys):
+def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = (
-        bert, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
+        other, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
         "--finetune.seeds", "1", "2", "--finetune.num-train-epochs", "1", "--workers", "1",
         "--finetune.max-train-examples", "64", "--no-check-contamination",
     )  # fmt: skip
     assert evaluate(monkeypatch, *arguments) == 0
     assert "head fourier-kan frozen" in capsys.readouterr().out
-    tables = [read_rows(path) for path in Path("runs/backbones").glob("bert/my-bert/seed*/eval/rows.parquet")]
+    tables = [read_rows(path) for path in Path("runs/backbones").glob("*/*/seed*/eval/rows.parquet")]
     rows = pd.concat(tables)
     assert set(rows["seed"]) == {1, 2}
-    assert set(zip(rows["family"], rows["variant"], strict=True)) == {("bert", "my-bert")}
+    assert set(zip(rows["family"], rows["variant"], strict=True)) == {(other.name[3:], other.name)}
     assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
-    assert evaluate(monkeypatch, bert, "--suites", "blimp", "--workers", "1") == 2
+    assert evaluate(monkeypatch, other, "--suites", "blimp", "--workers", "1") == 2
     assert "only those score texts" in capsys.readouterr().err
 
 

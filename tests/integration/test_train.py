@@ -43,7 +43,9 @@ def command(repository):
     return _command
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
+)
 def test_a_killed_run_ends_as_one_never_killed(command, tmp_path, family):
     flags = [*TINY, "--family", family]
     expected = train(load_config(None, [*flags, "--runs-dir", str(tmp_path), "--run-name", "whole"]))
@@ -131,7 +133,7 @@ def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_two_processes_train_as_one_does(repository, tmp_path, family):
     """Data-parallel over two CPU processes as a user starts them, against one process with twice the rows.
 

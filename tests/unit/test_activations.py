@@ -37,7 +37,9 @@ def build(name, **options):
 
 
 def test_every_elementwise_variant_has_a_formula_here():
-    assert set(FORMULAS) == {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
+    elsewhere = {"spline-activation"}  # two parameters of several numbers a channel: test_spline_kan.py
+    expected = {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
+    assert set(FORMULAS) == expected - elsewhere
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -91,6 +91,15 @@ def test_no_other_width_is_nearer_to_the_baseline(ffn, budget, cost):
 @pytest.mark.parametrize("budget", ["width", "params", "flops"])
 def test_the_baseline_matches_itself(budget):
     assert matching_width("gelu", None, 48, 37, budget) == 37
+    assert matching_width("gelu", None, 48, 37, budget, biases=False) == 37
+
+
+def test_a_family_without_biases_is_matched_without_them():
+    """T5's own FFN has 2 D F parameters."""
+    assert matching_width("geglu", None, 48, 60, "params", biases=False) == 40  # 3 D F of its own, no bias
+    torch.manual_seed(0)
+    model = build(load_config(None, ["--family", "t5", "--ffn", "swish", "--ffn-budget", "params"]), 300)
+    assert model.config.intermediate_size == 1023  # with the 1,023 factors of the activation
 
 
 def test_a_budget_of_width_leaves_every_variant_alone():
@@ -184,11 +193,16 @@ def test_model_flops_are_those_torch_counts(family, ffn):
     ).eval()  # fmt: skip
     model.set_attn_implementation("eager")
     ids = torch.randint(3, 61, (rows, length))
-    flops = count_flops(model, length)
+    # What T5's decoder reads is counted by the tokens of the encoder: a quarter of them here.
+    decoder = {"decoder_input_ids": ids[:, : length // 4]} if family == "t5" else {}
+    flops = count_flops(model, length, length // 4)
     seen = flops["total"] - (flops["ffn"] if ffn == ELEMENTWISE else 0)
-    assert counted_flops(lambda: model(ids)) == rows * length * seen
-    assert flops["ffn"] == 2 * FFN_VARIANTS[ffn].flops_per_token(D, F)
-    assert flops["attention"] == 2 * 4 * length * D
+    assert counted_flops(lambda: model(ids, **decoder)) == rows * length * seen
+    num_ffns = 2 * (1 + 1 / 4) if family == "t5" else 2
+    assert flops["ffn"] == num_ffns * FFN_VARIANTS[ffn].flops_per_token(D, F)
+    # T5's decoder looks at its own tokens and at the encoder's.
+    num_pairs = 2 * (length + (length / 4 + length) / 4) if family == "t5" else 2 * length
+    assert flops["attention"] == num_pairs * 4 * D
     assert flops["total"] == flops["ffn"] + flops["attention"] + flops["other"]
 
 

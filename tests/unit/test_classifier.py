@@ -18,8 +18,9 @@ from transformers import (
 from eval.classifier import HeadClassifier, PaddedClassifier, StockHead, make_classifier
 from eval.encoders import PackedEncoder
 from eval.encoding import Encoded
-from ffn_variants import FAMILIES, FFN_VARIANTS, build_model
+from ffn_variants import FFN_VARIANTS, build_model
 
+PACKABLE = ("gpt_neo", "roberta")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SIZES = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, **IDS}
 
@@ -68,7 +69,7 @@ def gradients(model: PreTrainedModel, logits: torch.Tensor, labels: np.ndarray) 
 
 @pytest.mark.parametrize("in_one_row", [True, False])
 @pytest.mark.parametrize("layers", [1, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKABLE)
 def test_logits_and_gradients_are_those_of_a_padded_batch(family, layers, in_one_row, error):
     data = examples([4, 70, 9, 4, 25, 66, 2, 31, 13, 80])
     stock = build(family, layers=layers).eval()
@@ -84,7 +85,7 @@ def test_logits_and_gradients_are_those_of_a_padded_batch(family, layers, in_one
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKABLE)
 def test_every_variant_gives_what_the_padded_batch_gives(family, ffn, error):
     data = examples([5, 40, 12, 3])
     wanted = padded_logits(build(family, ffn).eval(), data).detach()
@@ -93,7 +94,7 @@ def test_every_variant_gives_what_the_padded_batch_gives(family, ffn, error):
     assert error(classifier.eval()(data).logits.detach(), wanted) < 1e-5
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKABLE)
 def test_an_example_has_the_same_logits_in_any_batch(family):
     data = examples([5, 80, 33, 7, 7])
     classifier = make_classifier(build(family)).eval()
@@ -103,7 +104,7 @@ def test_an_example_has_the_same_logits_in_any_batch(family):
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKABLE)
 def test_a_text_that_ends_in_the_padding_token_is_read_to_its_end(family):
     ids = [[1, 7, 8, 0], [1, 7, 8, 9, 10, 11, 0]]
     classifier = make_classifier(build(family)).eval()
@@ -144,7 +145,7 @@ def test_dropout_has_the_mean_and_spread_of_transformers_own():
     torch.testing.assert_close(found.std(0), wanted.std(0), rtol=0.1, atol=0)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKABLE)
 def test_bf16_products_give_about_the_same(family):
     data = examples([5, 60, 33])
     classifier = make_classifier(build(family)).eval()

@@ -53,6 +53,39 @@ def test_variant_overrides_apply_to_that_variant_only(write):
     assert load_config(path, ["--ffn=kan", "--model.intermediate-size", "8"]).model.intermediate_size == 8
 
 
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--splines.penalty 0.1",
+            r"splines.penalty has no effect with model.ffn 'gelu', which has no splines",
+        ),
+        ("--ffn fourier-kan --splines.knot-updates 0.1", "splines.knot_updates has no effect"),
+        ("--ffn kan --splines.prune-below 0.1", "splines.prune_below needs model.ffn_options splines sparse"),
+        (
+            "--ffn kan --model.ffn-options splines sparse --splines.prune-below 0.1 "
+            "--splines.knot-updates 0 0.9",
+            r"splines.knot_updates 0.9 is after splines.prune_at 0.75: .* move them before",
+        ),
+        ("--ffn kan --splines.knot-updates 1.0", "splines.knot-updates|splines.knot_updates"),
+        (
+            "--ffn kan --splines.knot-updates 0.5 --train.compile-model",
+            "train.compile_model compiles the layers as they are",
+        ),
+    ],
+)
+def test_spline_settings_without_effect_are_errors(flags, message):
+    with pytest.raises((UsageError, SystemExit), match=message):
+        load_config(None, flags.split())
+
+
+def test_spline_settings_of_one_variant_leave_the_others_alone(write):
+    path = write("variants: {kan: {splines: {knot_updates: [0, 0.1], penalty: 1e-3}}}\n")
+    assert load_config(path).splines == RunConfig().splines
+    splines = load_config(path, ["--ffn", "kan"]).splines
+    assert (splines.knot_updates, splines.penalty, splines.prune_below) == ((0.0, 0.1), 1e-3, None)
+
+
 def test_variant_overrides_win_over_the_studys_base(write):
     config = load_config(
         write(VARIANTS), None, {"model": {"ffn": "kan", "intermediate_size": 128}, "seed": 5}
@@ -66,7 +99,7 @@ def test_a_variant_with_another_width_stays_paired_with_the_base(write):
     assert load_config(path, ["--ffn", "relu"]).model.paired_intermediate_size is None
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, family):
     config = load_config(write(VARIANTS), ["--ffn", "kan", "--family", family])
     write_config(tmp_path / "run", config)
@@ -113,7 +146,7 @@ def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, messag
     ("flags", "message"),
     [
         (["--ffn", "kann"], "unknown FFN variant 'kann'; did you mean 'kan'?"),
-        (["--family", "t5"], "unknown family 't5'"),
+        (["--family", "t6"], "unknown family 't6'"),
         (["--fnn", "kan"], "unknown flag --fnn, did you mean --ffn?"),
         (["--model.hidden-size", "-3"], "--model.hidden-size: Input should be greater than 0 (is -3)"),
         (["--model.hidden-size", "30"], "model.hidden_size 30 is not a multiple"),

@@ -88,11 +88,30 @@ def test_the_likeliest_words_of_a_gap_have_their_probabilities(run):
     assert len(found) == 3
 
 
+def test_the_gap_of_t5_is_a_sentinel(run):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    folder = str(run("--family", "t5") / "model")
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    found = fill_gap(model, tokenizer, "The girl was very {mask}.")
+    inputs = tokenizer("The girl was very<extra_id_0>.", return_tensors="pt")
+    logits = model(
+        **inputs, labels=tokenizer("<extra_id_0>a", add_special_tokens=False, return_tensors="pt").input_ids
+    ).logits
+    expected = logits[0, 1].softmax(0).topk(3)
+    assert [probability for _, probability in found] == pytest.approx(expected.values.tolist(), rel=1e-4)
+    assert [word for word, _ in found] == [tokenizer.decode([i]).strip() for i in expected.indices.tolist()]
+
+
 def test_cards_show_three_samples(run):
     causal = (run("--ffn", "gelu") / "model" / "README.md").read_text()
     assert causal.count("\n> **") == 3
-    masked = (run("--family", "roberta") / "model" / "README.md").read_text()
-    assert masked.count("___") == 3
+    for family in ("roberta", "t5"):
+        gaps = (run("--family", family) / "model" / "README.md").read_text()
+        assert gaps.count("___") == 3
     short = (run("--data.block-size", "8") / "model" / "README.md").read_text()
     assert "None: the prompt has" in short
 
@@ -101,6 +120,7 @@ def test_cards_show_three_samples(run):
     ("flags", "args", "message"),
     [
         (["--family", "roberta"], [], "roberta is a masked model"),
+        (["--family", "t5"], [], "t5 was trained to fill short gaps and continues no text"),
         (["--ffn", "gelu"], ["--prompt", "word " * 70], r"and the model sees 64 with <s>.*to 62 tokens"),
     ],
 )

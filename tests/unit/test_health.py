@@ -52,6 +52,8 @@ def test_find_problem(losses, norms, expected):
         ("transformer.h.1.mlp.c_fc.weight", "layer 1"),
         ("roberta.encoder.layer.11.output.dense.bias", "layer 11"),
         ("transformer.wte.weight", "wte"),
+        ("encoder.block.1.layer.0.SelfAttention.q.weight", "encoder layer 1"),
+        ("decoder.block.0.layer.2.DenseReluDense.wo.weight", "decoder layer 0"),
         ("lm_head.layer_norm.bias", "layer_norm"),
     ],
 )

@@ -117,7 +117,7 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
         assert ours[step]["tokens"] - (ours[step - 1]["tokens"] if step else 0) == int((ids != 0).sum())
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
     no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
     whole = train(tiny(family, *no_dropout))
@@ -128,8 +128,9 @@ def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
         assert one[key] == pytest.approx(two[key], abs=1e-4)
 
 
-def test_two_processes_read_what_one_reads(tiny):
-    config = tiny("roberta")
+@pytest.mark.parametrize("family", ["roberta", "t5"])
+def test_two_processes_read_what_one_reads(tiny, family):
+    config = tiny(family)
     data = prepare_data(config)
     masker = models.build_masker(config, data.tokenizer)
     half = config.model_copy(
@@ -137,13 +138,13 @@ def test_two_processes_read_what_one_reads(tiny):
     )
     one = BatchSource(config, masker, 0).step(data.train, 3)
     two = [BatchSource(half, masker, 0, process, 2).step(data.train, 3) for process in range(2)]
-    joined = torch.cat([share.batches[0]["input_ids"] for share in two])
-    assert (joined == one.batches[0]["input_ids"]).all()
+    for name in {"input_ids", "decoder_input_ids"} & set(one.batches[0]):
+        assert (torch.cat([share.batches[0][name] for share in two]) == one.batches[0][name]).all()
     assert {share.num_targets for share in two} == {one.num_targets}
     assert sum(len(share.batches[0]["target_ids"]) for share in two) == one.num_targets
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_one_seed_decides_everything(tiny, family):
     first = train(tiny(family, "--run-name", "first"))
     again = train(tiny(family, "--run-name", "again"))
@@ -154,16 +155,19 @@ def test_one_seed_decides_everything(tiny, family):
     assert lines(first)[0]["eval_loss"] == lines(again)[0]["eval_loss"] != lines(other)[0]["eval_loss"]
 
 
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing"])
-def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, damage, monkeypatch):
-    expected = train(tiny("roberta", "--run-name", "whole"))
+@pytest.mark.parametrize(
+    ("family", "damage"),
+    [("roberta", "truncated"), ("roberta", "flipped"), ("roberta", "missing"), ("t5", "truncated")],
+)
+def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
+    expected = train(tiny(family, "--run-name", "whole"))
 
     def stop(loop, step, update=Loop._update):
         if loop.state.step == 5:
             raise KeyboardInterrupt
         return update(loop, step)
 
-    config = tiny("roberta", "--run-name", damage)
+    config = tiny(family, "--run-name", damage)
     monkeypatch.setattr(Loop, "_update", stop)
     with pytest.raises(KeyboardInterrupt):
         train(config)

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ffn_variants import FFN_VARIANTS, build_model
-from pretrain.batches import next_tokens
+from pretrain.batches import next_tokens, to_batch
 from pretrain.config import DataConfig
 from pretrain.corpus import documents
 from pretrain.masking import IGNORE
-from pretrain.objective import PackedLoss
+from pretrain.objective import PackedLoss, build_loss
 from pretrain.packing import TARGET_FILL, best_fit, cut_pieces, pack, plan_rows
+from pretrain.span_corruption import SpanCorruptor
 from pretrain.tokenizer import encode_batch, load_tokenizer
 
 
@@ -104,6 +105,49 @@ def test_targets_never_cross_a_document():
     targets = next_tokens(input_ids.astype(np.int64), position_ids)
     assert targets[0].tolist() == [2, 3, 4, 5, IGNORE, 10, 11, 12, IGNORE, IGNORE]
     assert targets[1].tolist() == [7, 8, *[IGNORE] * 8]
+
+
+def test_the_packed_loss_of_t5_is_the_stock_loss_of_each_document_alone():
+    """Corrupted documents, packed, against transformers' forward pass with labels, one after the other."""
+    torch.manual_seed(0)
+    model = build_model("t5", "kan", num_hidden_layers=2, max_position_embeddings=40, **SIZES).eval()
+    rng = np.random.default_rng(1)
+    lengths = np.array([17, 1, 12, 9, 23, 3, 30])
+    tokens = rng.integers(4, 50, lengths.sum()).astype(np.uint16)
+    corruptor = SpanCorruptor(range(50, 60), 1, 2, 0, noise_density=0.3)
+    examples = corruptor(*pack(tokens, lengths, 40, 0)[:2], np.random.default_rng(2))
+    batch = to_batch(examples, slice(None))
+    loss = build_loss(model, "t5")
+    with torch.no_grad():
+        packed, total, seen = loss(**batch), 0.0, 0
+        for row, numbers in enumerate(batch["document_ids"]):
+            for number in sorted(set(numbers.tolist()) - {0}):
+                written = batch["decoder_document_ids"][row] == number
+                if not written.any():  # the document of one token
+                    continue
+                labels = torch.from_numpy(examples["targets"])[row, written][None]
+                alone = model(input_ids=batch["input_ids"][row, numbers == number][None], labels=labels)
+                total += alone.loss.double().item() * labels.shape[1]
+                seen += 1
+    assert seen == 6
+    assert len(batch["target_ids"]) > 40
+    assert packed.item() == pytest.approx(total, rel=1e-5)
+
+
+def test_padding_of_t5_gives_no_gradient_that_is_not_a_number():
+    """A row whose encoder is full and whose decoder is not: what pads the decoder sees nothing at all."""
+    torch.manual_seed(0)
+    model = build_model("t5", "gelu", num_hidden_layers=1, max_position_embeddings=40, **SIZES)
+    ids = torch.randint(4, 60, (2, 16))
+    full, half = torch.ones_like(ids), torch.tensor([[1] * 6 + [0] * 10, [1] * 16])
+    index = torch.tensor([0, 5, 20])
+    for dtype in (torch.float32, torch.bfloat16):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
+            loss = build_loss(model, "t5")(ids, full, ids, half, index, ids.flatten()[index])
+        loss.backward()
+        assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+        assert model.get_parameter("decoder.block.0.layer.1.EncDecAttention.k.weight").grad.abs().max() > 0
 
 
 SIZES = {"hidden_size": 32, "intermediate_size": 24, "num_attention_heads": 4, "vocab_size": 60}

@@ -9,7 +9,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 from torch.nn.functional import cross_entropy
-from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
+from transformers import (
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
 
 from eval.config import EvalConfig
 from eval.files import read_json_rows
@@ -17,6 +24,7 @@ from eval.lm_models import SCORERS, CausalScorer, MaskedScorer
 from eval.protocol import PRESETS, ProtocolConfig, preset_protocol
 from ffn_variants import UsageError
 from ffn_variants.cli import parse_flags
+from pretrain.tokenizer import add_sentinels
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -26,7 +34,9 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 def tokenizer(shared_data):
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
+    add_sentinels(tokenizer)
+    return tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +62,16 @@ def models() -> dict[str, torch.nn.Module]:
         vocab_size=10_000, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=65, type_vocab_size=1, initializer_range=0.3, **IDS,
     )  # fmt: skip
-    return {"causal": GPTNeoForCausalLM(causal).eval(), "masked": RobertaForMaskedLM(masked).eval()}
+    t5 = T5Config(
+        vocab_size=10_100, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2, decoder_start_token_id=0,
+        pad_token_id=0, eos_token_id=2,
+    )  # fmt: skip
+    t5.max_position_embeddings = 64
+    return {
+        "causal": GPTNeoForCausalLM(causal).eval(),
+        "masked": RobertaForMaskedLM(masked).eval(),
+        "span_corruption": T5ForConditionalGeneration(t5).eval(),
+    }
 
 
 def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
@@ -197,7 +216,7 @@ def test_within_word_scores_are_those_of_kauf_and_ivanova(models, tokenizer, sen
     assert (abs(plain - expected) > 1e-2).any()  # some word has several tokens
 
 
-@pytest.mark.parametrize("objective", ["causal", "masked"])
+@pytest.mark.parametrize("objective", ["causal", "masked", "span_corruption"])
 def test_each_choice_does_what_it_says(models, tokenizer, objective):
     def encoded(**changes):
         scorer = SCORERS[objective](models[objective], tokenizer, "native", **changes)
@@ -206,7 +225,7 @@ def test_each_choice_does_what_it_says(models, tokenizer, objective):
 
     s = tokenizer("Anna is here.", add_special_tokens=False)["input_ids"]
     spaced = tokenizer(" Anna is here.", add_special_tokens=False)["input_ids"]
-    end = [2] if objective == "masked" else []
+    end = [] if objective == "causal" else [2]
     n = len(s)
     assert encoded() == ([1, *s, *end], 1, 1 + n)
     assert encoded(prefix="eos") == ([2, *s, *end], 1, 1 + n)
@@ -252,6 +271,15 @@ def test_a_protocol_has_a_name_and_a_record():
         "masking": "original", "dtype": "float32", "overflow": "error", "softmax": "float32", "tie": 0.5,
     }  # fmt: skip
     assert "masking" not in ProtocolConfig().resolve("causal").record()
+    t5 = ProtocolConfig().resolve("span_corruption").record()
+    assert (t5["score"], t5["formulation"], t5["end_token"]) == ("log-likelihood", "span", "unscored")
+    infilling = ProtocolConfig(formulation="infilling").resolve("span_corruption")
+    assert (infilling.name, infilling.score) == ("native,formulation=infilling", "pseudo-log-likelihood")
+    assert "masking" not in t5
+    # A study gives one protocol to all its families: for the others this choice is none.
+    same = ProtocolConfig(formulation="infilling").resolve("masked")
+    assert "formulation" not in same.record()
+    assert same.record() == ProtocolConfig().resolve("masked").record()
     records = [str(preset_protocol(preset, "causal").record()) for preset in PRESETS]
     assert len(set(records)) == len(PRESETS)
 

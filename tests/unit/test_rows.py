@@ -59,6 +59,12 @@ def test_a_task_is_replaced_under_its_head_alone():
     ]
 
 
+def test_what_was_said_of_a_task_before_there_were_heads_goes():
+    rows = check_rows(pd.DataFrame([row(), row(task="ellipsis")]))
+    merged = replace_task(rows, "blimp", "binding", pd.DataFrame([row(score=99.0)]), "default")
+    assert merged[["task", "head"]].to_dict("split")["data"] == [["binding", "default"], ["ellipsis", ""]]
+
+
 def test_tables_from_before_there_were_heads_are_read():
     assert check_rows(pd.DataFrame([row()]).drop(columns="head"))["head"].tolist() == [""]
 

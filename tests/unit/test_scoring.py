@@ -29,7 +29,7 @@ from transformers import (
 from eval.causal_scoring import longest_tree, shared_causal_scores
 from eval.files import read_json_rows
 from eval.scoring import ScoredText, Scores, causal_log_likelihoods, num_positions, pseudo_log_likelihoods
-from ffn_variants import FAMILIES, FFN_VARIANTS, build_model
+from ffn_variants import FFN_VARIANTS, build_model
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -243,7 +243,7 @@ def test_what_follows_in_a_word_is_masked_too():
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
 def test_any_depth_long_texts_and_scored_parts(family, num_layers):
     torch.manual_seed(num_layers)
     sizes = {"vocab_size": 60, "hidden_size": 8, "intermediate_size": 8, "initializer_range": 0.5, **IDS}
@@ -264,7 +264,7 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
 def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     torch.manual_seed(1)
     layers, heads = (
@@ -394,7 +394,7 @@ def test_autocast_does_not_sneak_in():
     np.testing.assert_array_equal(found.log_likelihood, expected.log_likelihood)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
 def test_a_model_in_bf16_is_scored_in_bf16_with_its_softmax_in_fp32(family):
     torch.manual_seed(0)
     model = build_model(family, "gelu", **TINY, **(CAUSAL if family == "gpt_neo" else MASKED)).eval()
@@ -445,7 +445,7 @@ def test_num_positions_counts_what_can_be_read():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 60], ids=["random", "trained"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
 def test_all_paradigms_at_the_sizes_of_the_source_study(shared_data, tokenizer, family, steps):
     """67 paradigms x 20 pairs: every decision, and scores within 1e-4."""
     paradigms = sorted(

@@ -1,4 +1,4 @@
-"""Feature splines against their formula, and what they do not do: mix features."""
+"""Feature splines against their formula, by themselves and between two linear layers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ffn_variants import build_ffn, elementwise
-from ffn_variants.spline_kan import INITIAL_RMS, FeatureSplines
+from ffn_variants import FFN_VARIANTS, build_ffn, build_model, elementwise
+from ffn_variants.spline_kan import INITIAL_RMS, PRE_ACTIVATION_STD, FeatureSplines, SplineActivation
 
 
 def formula(x, knots, coefficients, grad=None):
@@ -120,3 +120,51 @@ def test_initial_outputs_are_small_for_normalised_inputs():
     y = ffn(x)
     assert 0.03 < y.square().mean().sqrt() < 0.2
     assert y.abs().max() < 50
+
+
+def test_activation_is_splines_between_the_stock_linear_layers():
+    torch.manual_seed(3)
+    ffn = build_ffn("spline-activation", 4, 7, num_knots=5).double()
+    weights = {name: tensor.numpy() for name, tensor in ffn.state_dict().items()}
+    assert set(weights) == {
+        "c_fc.weight", "c_fc.bias", "act.knots", "act.coefficients", "c_proj.weight", "c_proj.bias"
+    }  # fmt: skip
+    x = np.random.default_rng(3).normal(size=(9, 4))
+    hidden = formula(
+        x @ weights["c_fc.weight"].T + weights["c_fc.bias"], weights["act.knots"], weights["act.coefficients"]
+    )
+    expected = hidden @ weights["c_proj.weight"].T + weights["c_proj.bias"]
+    np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), expected, rtol=1e-10)
+
+
+def test_activation_has_two_parameters_a_knot_beside_those_of_the_stock_ffn():
+    spec, linear = FFN_VARIANTS["spline-activation"], FFN_VARIANTS["gelu"]
+    assert spec.num_params(12, 20, num_knots=6) == linear.num_params(12, 20) + 2 * 20 * 6
+
+
+@pytest.mark.parametrize("num_knots", [4, 10, 30])
+def test_activation_starts_with_curves_through_zero_of_gelus_size(num_knots):
+    torch.manual_seed(4)
+    x = torch.randn(20_000) * PRE_ACTIVATION_STD
+    splines = SplineActivation(400, num_knots)
+    y = splines(x.unsqueeze(1).expand(-1, 400)).detach()
+    wanted = torch.nn.functional.gelu(x).square().mean().sqrt()
+    assert abs(y.square().mean().sqrt() / wanted - 1) < 0.1
+    assert splines(torch.zeros(1, 400)).abs().max() < 1e-5
+    assert y.std(0).square().mean().sqrt() > 0.8 * wanted  # and so says something of the token
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_activation_gives_a_model_the_initial_output_of_the_stock_ffn(family):
+    sizes = {}
+    for ffn in ("gelu", "spline-activation"):
+        torch.manual_seed(5)
+        model = build_model(family, ffn, vocab_size=50).base_model
+        x = torch.randn(200, 512)
+        if family == "gpt_neo":
+            y = model.h[0].mlp(x)
+        else:
+            layer = model.encoder.layer[0]
+            y = layer.output.dense(layer.intermediate(x))
+        sizes[ffn] = y.detach().square().mean().sqrt()
+    assert abs(sizes["spline-activation"] / sizes["gelu"] - 1) < 0.1

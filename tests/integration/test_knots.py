@@ -1,0 +1,220 @@
+"""Runs whose knots move and whose coefficients are pruned: when, by which inputs, the same when resumed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from ffn_variants.spline_kan import FeatureSplines
+from ffn_variants.spline_layer import sparsity_penalty, spline_layers
+from pretrain import knots
+from pretrain.config import RunConfig, load_config
+from pretrain.knots import NUM_TOKENS
+from pretrain.loop import Loop
+from pretrain.train import train
+
+ALL = ["--splines.knot-updates", "0", "0.5", "--splines.penalty", "0.01", "--splines.prune-below", "0.2"]
+SPARSE = ["--model.ffn-options", "splines", "sparse"]
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory) -> Path:
+    """One folder of runs, so that all tests share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def tiny(runs_dir, request):
+    """Make a small run's configuration; each test has a study of its own."""
+
+    def _tiny(ffn: str, *flags: str) -> RunConfig:
+        base = {
+            "model": {
+                "hidden_size": 16,
+                "intermediate_size": 12,
+                "window_size": 9,
+                "num_hidden_layers": 1,
+            },
+            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+            "optim": {"learning_rate": 0.01, "max_steps": 8},
+            "train": {
+                "per_device_train_batch_size": 8,
+                "logging_steps": 1,
+                "eval_steps": 2,
+                "save_steps": 1,
+                "torch_compile": False,
+            },
+            "output": {"runs_dir": str(runs_dir), "study": request.node.name},
+        }
+        return load_config(None, ["--ffn", ffn, *flags], base)
+
+    return _tiny
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load_file(path / "model" / "model.safetensors")
+
+
+def lines(path: Path) -> list[dict]:
+    times = {"time_s", "compile_s", "tokens_per_s"}
+    found = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key not in times} for line in found]
+
+
+@pytest.mark.parametrize("ffn", ["kan", "spline-kan", "spline-activation"])
+def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
+    monkeypatch.setattr(knots, "NUM_TOKENS", 512)
+    flags = [*SPARSE, *ALL]
+    whole = train(tiny(ffn, *flags, "--run-name", "whole"))
+    config = tiny(ffn, *flags, "--run-name", "killed")
+    stops = [4, 6, 7]  # knots move before steps 0 and 4, pruning is before 6
+
+    def stop(loop, step, update=Loop._update):
+        if loop.state.step in stops:
+            stops.remove(loop.state.step)
+            raise KeyboardInterrupt
+        return update(loop, step)
+
+    monkeypatch.setattr(Loop, "_update", stop)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    path = train(config)
+    assert json.loads((path / "provenance.json").read_text())["sessions"][-1]["resumed_from_step"] == 7
+    for name, tensor in weights(whole).items():
+        assert torch.equal(tensor, weights(path)[name]), name
+    assert lines(path) == lines(whole)
+
+
+def test_knots_move_when_they_are_told_to_and_coefficients_go_once(tiny, monkeypatch):
+    grids, masks = [], []
+
+    def watched(loop, step, update=Loop._update):
+        result = update(loop, step)
+        first = spline_layers(loop.model)[0]
+        grids.append(first.grid.clone())
+        masks.append(first.mask.clone())
+        return result
+
+    monkeypatch.setattr(Loop, "_update", watched)
+    path = train(tiny("kan", *SPARSE, *ALL))
+    moved = [not torch.equal(a, b) for a, b in itertools.pairwise(grids)]
+    assert moved == [False, False, False, True, False, False, False]
+    assert (grids[0].diff(dim=1).std(1) > 1e-3).all()  # no longer even after the first step
+    assert [bool(mask.all()) for mask in masks] == [True] * 6 + [False] * 2
+    assert torch.equal(masks[6], masks[7])
+    used = [line["knots_used"] for line in lines(path) if "eval_loss" in line]
+    model = AutoModelForCausalLM.from_pretrained(path / "model")
+    left = [int(layer.mask.sum()) for layer in spline_layers(model)]  # type: ignore[union-attr]
+    total = sum(layer.mask.numel() for layer in spline_layers(model))  # type: ignore[union-attr]
+    assert used == [total, total, total, sum(left)]
+    assert 0 < sum(left) < total
+    assert {line["knots"] for line in lines(path) if "eval_loss" in line} == {total}
+
+
+def test_knots_are_quantiles_of_what_the_layers_get_on_the_steps_rows(tiny, monkeypatch):
+    """The rows drawn and the forward pass repeated by hand."""
+    checked = []
+
+    def watched(loop, step, update=Loop._update):
+        if loop.state.step != 4:
+            return update(loop, step)
+        layer = next(m for m in loop.model.modules() if isinstance(m, FeatureSplines))
+        seen = []
+        handle = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0].detach()))
+        split = loop.data.train
+        rows = np.random.default_rng([4, loop.config.seed, 4]).choice(
+            len(split.input_ids), NUM_TOKENS // 64, replace=False
+        )
+        ids, positions = (
+            torch.from_numpy(a[rows].astype(np.int64)) for a in (split.input_ids, split.position_ids)
+        )
+        document = (positions == 0).cumsum(1)
+        same = document[:, :, None] == document[:, None, :]
+        mask = torch.where(same, 0.0, -1e30)[:, None]
+        loop.model.set_attn_implementation("eager")
+        loop.model(input_ids=ids, position_ids=positions, attention_mask=mask)
+        handle.remove()
+        loop.model.set_attn_implementation("packed")
+        before = layer.knots.detach().clone().numpy()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop.optimizer, "step", lambda: None)
+            result = update(loop, step)
+        inputs = seen[0].flatten(0, 1).double().numpy()
+        for i, own in enumerate(layer.knots.detach().numpy()):
+            within = inputs[(inputs[:, i] >= before[i].min()) & (inputs[:, i] <= before[i].max()), i]
+            above = np.sort(before[i][before[i] > np.quantile(within, 0.975)])[:4]
+            levels = np.linspace(0.025, 0.975, 10 - len(above) + bool(len(above)))[: 10 - len(above)]
+            wanted = [*np.quantile(within, levels), *above]
+            # One input at the edge of the range, in or out by a rounding, is worth a little.
+            np.testing.assert_allclose(own, wanted, atol=2e-3)
+        checked.append(True)
+        return result
+
+    monkeypatch.setattr(Loop, "_update", watched)
+    train(tiny("spline-kan", "--splines.knot-updates", "0.5", "--data.num-stories", "400"))
+    assert checked
+
+
+def test_the_optimizer_starts_anew_for_what_was_refitted_alone(tiny, monkeypatch):
+    counts: list[dict[str, float]] = []
+
+    def watched(loop, step, update=Loop._update):
+        result = update(loop, step)
+        named = dict(loop.model.named_parameters())
+        counts.append({name: float(loop.optimizer.state[p]["step"]) for name, p in named.items()})
+        return result
+
+    monkeypatch.setattr(Loop, "_update", watched)
+    train(tiny("kan", "--splines.knot-updates", "0.5"))
+    assert set(counts[3].values()) == {4}
+    for name, count in counts[4].items():
+        assert count == (1 if name.endswith("spline_weight") else 5), name
+
+
+def test_the_gradient_of_a_step_is_that_of_loss_and_penalty(tiny, monkeypatch):
+    gradients: dict[str, list[dict[str, torch.Tensor]]] = {"with": [], "without": []}
+    expected: list[dict[str, torch.Tensor]] = []
+
+    def watched(kind):
+        def update(loop, step, update=Loop._update):
+            if kind == "with":
+                layers = spline_layers(loop.model)
+                total = sum((0.3 * sparsity_penalty(layer) for layer in layers), torch.zeros(()))
+                named = dict(loop.model.named_parameters())
+                found = torch.autograd.grad(total, list(named.values()), allow_unused=True)
+                expected.append(dict(zip(named, found, strict=True)))  # type: ignore[arg-type]
+            with pytest.MonkeyPatch.context() as patch:
+                clip = loop.accelerator.clip_grad_norm_
+
+                def keep(parameters, norm):
+                    named = loop.model.named_parameters()
+                    gradients[kind].append({name: p.grad.clone() for name, p in named})
+                    return clip(parameters, norm)
+
+                patch.setattr(loop.accelerator, "clip_grad_norm_", keep)
+                return update(loop, step)
+
+        return update
+
+    accumulated = ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"]
+    paths = {}
+    for kind, penalty in (("with", "0.3"), ("without", "0")):
+        monkeypatch.setattr(Loop, "_update", watched(kind))
+        flags = ["--splines.penalty", penalty, "--optim.max-steps", "1", *accumulated]
+        paths[kind] = train(tiny("kan", *flags))
+        monkeypatch.undo()
+    for name, gradient in gradients["with"][0].items():
+        added = expected[0][name]
+        wanted = gradients["without"][0][name] + (0 if added is None else added)
+        torch.testing.assert_close(gradient, wanted, atol=1e-6, rtol=1e-5)
+    assert sum(g is not None for g in expected[0].values()) == 4  # two parameters of two layers
+    # The loss is reported without the penalty, so that runs with and without compare.
+    assert lines(paths["with"])[0]["loss"] == lines(paths["without"])[0]["loss"]
