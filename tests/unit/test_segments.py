@@ -168,10 +168,10 @@ def test_take_gives_whole_examples(tokenizer: PreTrainedTokenizerFast) -> None:
 
 
 def test_tokens_with_spaces_keep_to_their_sentence(byte_level: PreTrainedTokenizerFast) -> None:
-    text = "Once upon a time, there was caf\u00e9 \U0001f600. The dog ran away!  So it goes"
+    text = "Once upon a time, there was \u00e9t\u00e9 \U0001f600. The dog ran away!  So it goes"
     data = encode_segments(byte_level, [(text, None)], [0], Segmentation(segments="sentences"), 512)
     assert texts_of(data, [(text, None)]) == [
-        "Once upon a time, there was caf\u00e9 \U0001f600.", "The dog ran away!", "So it goes"
+        "Once upon a time, there was \u00e9t\u00e9 \U0001f600.", "The dog ran away!", "So it goes"
     ]  # fmt: skip
     inner = [str(byte_level.decode(ids_of(data, piece), skip_special_tokens=True)) for piece in range(3)]
     assert "".join(inner) == text
