@@ -122,7 +122,7 @@ def _example(example: Explained, names: Sequence[str], scale: float) -> str:
     verdict = "right" if example.is_right else "wrong"
     chance = f"{100 * example.probabilities[example.predicted]:.1f}%"
     about = (
-        f"label {_listed(example.labels, names)}, predicted {_listed(example.predictions, names)}; "
+        f"is {_listed(example.labels, names)}, predicted {_listed(example.predictions, names)}; "
         f"{names[example.predicted]} has probability {chance}"
     )
     return (

@@ -84,7 +84,7 @@ def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
     assert "<script" not in page
     assert "<b>dull" not in page
     assert "Title &lt;x&gt;" in page
-    assert "label &lt;script&gt;, predicted good; good has probability 90.0%" in page
+    assert "is &lt;script&gt;, predicted good; good has probability 90.0%" in page
     assert ">wrong<" in page
     assert "width=device-width" in page
     assert not re.search(r"https?:|url\(|@import", page)
@@ -122,7 +122,7 @@ def test_json_holds_every_score() -> None:
 def test_several_labels() -> None:
     several = example(predictions=(0, 1), labels=(0, 1))
     assert several.is_right
-    assert "label bad, good, predicted bad, good" in to_page([several], NAMES, "t", "i")
+    assert "is bad, good, predicted bad, good" in to_page([several], NAMES, "t", "i")
     assert "predicted none" in to_page([example(predictions=())], NAMES, "t", "i")
 
 
