@@ -4,7 +4,8 @@ python benchmarks/finetune.py configs/gpt-neo.yaml configs/roberta.yaml --glue-d
 python benchmarks/finetune.py --scores MODEL... --glue-dir GLUE --tasks mrpc rte --seeds 1 2 3 4 5
 
 ``stock`` is the usual way: transformers' own model, every input padded to 128 tokens, fp32, batches of 64,
-torch's AdamW, gradients clipped to 1. ``ours`` is a step of eval/finetune.py with the same examples.
+torch's AdamW, gradients clipped to 1. ``ours`` is a step of eval/classification/finetune.py with the same
+examples.
 
 Speed: models of the configurations' sizes with random weights; each round is a step of stock, then one of
 ours, on the same random batch, and what counts is the process's CPU time. An epoch is the mean step times
@@ -45,13 +46,13 @@ from transformers import (
     get_linear_schedule_with_warmup,
 )
 
-from eval.classification import evaluate_tasks
-from eval.classification_metrics import METRICS
-from eval.classification_tasks import GLUE_TASKS, read_examples
-from eval.classifier import make_classifier
-from eval.classifier_loading import load_classifier, load_classifier_tokenizer
+from eval.classification.classifier import make_classifier
+from eval.classification.encoding import Encoded, encode
+from eval.classification.evaluate import evaluate_tasks
+from eval.classification.loading import load_classifier, load_classifier_tokenizer
+from eval.classification.metrics import METRICS
+from eval.classification.tasks import GLUE_TASKS, read_examples
 from eval.config import EvalConfig, FineTuneConfig
-from eval.encoding import Encoded, encode
 from pretrain import model as models
 from pretrain.config import load_config
 from pretrain.provenance import device_name

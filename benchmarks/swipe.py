@@ -41,20 +41,20 @@ from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from transformers import PreTrainedTokenizerBase
 
-from eval.attention_shares import attention_shares, shares_of_spans
-from eval.classification_tasks import GLUE_TASKS, read_examples
-from eval.classifier import HeadClassifier
-from eval.classifier_loading import load_backbone, load_classifier_tokenizer
+from eval.classification.classifier import HeadClassifier
+from eval.classification.config import FineTuning
+from eval.classification.encoders import make_encoder
+from eval.classification.encoding import Encoded, encode
+from eval.classification.finetune import fine_tune, predict, segment_scores
+from eval.classification.loading import load_backbone, load_classifier_tokenizer
+from eval.classification.segments import Segmentation, Segmented, encode_segments
+from eval.classification.sentences import sentence_starts
+from eval.classification.tasks import GLUE_TASKS, read_examples
 from eval.config import EvalConfig
-from eval.encoders import make_encoder
-from eval.encoding import Encoded, encode
-from eval.finetune import fine_tune, predict, segment_scores
-from eval.finetune_config import FineTuning
 from eval.heads.choice import parse_head
 from eval.heads.registry import build_head, get_head
+from eval.interpretation.attention_shares import attention_shares, shares_of_spans
 from eval.scoring import num_positions
-from eval.segments import Segmentation, Segmented, encode_segments
-from eval.sentences import sentence_starts
 
 MIN_TOKENS, MAX_TOKENS = 8, 20
 """Of a sentence; shorter phrases of SST-2 often have no sentiment."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from eval.classifier_commands import config_with_head, find_task
-from eval.classifier_commands import label_names as label_names
 from eval.config import EvalConfig
+from eval.interpretation.commands import config_with_head, find_task
+from eval.interpretation.commands import label_names as label_names
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from matplotlib.figure import Figure
 
-    from eval.classifier import Batch, Classifier
+    from eval.classification.classifier import Batch, Classifier
     from eval.heads.choice import HeadChoice
 
 HEAD = "space"
@@ -62,7 +62,7 @@ def concept_vectors(classifier: Classifier, data: Batch) -> np.ndarray:
     import numpy as np
     import torch
 
-    from eval.classifier import HeadClassifier
+    from eval.classification.classifier import HeadClassifier
     from eval.heads.space import SpaceHead
 
     assert isinstance(classifier, HeadClassifier)
@@ -117,9 +117,9 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
         raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
     head = choose_head(args.config)
     task = find_task(args.task, args.config)
+    from eval.classification.saved import fine_tuned
     from eval.report.figures.concept_space import draw_concept_space
     from eval.report.names import file_name
-    from eval.saved_classifiers import fine_tuned
     from eval.text_task import evenly_spaced
 
     found = fine_tuned(args.run, task, args.config, lambda message: print(message, file=sys.stderr))

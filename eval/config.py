@@ -8,8 +8,8 @@ from typing import Annotated, Literal, get_args
 import tyro
 from pydantic import BeforeValidator, Field
 
-from eval.finetune_config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
-from eval.finetune_config import FineTuneConfig as FineTuneConfig
+from eval.classification.config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
+from eval.classification.config import FineTuneConfig as FineTuneConfig
 from eval.protocol import ProtocolConfig
 from ffn_variants.cli import Section
 from ffn_variants.errors import unknown_name

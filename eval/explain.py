@@ -10,9 +10,9 @@ from typing import Annotated
 
 import tyro
 
-from eval.classifier_commands import config_with_head, find_task, label_names
 from eval.config import EvalConfig
-from eval.segment_classifiers import SEGMENT_HEAD
+from eval.interpretation.commands import config_with_head, find_task, label_names
+from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -52,8 +52,8 @@ def explain(args: ExplainArgs) -> Path:
     """
     import numpy as np
 
-    from eval.explanations import choose_examples, to_json, to_page
-    from eval.segment_classifiers import explain_examples, load_segment_classifier
+    from eval.interpretation.explanations import choose_examples, to_json, to_page
+    from eval.interpretation.segment_classifiers import explain_examples, load_segment_classifier
 
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")

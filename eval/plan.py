@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.classification_tasks import ClassificationTask, classification_tasks, protocol_source
+from eval.classification.tasks import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
 from eval.harness import HarnessTask, find_harness_tasks
 from eval.heads.choice import HeadChoice
@@ -201,7 +201,7 @@ def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadCho
 def _measure_classification(
     tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, head: HeadChoice, report: Report
 ) -> dict[str, TaskResult]:
-    from eval.classification import evaluate_tasks
+    from eval.classification.evaluate import evaluate_tasks
 
     results = evaluate_tasks(model_folder(run_dir), tasks, config, head, report)
     groups = {task.name: task.group for task in tasks}
@@ -209,6 +209,6 @@ def _measure_classification(
 
 
 def _classification_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> float:
-    from eval.classification_cost import estimated_cost
+    from eval.classification.cost import estimated_cost
 
     return estimated_cost(task, config, head) / FINE_TUNING_TOKENS_PER_S

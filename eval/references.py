@@ -11,8 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from eval.backbones import read_backbone
-from eval.classification_metrics import read_baselines, write_baselines
-from eval.classification_tasks import classification_tasks, read_examples
+from eval.classification.metrics import read_baselines, write_baselines
+from eval.classification.tasks import classification_tasks, read_examples
 from eval.config import EvalConfig
 from eval.contamination import FILE, contamination, read_contamination
 from eval.suites import find_text_tasks
@@ -56,7 +56,7 @@ def has_references(run_dir: Path, config: EvalConfig) -> bool:
 # All runs of a study have the same.
 @lru_cache(maxsize=1)
 def _baselines(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
-    from eval.classification_data import majority_baselines
+    from eval.classification.data import majority_baselines
 
     config = EvalConfig.model_validate_json(config_json)
     tasks = [task for group in classification_tasks(config) for task in group]

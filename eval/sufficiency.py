@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from eval.classifier_commands import config_with_head, find_task, say_rarely
 from eval.config import EvalConfig
-from eval.segment_classifiers import SEGMENT_HEAD
+from eval.interpretation.commands import config_with_head, find_task, say_rarely
+from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from eval.classification_tasks import ClassificationTask
-    from eval.saved_classifiers import FineTunedClassifier
-    from eval.segments import Segmented
-    from eval.selections import Documents, Sufficiency
+    from eval.classification.saved import FineTunedClassifier
+    from eval.classification.segments import Segmented
+    from eval.classification.tasks import ClassificationTask
+    from eval.interpretation.selections import Documents, Sufficiency
 
 EXAMPLES = """Train a bag of words on a few segments of each document, and see which choice serves best: those
 with the highest score for the predicted label, those with most attention, or those drawn at random.
@@ -70,8 +70,8 @@ class _Part:
 
     @property
     def documents(self) -> Documents:
-        from eval.example_text import as_one_text
-        from eval.selections import Documents
+        from eval.interpretation.example_text import as_one_text
+        from eval.interpretation.selections import Documents
 
         texts = [as_one_text(example) for example in self.inputs]
         segments = [
@@ -93,8 +93,8 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.segment_classifiers import load_segment_classifier, scores_and_logits
-    from eval.selections import compare_selections, contributions
+    from eval.interpretation.segment_classifiers import load_segment_classifier, scores_and_logits
+    from eval.interpretation.selections import compare_selections, contributions
 
     for name in ("segments_kept", "draws", "train_documents"):
         if (value := getattr(args, name)) < 1:
@@ -113,8 +113,8 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
 
 
 def _parts(task: ClassificationTask, found: FineTunedClassifier, args: SufficiencyArgs) -> list[_Part]:
-    from eval.classification_data import read_task_data, with_turns
-    from eval.classification_tasks import read_examples
+    from eval.classification.data import read_task_data, with_turns
+    from eval.classification.tasks import read_examples
     from eval.scoring import num_positions
     from eval.text_task import evenly_spaced
 
@@ -131,10 +131,10 @@ def _attention(
     args: SufficiencyArgs, task: ClassificationTask, parts: list[_Part], report: Callable[[str], None]
 ) -> list[list[np.ndarray]]:
     """Return for each part, for each document, the attention that its segments get."""
-    from eval.attention_shares import attention_shares, shares_of_spans
-    from eval.encoding import encode
-    from eval.example_text import JOINT, parts_of
-    from eval.saved_classifiers import fine_tuned
+    from eval.classification.encoding import encode
+    from eval.classification.saved import fine_tuned
+    from eval.interpretation.attention_shares import attention_shares, shares_of_spans
+    from eval.interpretation.example_text import JOINT, parts_of
     from eval.scoring import num_positions
 
     finetune = args.config.finetune.model_copy(update={"head": ("linear",), "pooling": "mean"})
@@ -163,7 +163,7 @@ def main() -> int:
     )
     results = measure(args, say_rarely())
 
-    from eval.selections import table
+    from eval.interpretation.selections import table
 
     out = args.out or args.run / "eval" / "sufficiency" / f"{args.task}.json"
     content = {

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from eval.encoding import Encoded
+from eval.classification.encoding import Encoded
 
 TOKENS_PER_CHUNK = 8_192
 """What a usual batch has at most, 64 texts of 128 tokens; so that long documents take no more memory."""

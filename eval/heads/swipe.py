@@ -15,9 +15,9 @@ import math
 import torch
 from torch import Tensor, nn
 
+from eval.classification.segments import SEGMENT_KINDS
 from eval.heads.layers import linear
 from eval.heads.spec import HeadOutput, HeadSpec
-from eval.segments import SEGMENT_KINDS
 from ffn_variants.errors import UsageError
 from ffn_variants.options import Option
 
@@ -101,7 +101,7 @@ def _build(
     window: int,
     stride: int,
 ) -> SwipeHead:
-    """Build the head; how texts are cut for it is for ``eval.classification_data`` to see to."""
+    """Build the head; how texts are cut for it is for ``eval.classification.data`` to see to."""
     return SwipeHead(hidden_size, num_labels, pooling, num_layers, num_heads)
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import yaml
 
 from eval.aggregate import normalise_rows
-from eval.classification_metrics import read_baselines
+from eval.classification.metrics import read_baselines
 from eval.contamination import Contamination, read_contamination
 from eval.factor import Factor, planned_heads
 from eval.report.facts import RunFacts, mapping, read_facts

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from eval.classification_metrics import unfit_metric
+from eval.classification.config import Metric
+from eval.classification.metrics import unfit_metric
 from eval.config import HARNESS_PREFIX, SUITES
-from eval.finetune_config import Metric
 from eval.tasks.inputs import parse_template
 from eval.tasks.labels import Label
 from ffn_variants.cli import Section

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eval.finetune_config import FineTuneConfig, FineTuning
+from eval.classification.config import FineTuneConfig, FineTuning
 from eval.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.tasks.labels import Label, label_positions
 from eval.tasks.schema import TaskFile

@@ -10,7 +10,7 @@ import pytest
 
 from eval.__main__ import main
 from eval.aggregate import normalise_rows, run_scores
-from eval.classification_metrics import METRICS
+from eval.classification.metrics import METRICS
 from eval.rows import read_rows
 from ffn_variants.errors import run_cli
 

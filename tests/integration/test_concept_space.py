@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from eval.classification_tasks import embedded_tasks
+from eval.classification.config import FineTuneConfig
+from eval.classification.saved import fine_tuned
+from eval.classification.tasks import embedded_tasks
 from eval.concept_space import concept_vectors, default_config, label_names, main
 from eval.config import EvalConfig
-from eval.finetune_config import FineTuneConfig
-from eval.saved_classifiers import fine_tuned
 from ffn_variants.errors import UsageError
 from pretrain.config import load_config
 from pretrain.embedded import stories

@@ -37,11 +37,11 @@ def done_records(run: Path) -> list[dict]:
 
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
-    import eval.classification
+    import eval.classification.evaluate
     import eval.pairs
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.classification.evaluate_tasks
+    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.classification.evaluate.evaluate_tasks
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
@@ -52,7 +52,7 @@ def count_calls(monkeypatch) -> list[str]:
         return evaluate_tasks(model_dir, tasks, *arguments)
 
     monkeypatch.setattr("eval.pairs.score_pairs", counted_pairs)
-    monkeypatch.setattr("eval.classification.evaluate_tasks", counted_tasks)
+    monkeypatch.setattr("eval.classification.evaluate.evaluate_tasks", counted_tasks)
     return calls
 
 

@@ -18,14 +18,14 @@ from transformers import (
 )
 
 from eval.__main__ import main
-from eval.classification_tasks import embedded_tasks
+from eval.classification.config import FineTuneConfig
+from eval.classification.finetune import predict
+from eval.classification.saved import fine_tuned
+from eval.classification.tasks import embedded_tasks
 from eval.config import EvalConfig
 from eval.evaluate import evaluate_run, is_evaluated
-from eval.finetune import predict
-from eval.finetune_config import FineTuneConfig
 from eval.heads.names import HEAD_NAMES
 from eval.rows import read_rows
-from eval.saved_classifiers import fine_tuned
 from ffn_variants import FAMILIES, UsageError
 from ffn_variants.errors import run_cli
 
@@ -144,7 +144,7 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
     assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
-    monkeypatch.setattr("eval.saved_classifiers.train", None)  # nothing is trained again
+    monkeypatch.setattr("eval.classification.saved.train", None)  # nothing is trained again
     again = fine_tuned(run, task, config)
     np.testing.assert_allclose(predict(again.classifier, again.validation, 16), logits, atol=1e-5)
     with pytest.raises(TypeError):

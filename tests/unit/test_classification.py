@@ -10,21 +10,18 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from eval.classification import evaluate_tasks
-from eval.classification_cost import estimated_cost
-from eval.classification_data import (
+from eval.classification.classifier import make_classifier
+from eval.classification.config import FineTuning
+from eval.classification.cost import estimated_cost
+from eval.classification.data import (
     describe_truncation,
     hold_out,
     majority_baselines,
     read_task_data,
 )
-from eval.classification_metrics import METRICS, majority_scores, read_baselines, write_baselines
-from eval.classification_tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
-from eval.classifier import make_classifier
-from eval.classifier_loading import load_classifier, load_classifier_tokenizer
-from eval.config import EvalConfig, FineTuneConfig
-from eval.encoding import Encoded, encode
-from eval.finetune import (
+from eval.classification.encoding import Encoded, encode
+from eval.classification.evaluate import evaluate_tasks
+from eval.classification.finetune import (
     build_scheduler,
     evaluation_interval,
     fine_tune,
@@ -32,7 +29,10 @@ from eval.finetune import (
     predict,
     shuffled_batches,
 )
-from eval.finetune_config import FineTuning
+from eval.classification.loading import load_classifier, load_classifier_tokenizer
+from eval.classification.metrics import METRICS, majority_scores, read_baselines, write_baselines
+from eval.classification.tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
+from eval.config import EvalConfig, FineTuneConfig
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.embedded import stories
 from pretrain.tokenizer import train_tokenizer
@@ -471,8 +471,8 @@ def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick
         calls.append(arguments)
         return encode(*arguments)
 
-    monkeypatch.setattr("eval.encoding._cache", {})
-    monkeypatch.setattr("eval.classification_data.encode", counted)
+    monkeypatch.setattr("eval.classification.encoding._cache", {})
+    monkeypatch.setattr("eval.classification.data.encode", counted)
     first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
     assert len(calls) == 2
@@ -528,7 +528,7 @@ def test_f1_of_three_labels_is_refused(save_model, mnli):
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
     task = embedded_tasks(EvalConfig())["acceptability"]
     calls = []
-    monkeypatch.setattr("eval.classification.fine_tune", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr("eval.classification.evaluate.fine_tune", lambda *arguments: calls.append(arguments))
     glue = FineTuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
     evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(finetune=glue))
     assert [len(part) for part in calls[0][1:3]] == [40, 20]

@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from eval.classification_metrics import (
+from eval.classification.config import Metric
+from eval.classification.metrics import (
     BINARY_METRICS,
     METRICS,
     MULTI_LABEL_METRICS,
     majority_scores,
     unfit_metric,
 )
-from eval.finetune_config import Metric
 from eval.tasks.schema import METRIC_NAMES
 
 

@@ -15,9 +15,9 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from eval.classifier import HeadClassifier, PaddedClassifier, StockHead, make_classifier
-from eval.encoders import PackedEncoder
-from eval.encoding import Encoded
+from eval.classification.classifier import HeadClassifier, PaddedClassifier, StockHead, make_classifier
+from eval.classification.encoders import PackedEncoder
+from eval.classification.encoding import Encoded
 from ffn_variants import FFN_VARIANTS, build_model
 
 PACKABLE = ("gpt_neo", "roberta")

@@ -7,14 +7,14 @@ import pytest
 import torch
 from transformers import AutoModel, BertConfig, GPT2Config, PreTrainedModel, T5Config
 
-from eval.classifier import HeadClassifier, stack
-from eval.encoders import PackedEncoder, PaddedEncoder, make_encoder
-from eval.encoding import Encoded
-from eval.features import FeatureClassifier, Features, features
-from eval.finetune import trained_state
+from eval.classification.classifier import HeadClassifier, stack
+from eval.classification.encoders import PackedEncoder, PaddedEncoder, make_encoder
+from eval.classification.encoding import Encoded
+from eval.classification.features import FeatureClassifier, Features, features
+from eval.classification.finetune import trained_state
+from eval.classification.segments import Segmented
 from eval.heads.choice import parse_head
 from eval.heads.registry import HEADS, build_head
-from eval.segments import Segmented
 from ffn_variants import build_model
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.classifier_commands import config_with_head
 from eval.explain import ExplainArgs, explain
-from eval.explanations import Explained, choose_examples, to_json, to_page
+from eval.interpretation.commands import config_with_head
+from eval.interpretation.explanations import Explained, choose_examples, to_json, to_page
 from ffn_variants.errors import UsageError
 
 NAMES = ["bad", "good"]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from eval.classification_metrics import write_baselines
+from eval.classification.metrics import write_baselines
 from eval.factor import Relabelling, levels, planned_heads
 from eval.report.analysis import Analysis, Request, analyse
 from eval.report.numbers import as_json, number_tables

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
 from eval.config import EvalConfig
-from eval.finetune_config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
 from ffn_variants.cli import parse_flags
 
 

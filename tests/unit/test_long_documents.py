@@ -13,11 +13,11 @@ import json, resource, sys, time
 import numpy as np, torch
 from transformers import AutoModel
 from ffn_variants import build_model
-from eval import classifier as classifiers
-from eval.encoders import make_encoder
-from eval.encoding import Encoded
+from eval.classification import classifier as classifiers
+from eval.classification.encoders import make_encoder
+from eval.classification.encoding import Encoded
 from eval.heads.swipe import SwipeHead
-from eval.segments import Segmented
+from eval.classification.segments import Segmented
 
 family, num_tokens, is_chunked = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "chunks"
 if not is_chunked:

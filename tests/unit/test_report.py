@@ -15,7 +15,7 @@ import pytest
 import yaml
 from scipy import stats
 
-from eval.classification_metrics import write_baselines
+from eval.classification.metrics import write_baselines
 from eval.report.__main__ import main
 from eval.report.analysis import Request, analyse
 from eval.report.numbers import as_json, number_tables

@@ -10,9 +10,9 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from eval.example_text import as_one_text
-from eval.segments import Segmentation, Segmented, encode_segments
-from eval.sentences import sentence_starts
+from eval.classification.segments import Segmentation, Segmented, encode_segments
+from eval.classification.sentences import sentence_starts
+from eval.interpretation.example_text import as_one_text
 from ffn_variants.errors import UsageError
 
 WORDS = ["the", "film", "is", "good", "bad", ".", "!", "a", "b", "c", "d", "e", "f", "g", "h"]

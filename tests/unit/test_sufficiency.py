@@ -17,10 +17,10 @@ from transformers import (
     T5EncoderModel,
 )
 
-from eval.attention_shares import attention_shares, shares_of_spans
-from eval.encoding import Encoded
-from eval.example_text import token_places
-from eval.selections import (
+from eval.classification.encoding import Encoded
+from eval.interpretation.attention_shares import attention_shares, shares_of_spans
+from eval.interpretation.example_text import token_places
+from eval.interpretation.selections import (
     Documents,
     Sufficiency,
     compare_selections,

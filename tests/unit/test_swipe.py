@@ -10,14 +10,14 @@ import torch
 from scipy.special import erf, expit, softmax
 from torch import nn
 
-from eval.classification_data import segmentation_of
-from eval.encoding import Encoded
-from eval.finetune_config import FineTuning
+from eval.classification.config import FineTuning
+from eval.classification.data import segmentation_of
+from eval.classification.encoding import Encoded
+from eval.classification.segments import Segmentation
 from eval.heads.choice import parse_head
 from eval.heads.chunks import embed_in_chunks
 from eval.heads.registry import build_head, check_head, get_head
 from eval.heads.swipe import POOLINGS, SwipeHead, positions
-from eval.segments import Segmentation
 from ffn_variants.errors import UsageError
 
 D, C = 12, 3

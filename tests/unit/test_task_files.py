@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from eval.aggregate import PRIMARY_METRIC
-from eval.classification_tasks import (
+from eval.classification.config import GLUE_TASK_NAMES, FineTuneConfig
+from eval.classification.encoding import encode
+from eval.classification.tasks import (
     GLUE_TASKS,
     classification_tasks,
     data_source,
@@ -22,8 +24,6 @@ from eval.classification_tasks import (
     read_examples,
 )
 from eval.config import EvalConfig
-from eval.encoding import encode
-from eval.finetune_config import GLUE_TASK_NAMES, FineTuneConfig
 from eval.references import _validation_texts
 from eval.tasks.__main__ import main as list_tasks
 from eval.tasks.schema import shipped_task, shipped_tasks

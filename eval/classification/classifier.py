@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from transformers import GPTNeoForSequenceClassification, PreTrainedModel, RobertaForSequenceClassification
 
-from eval.encoders import Encoder, fits, lay_out, make_encoder
-from eval.encoding import Encoded
-from eval.finetune_config import Pooling
+from eval.classification.config import Pooling
+from eval.classification.encoders import Encoder, fits, lay_out, make_encoder
+from eval.classification.encoding import Encoded
+from eval.classification.segments import Segmented
 from eval.heads.chunks import embed_in_chunks
 from eval.heads.spec import HeadOutput, Reads
-from eval.segments import Segmented
 
 Batch = Encoded | Segmented
 

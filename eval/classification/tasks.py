@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eval.classification_metrics import unfit_metric
+from eval.classification.config import GLUE_TASK_NAMES
+from eval.classification.metrics import unfit_metric
 from eval.config import EvalConfig
-from eval.finetune_config import GLUE_TASK_NAMES
 from eval.tasks.examples import SPLITS, embedded_examples, find_file, label_value, read_rows
 from eval.tasks.examples import data_source as data_source
 from eval.tasks.examples import flatten_multirc as flatten_multirc

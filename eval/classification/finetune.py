@@ -1,7 +1,7 @@
 """Fine-tuning of one classifier: AdamW with a schedule, evaluations on the way, the best weights kept.
 
 Batches are random and as large as asked for, as a padded training's would be: what is saved is their padding
-(``eval/encoders.py``), so that nothing about the result depends on it.
+(``eval/classification/encoders.py``), so that nothing about the result depends on it.
 
 Shapes: C labels, N examples.
 """
@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
-from eval.classifier import Batch, Classifier
-from eval.features import Features
-from eval.finetune_config import FineTuning
+from eval.classification.classifier import Batch, Classifier
+from eval.classification.config import FineTuning
+from eval.classification.features import Features
+from eval.classification.segments import Segmented
 from eval.heads.spec import HeadOutput
-from eval.segments import Segmented
 from ffn_variants.errors import UsageError
 
 Examples = Batch | Features

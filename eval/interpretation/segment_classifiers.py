@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.classifier_commands import say_rarely
 from eval.config import EvalConfig
+from eval.interpretation.commands import say_rarely
 from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from eval.classification_tasks import ClassificationTask
-    from eval.classifier import Classifier
-    from eval.explanations import Explained
-    from eval.saved_classifiers import FineTunedClassifier
-    from eval.segments import Segmented
+    from eval.classification.classifier import Classifier
+    from eval.classification.saved import FineTunedClassifier
+    from eval.classification.segments import Segmented
+    from eval.classification.tasks import ClassificationTask
+    from eval.interpretation.explanations import Explained
 
 SEGMENT_HEAD = "swipe"
 
@@ -27,8 +27,8 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
+    from eval.classification.saved import fine_tuned
     from eval.heads.registry import check_head, get_head
-    from eval.saved_classifiers import fine_tuned
 
     choice = check_head(config.finetune.heads[0], task.multi_label)
     if choice.name != SEGMENT_HEAD or get_head(choice.name).reads != "segments":
@@ -43,7 +43,7 @@ def scores_and_logits(
     classifier: Classifier, data: Segmented, found: FineTunedClassifier
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return for each example the (segments, labels) scores, and the (examples, labels) logits of all."""
-    from eval.finetune import predict, segment_scores
+    from eval.classification.finetune import predict, segment_scores
 
     size, dtype = found.settings.per_device_train_batch_size, found.settings.dtype
     return segment_scores(classifier, data, size, dtype), predict(classifier, data, size, dtype)
@@ -54,11 +54,11 @@ def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     import numpy as np
     from scipy.special import expit, softmax
 
-    from eval.classification_data import with_turns
-    from eval.example_text import as_one_text
-    from eval.explanations import Explained
-    from eval.finetune import decide
-    from eval.segments import Segmented
+    from eval.classification.data import with_turns
+    from eval.classification.finetune import decide
+    from eval.classification.segments import Segmented
+    from eval.interpretation.example_text import as_one_text
+    from eval.interpretation.explanations import Explained
 
     data, is_multi_label = found.validation, found.task.multi_label
     assert isinstance(data, Segmented)

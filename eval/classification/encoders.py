@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from transformers import GPTNeoModel, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from eval.encoding import Encoded
-from eval.finetune_config import Pooling
+from eval.classification.config import Pooling
+from eval.classification.encoding import Encoded
 from ffn_variants.attention import GPTNeoBackendAttention
 from pretrain import packed_attention
 from pretrain.dropout import dropout, replace_dropouts

@@ -10,16 +10,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from eval.classification_data import describe_truncation, read_task_data, segmentation_of, split
-from eval.classification_metrics import METRICS, unfit_metric
-from eval.classification_tasks import ClassificationTask
-from eval.classifier import Batch, Classifier, HeadClassifier
-from eval.classifier_loading import load_classifier_tokenizer, load_for_task
+from eval.classification.classifier import Batch, Classifier, HeadClassifier
+from eval.classification.config import FineTuning
+from eval.classification.data import describe_truncation, read_task_data, segmentation_of, split
+from eval.classification.features import FeatureClassifier, features, fits_memory
+from eval.classification.finetune import (
+    Examples,
+    Ticker,
+    autocast,
+    decide,
+    fine_tune,
+    predict,
+    segment_scores,
+)
+from eval.classification.loading import load_classifier_tokenizer, load_for_task
+from eval.classification.metrics import METRICS, unfit_metric
+from eval.classification.tasks import ClassificationTask
 from eval.config import EvalConfig
-from eval.features import FeatureClassifier, features, fits_memory
 from eval.files import fingerprint
-from eval.finetune import Examples, Ticker, autocast, decide, fine_tune, predict, segment_scores
-from eval.finetune_config import FineTuning
 from eval.heads.choice import HeadChoice
 from eval.loading import model_files
 from eval.scoring import num_positions

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from eval.encoding import Encoded
-from eval.example_text import token_places
+from eval.classification.encoding import Encoded
+from eval.interpretation.example_text import token_places
 
 
 @torch.inference_mode()

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from eval.classifier import Batch, Classifier, HeadClassifier, stack
+from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
+from eval.classification.segments import Segmented
 from eval.heads.spec import HeadOutput
-from eval.segments import Segmented
 
 BATCH_SIZE = 64
 MAX_BYTES = 2**31

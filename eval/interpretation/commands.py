@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from eval.config import EvalConfig
 
 if TYPE_CHECKING:
-    from eval.classification_tasks import ClassificationTask
+    from eval.classification.tasks import ClassificationTask
 
 SAY_EVERY_S = 20.0
 
@@ -36,7 +36,7 @@ def find_task(name: str, config: EvalConfig) -> ClassificationTask:
     Raises:
         UsageError: As ``classification_tasks.find_task``.
     """
-    from eval import classification_tasks as tasks
+    from eval.classification import tasks
 
     return tasks.embedded_tasks(config).get(name) or tasks.find_task(name, config)
 

@@ -12,10 +12,10 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from eval.classification_tasks import ClassificationTask
-from eval.classifier import HeadClassifier, PaddedClassifier, make_classifier
-from eval.encoders import make_encoder
-from eval.finetune_config import FineTuning
+from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
+from eval.classification.config import FineTuning
+from eval.classification.encoders import make_encoder
+from eval.classification.tasks import ClassificationTask
 from eval.heads.choice import parse_head
 from eval.heads.names import DEFAULT_HEAD
 from eval.heads.registry import build_head, check_head, get_head

@@ -58,7 +58,7 @@ def token_places(
 ) -> np.ndarray:
     """Return the last character, in ``as_one_text``, of each token of a whole example; -1 of a special one.
 
-    The tokens are those of ``eval.encoding.encode``.
+    The tokens are those of ``eval.classification.encoding.encode``.
     """
     first = example[0] if isinstance(example[0], str) else JOINT.join(example[0])
     inputs = (first,) if example[1] is None else (first, example[1])

@@ -16,14 +16,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from eval.classification import train
-from eval.classification_data import chosen_rows, read_task_data
-from eval.classification_tasks import ClassificationTask
-from eval.classifier import Batch, Classifier
-from eval.classifier_loading import load_classifier_tokenizer, load_for_task
+from eval.classification.classifier import Batch, Classifier
+from eval.classification.config import FineTuning
+from eval.classification.data import chosen_rows, read_task_data
+from eval.classification.evaluate import train
+from eval.classification.finetune import trained_state
+from eval.classification.loading import load_classifier_tokenizer, load_for_task
+from eval.classification.tasks import ClassificationTask
 from eval.config import EvalConfig
-from eval.finetune import trained_state
-from eval.finetune_config import FineTuning
 from eval.loading import identify_run, model_folder, weights_hash
 from eval.plan import classification_protocol, settled, task_heads
 from eval.scoring import num_positions

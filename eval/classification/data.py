@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from eval.classification_metrics import majority_scores
-from eval.classification_tasks import ClassificationTask, data_source, read_examples
-from eval.classifier import Batch
+from eval.classification.classifier import Batch
+from eval.classification.config import FineTuning
+from eval.classification.encoding import cached, encode, tokenizer_key
+from eval.classification.metrics import majority_scores
+from eval.classification.segments import Segmentation, encode_segments
+from eval.classification.tasks import ClassificationTask, data_source, read_examples
 from eval.config import EvalConfig
-from eval.encoding import cached, encode, tokenizer_key
-from eval.finetune_config import FineTuning
 from eval.heads.choice import parse_head
 from eval.heads.names import DEFAULT_HEAD
 from eval.heads.registry import get_head
-from eval.segments import Segmentation, encode_segments
 from ffn_variants.errors import UsageError
 
 

@@ -20,9 +20,9 @@ from typing import Literal, get_args
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from eval.encoding import Encoded
-from eval.example_text import JOINT, Text, Tokens, as_one_text, parts_of
-from eval.sentences import join_empty, sentence_starts
+from eval.classification.encoding import Encoded
+from eval.classification.sentences import join_empty, sentence_starts
+from eval.interpretation.example_text import JOINT, Text, Tokens, as_one_text, parts_of
 from ffn_variants.errors import UsageError
 
 SegmentKind = Literal["windows", "sentences", "turns"]
