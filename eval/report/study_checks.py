@@ -57,10 +57,10 @@ def protocol_notes(folders: Mapping[str, Path]) -> list[str]:
     fields: dict[tuple[str, str], list[dict]] = {}
     for run_id, folder in folders.items():
         for task, protocol in mapping(read_json(folder / LEDGER).get("tasks")).items():
-            key = (run_id.split("/")[0], task)
+            key, protocol = (run_id.split("/")[0], task), _without_seeds(mapping(protocol))
             text = json.dumps(protocol, sort_keys=True)
             by_task.setdefault(key, {}).setdefault(text, []).append(run_id)
-            fields.setdefault(key, []).append(mapping(protocol))
+            fields.setdefault(key, []).append(protocol)
     different: dict[tuple[str, str], list[str]] = {}
     for (family, task), found in by_task.items():
         if len(found) > 1:
@@ -68,6 +68,12 @@ def protocol_notes(folders: Mapping[str, Path]) -> list[str]:
             said = f"{family}, {_differing(fields[family, task])}: {rarest} against the other runs"
             different.setdefault((family, said), []).append(task)
     return [f"scored differently in {said} ({_tasks(tasks)})" for (_, said), tasks in different.items()]
+
+
+def _without_seeds(protocol: dict) -> dict:
+    """Keep how many seeds of fine-tuning there are: with ``seeds: run`` each run has one of its own."""
+    seeds = protocol.get("seeds")
+    return {**protocol, "seeds": len(seeds)} if isinstance(seeds, list) else protocol
 
 
 def _differing(protocols: list[dict]) -> str:

@@ -171,6 +171,18 @@ def test_failed_cells_are_named_with_their_error(tmp_path: Path):
     assert failed_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
 
 
+@pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])
+def test_each_run_may_have_its_own_seed_of_fine_tuning(tmp_path: Path, seeds, differ):
+    folders = {}
+    for own in seeds:
+        run_id = f"gpt_neo/gelu/seed{len(folders)}-x"
+        folders[run_id] = tmp_path / run_id / "eval"
+        folders[run_id].mkdir(parents=True)
+        ledger = {"weights": "w", "tasks": {"glue/rte/linear": {"version": 3, "seeds": own}}}
+        (folders[run_id] / "done.json").write_text(json.dumps(ledger))
+    assert bool(protocol_notes(folders)) == differ
+
+
 def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
     folders = {}
     for family, seed, version in (("gpt_neo", 1, 2), ("gpt_neo", 2, 2), ("gpt_neo", 3, 1), ("roberta", 1, 9)):
