@@ -65,9 +65,9 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")
-    seeds = config.finetune.resolve("").seeds
-    runs, notes = find_runs(paths, seeds)
-    for note in notes + check_sources(config):
+    sources = check_sources(config)  # before a model is looked for on the hub
+    runs, notes = find_runs(paths, config.finetune.resolve("").seeds)
+    for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, workers)
     if tables := [rows for rows in outcome.rows.values() if len(rows)]:
