@@ -124,7 +124,7 @@ def test_a_text_may_have_several_labels(make_run, topics, head):
         ("default", "head 'default' gives exactly one label and examples of the task may have several"),
         ("space", "head 'space' gives exactly one label"),
         ("linear width=3", "head 'linear' takes no options, got 'width'"),
-        ("mlp widht=3", "did you mean 'width'"),
+        ("mlp widths=3", "did you mean 'width'"),
         ("fourier-kan grid_size=0", "at least 1"),
     ],
 )
