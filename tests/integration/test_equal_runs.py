@@ -205,6 +205,7 @@ def test_a_step_in_parts_is_the_step_at_once(run, family, parts):
     assert_equal_runs(found, run(family, "whole"))
 
 
+@pytest.mark.slow
 def test_two_processes_move_the_same_knots_as_one(run):
     flags = ["--ffn", "kan", "--model.ffn-options", "splines", "sparse", "--splines.penalty", "0.001"]
     flags += ["--splines.knot-updates", "0.25", "--splines.prune-at", "0.5", "--splines.prune-below", "0.01"]
@@ -266,17 +267,8 @@ def test_a_run_with_the_loss_in_chunks_is_one_with_all_logits_at_once(run, famil
     assert_equal_runs(chunked, plain)
 
 
-@pytest.mark.parametrize(
-    ("family", "ffn"),
-    [
-        ("gpt_neo", "gelu"),
-        *(
-            pytest.param(family, ffn, marks=pytest.mark.slow)
-            for family, ffn in itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"])
-            if (family, ffn) != ("gpt_neo", "gelu")
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "ffn"), itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"]))
 def test_a_run_with_compiled_kernels_is_an_eager_one(run, inductor_cache, family, ffn):
     names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
     environment = {name: os.environ[name] for name in names}

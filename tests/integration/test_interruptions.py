@@ -165,7 +165,9 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     assert_same_result(uninterrupted, path)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGUSR2"])
+@pytest.mark.parametrize(
+    "name", ["SIGTERM", *(pytest.param(name, marks=pytest.mark.slow) for name in ("SIGUSR1", "SIGUSR2"))]
+)
 def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, runs_dir, start, name):
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
     # No checkpoint is due by itself: the one that there is was made for the signal.
@@ -282,6 +284,7 @@ def test_a_diverged_run_names_step_and_layers_and_is_not_repeated_blindly(runs_d
     assert log.read_text().count("folder  ") == 1
 
 
+@pytest.mark.slow
 def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
     """A limit on the process's address space, in which the step's logits fit in parts only."""
     large = [

@@ -68,7 +68,10 @@ def lines(path: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if key not in times} for line in found]
 
 
-@pytest.mark.parametrize("ffn", ["kan", "spline-kan", "spline-activation"])
+@pytest.mark.parametrize(
+    "ffn",
+    ["kan", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spline-kan", "spline-activation"))],
+)
 def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
     monkeypatch.setattr(knots, "NUM_TOKENS", 512)
     flags = [*SPARSE, *ALL]

@@ -86,6 +86,7 @@ def contents(runs: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 def test_killed_then_continued_by_two_at_once_with_more_threads(prepare, tmp_path):
     corpus = write_corpus(tmp_path, 2000)
     finish(prepare(corpus, tmp_path / "whole"))

@@ -61,6 +61,7 @@ def result(path: Path) -> tuple[bytes, list[dict]]:
     return (path / "model" / "model.safetensors").read_bytes(), metrics
 
 
+@pytest.mark.slow
 def test_stopped_and_continued_each_seed_ends_as_in_a_command_of_its_own(start, tmp_path):
     flags, log = [*TINY, "--runs-dir", str(tmp_path)], tmp_path / "log"
     first, second = (run_dir(load_config(None, [*flags, "--seed", seed])) for seed in ("1", "2"))

@@ -43,9 +43,8 @@ def command(repository):
     return _command
 
 
-@pytest.mark.parametrize(
-    "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_a_killed_run_ends_as_one_never_killed(command, tmp_path, family):
     flags = [*TINY, "--family", family]
     expected = train(load_config(None, [*flags, "--runs-dir", str(tmp_path), "--run-name", "whole"]))

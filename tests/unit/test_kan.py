@@ -122,7 +122,7 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(grid, order, 
     check(layer, x, torch.randn(len(x), 16), error, 1e-6, 5e-6)
 
 
-@pytest.mark.parametrize("even", [True, False])
+@pytest.mark.parametrize("even", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(even, compiled_kernels, error):
     rng = np.random.default_rng(2)
     layer = layer_from(efficient_kan_state(rng, 24, 16, 3 if even else 2, 3, even), torch.float32)

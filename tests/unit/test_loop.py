@@ -157,7 +157,12 @@ def test_one_seed_decides_everything(tiny, family):
 
 @pytest.mark.parametrize(
     ("family", "damage"),
-    [("roberta", "truncated"), ("roberta", "flipped"), ("roberta", "missing"), ("t5", "truncated")],
+    [
+        ("roberta", "truncated"),
+        ("roberta", "missing"),
+        pytest.param("roberta", "flipped", marks=pytest.mark.slow),
+        pytest.param("t5", "truncated", marks=pytest.mark.slow),
+    ],
 )
 def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
     expected = train(tiny(family, "--run-name", "whole"))

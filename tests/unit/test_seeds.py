@@ -89,7 +89,11 @@ def test_they_are_the_runs_of_seed(seeds, runs_dir):
     assert plan == f"{describe_plan(both[0])}\nseed 3           {run_dir(both[1])} (new)"
 
 
-@pytest.mark.parametrize("flags", [[], ["--family", "roberta"], ["--ffn", "kan"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "flags",
+    [[], ["--family", "roberta"], pytest.param(["--ffn", "kan"], marks=pytest.mark.slow)],
+    ids=" ".join,
+)
 def test_each_seed_equals_its_single_run(seeds, flags):
     together = seeds("2,1", *flags)
     train_in_turn(together, train)
