@@ -94,12 +94,14 @@ def test_one_head_more_measures_that_head_alone(make_run):
 
 def test_each_run_may_be_fine_tuned_with_its_own_seed(make_run):
     config = with_heads("linear frozen", seeds="run")
-    runs = [make_run(seed=seed) for seed in (3, 4)]
+    runs, reported = [make_run(seed=seed) for seed in (3, 4)], []
     for run, seed in zip(runs, (3, 4), strict=True):
         evaluate_run(run, config, progress=False)
         items = pd.read_parquet(run / "eval" / "items" / "embedded-glue.parquet")
         assert set(items["seed"]) == {seed}
+        reported.append(items[["task", "idx"]])
         assert is_evaluated(run, with_heads("linear frozen", seeds=(seed,)))
+    pd.testing.assert_frame_equal(*reported)  # on the same 24 validation examples
 
 
 def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
