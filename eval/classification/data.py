@@ -21,7 +21,6 @@ from eval.heads.names import DEFAULT_HEAD
 from eval.heads.registry import get_head
 from ffn_variants.errors import UsageError
 
-
 VALIDATION_SEED = 12
 """Draws the validation examples that are reported on, where not all are: the same for every run and seed."""
 
