@@ -157,7 +157,7 @@ def _on_features(
     ticker = Ticker(report)
     ticker.say("computing the frozen backbone's vectors")
     precision = partial(autocast, classifier.device, settings.dtype)
-    weights = fingerprint(model_files(model_dir))
+    weights = f"{fingerprint(model_files(model_dir))} {settings.dtype}"
     found = {
         name: features(classifier, part, weights, precision, ticker.repeat) for name, part in parts.items()
     }

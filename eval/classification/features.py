@@ -99,7 +99,7 @@ def features(
     Args:
         classifier: Its backbone is frozen.
         data: The examples.
-        weights: Stands for the backbone's weights.
+        weights: Stands for the backbone's weights and the precision of the products.
         autocast: The precision of the products.
         tick: Called after each batch.
     """
