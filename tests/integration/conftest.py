@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from eval.__main__ import main
+from ffn_variants.errors import run_cli
 from pretrain.config import load_config
 from pretrain.embedded import stories
 from pretrain.model import build
@@ -24,16 +26,23 @@ def tokenizer():
 def write_run(tokenizer) -> Callable[..., Path]:
     """Write the folder of a run below another folder."""
 
-    def write(runs_dir: Path, family: str = "gpt_neo", ffn: str = "swish", seed: int = 3) -> Path:
+    def write(
+        runs_dir: Path,
+        family: str = "gpt_neo",
+        ffn: str = "swish",
+        seed: int = 3,
+        study: str = "test",
+        **model: int,
+    ) -> Path:
         sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
         config = load_config(
             None,
             overrides={
                 "family": family,
                 "seed": seed,
-                "model": {"ffn": ffn, **sizes},
+                "model": {"ffn": ffn, **sizes, **model},
                 "data": {"block_size": 64},
-                "output": {"runs_dir": str(runs_dir), "study": "test"},
+                "output": {"runs_dir": str(runs_dir), "study": study},
             },
         )
         folder = run_dir(config)
@@ -44,6 +53,19 @@ def write_run(tokenizer) -> Callable[..., Path]:
         return folder
 
     return write
+
+
+@pytest.fixture
+def evaluate(monkeypatch) -> Callable[..., int]:
+    """Call ``python -m eval`` with arguments; returns its exit status."""
+
+    def call(*arguments: object) -> int:
+        monkeypatch.setattr("sys.argv", ["eval", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_info:
+            run_cli(main)
+        return int(str(exit_info.value.code))
+
+    return call
 
 
 @pytest.fixture

@@ -8,11 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from eval.__main__ import main
 from eval.aggregate import normalise_rows, run_scores
 from eval.classification.metrics import METRICS
 from eval.rows import read_rows
-from ffn_variants.errors import run_cli
 
 QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1", "--no-check-contamination")
 
@@ -37,15 +35,8 @@ def task(tmp_path) -> Path:
     return path
 
 
-def evaluate(monkeypatch, *arguments: object) -> int:
-    monkeypatch.setattr("sys.argv", ["eval", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exit_info:
-        run_cli(main)
-    return int(str(exit_info.value.code))
-
-
-def test_a_task_of_ones_own_is_scored_and_only_it(run, task, monkeypatch, capsys):
-    assert evaluate(monkeypatch, run, "--classify", task, *QUICK) == 0
+def test_a_task_of_ones_own_is_scored_and_only_it(run, task, evaluate, capsys):
+    assert evaluate(run, "--classify", task, *QUICK) == 0
     assert "classification\n" in capsys.readouterr().out
     rows = read_rows(run / "eval" / "rows.parquet")
     of_task = rows[rows["task"] == "weather"]
@@ -64,11 +55,11 @@ def test_a_task_of_ones_own_is_scored_and_only_it(run, task, monkeypatch, capsys
     assert baselines["cohen_kappa"] == 0
 
 
-def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, monkeypatch):
+def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, evaluate):
     task = task.rename(task.with_name("changing.yaml"))
 
     def protocol() -> dict:
-        assert evaluate(monkeypatch, run, "--classify", task, *QUICK) == 0
+        assert evaluate(run, "--classify", task, *QUICK) == 0
         done = json.loads((run / "eval" / "done.json").read_text())["tasks"]
         (record,) = (record for key, record in done.items() if "changing" in key)
         return record
@@ -88,8 +79,8 @@ def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, m
         (("--classify", "ag-news", "--classification-dir", "absent"), "no folder absent"),
     ],
 )
-def test_mistakes_are_told_in_one_line(run, monkeypatch, capsys, arguments, message):
-    assert evaluate(monkeypatch, run, *arguments, *QUICK) == 2
+def test_mistakes_are_told_in_one_line(run, evaluate, capsys, arguments, message):
+    assert evaluate(run, *arguments, *QUICK) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(told) == 1
     assert message in told[0]

@@ -15,11 +15,6 @@ from eval.classification.tasks import embedded_tasks
 from eval.concept_space import concept_vectors, default_config, label_names, main
 from eval.config import EvalConfig
 from ffn_variants.errors import UsageError
-from pretrain.config import load_config
-from pretrain.embedded import stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
 
 TASK = next(iter(embedded_tasks(EvalConfig())))
 FLAGS = ["--finetune.num-train-epochs", "1", "--finetune.max-train-examples", "32"]
@@ -27,19 +22,9 @@ FLAGS += ["--finetune.max-validation-examples", "40"]
 
 
 @pytest.fixture(scope="module", params=["gpt_neo", "roberta"])
-def run(request, tmp_path_factory) -> Path:
-    """The folder of a run as training leaves it, with untrained weights."""
-    runs = tmp_path_factory.mktemp("runs")
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    overrides = {"family": request.param, "model": sizes, "data": {"block_size": 64}}
-    config = load_config(None, overrides=overrides | {"output": {"runs_dir": str(runs), "study": "test"}})
-    folder = run_dir(config)
-    write_config(folder, config)
-    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
-    torch.manual_seed(0)
-    build(config, len(tokenizer)).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    return folder
+def run(request, tmp_path_factory, write_run) -> Path:
+    """A run of each family."""
+    return write_run(tmp_path_factory.mktemp("runs"), request.param, num_hidden_layers=2)
 
 
 def command(monkeypatch, *arguments: object) -> None:

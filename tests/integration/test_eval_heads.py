@@ -17,7 +17,6 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from eval.__main__ import main
 from eval.classification.config import FineTuneConfig
 from eval.classification.finetune import predict
 from eval.classification.saved import fine_tuned
@@ -27,7 +26,6 @@ from eval.evaluate import evaluate_run, is_evaluated
 from eval.heads.names import HEAD_NAMES
 from eval.rows import read_rows
 from ffn_variants import FAMILIES, UsageError
-from ffn_variants.errors import run_cli
 
 QUICK = FineTuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -167,32 +165,25 @@ def other(request, tmp_path, tokenizer) -> Path:
     return tmp_path / f"my-{request.param}"
 
 
-def evaluate(monkeypatch, *arguments: object) -> int:
-    monkeypatch.setattr("sys.argv", ["eval", *map(str, arguments)])
-    with pytest.raises(SystemExit) as exit_info:
-        run_cli(main)
-    return int(str(exit_info.value.code))
-
-
-def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, capsys):
+def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = (
         other, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
         "--finetune.seeds", "1", "2", "--finetune.num-train-epochs", "1", "--workers", "1",
         "--finetune.max-train-examples", "64", "--no-check-contamination",
     )  # fmt: skip
-    assert evaluate(monkeypatch, *arguments) == 0
+    assert evaluate(*arguments) == 0
     assert "head fourier-kan frozen" in capsys.readouterr().out
     tables = [read_rows(path) for path in Path("runs/backbones").glob("*/*/seed*/eval/rows.parquet")]
     rows = pd.concat(tables)
     assert set(rows["seed"]) == {1, 2}
     assert set(zip(rows["family"], rows["variant"], strict=True)) == {(other.name[3:], other.name)}
     assert rows.groupby("head").size().to_dict() == {"linear frozen": 4, "fourier-kan frozen": 4}
-    assert evaluate(monkeypatch, other, "--suites", "blimp", "--workers", "1") == 2
+    assert evaluate(other, "--suites", "blimp", "--workers", "1") == 2
     assert "only those score texts" in capsys.readouterr().err
 
 
-def test_what_is_neither_a_folder_nor_on_the_hub_is_told(tmp_path, monkeypatch, capsys):
+def test_what_is_neither_a_folder_nor_on_the_hub_is_told(tmp_path, monkeypatch, evaluate, capsys):
     monkeypatch.chdir(tmp_path)
-    assert evaluate(monkeypatch, "bert-bsae", "--suites", "embedded-glue") == 2
+    assert evaluate("bert-bsae", "--suites", "embedded-glue") == 2
     assert "bert-bsae is no folder, and cannot be loaded from the hub" in capsys.readouterr().err

@@ -13,45 +13,21 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 import yaml
 
 from eval.config import EvalConfig
 from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
 from eval.runs import find_runs, study_config
 from ffn_variants.errors import UsageError
-from pretrain.config import load_config
-from pretrain.embedded import stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
 
 CONFIG = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
-SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return train_tokenizer(iter(stories(200, 0)), 400)
 
 
 @pytest.fixture
-def study(tmp_path, tokenizer) -> Path:
+def study(tmp_path, write_run) -> Path:
     """A study of two runs, one of each family, with untrained weights."""
     for seed, family in enumerate(("gpt_neo", "roberta"), start=1):
-        overrides = {
-            "family": family,
-            "seed": seed,
-            "model": {"ffn": "relu", **SIZES},
-            "data": {"block_size": 64},
-            "output": {"runs_dir": str(tmp_path), "study": "two"},
-        }
-        config = load_config(None, overrides=overrides)
-        folder = run_dir(config)
-        write_config(folder, config)
-        torch.manual_seed(seed)
-        build(config, len(tokenizer)).save_pretrained(folder / "model")
-        tokenizer.save_pretrained(folder / "model")
+        write_run(tmp_path, family, "relu", seed, "two")
     section = {"evaluation": CONFIG.model_dump(mode="json")}
     (tmp_path / "two" / "study.yaml").write_text(yaml.safe_dump(section))
     return tmp_path / "two"

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 
 from eval.__main__ import main
@@ -23,11 +22,7 @@ from eval.lm_models import SCORERS
 from eval.plan import check_sources
 from ffn_variants import UsageError
 from ffn_variants.errors import run_cli
-from pretrain.config import load_config
 from pretrain.embedded import minimal_pairs, stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
 
 PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)
@@ -35,30 +30,10 @@ TEXTS = stories(4, 1)
 CLOZES = [{"context": "Once upon a", "word": " time"}, {"context": "The dog was very", "word": " happy"}]
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return train_tokenizer(iter(stories(200, 0)), 400)
-
-
 @pytest.fixture(params=["gpt_neo", "roberta"])
-def run(request, tmp_path, tokenizer) -> Path:
-    """The folder of a run as training leaves it, with untrained weights."""
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = load_config(
-        None,
-        overrides={
-            "family": request.param,
-            "model": {"ffn": "swish", **sizes},
-            "data": {"block_size": 64},
-            "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
-        },
-    )
-    folder = run_dir(config)
-    write_config(folder, config)
-    torch.manual_seed(3)
-    build(config, len(tokenizer)).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    return folder
+def run(request, make_run) -> Path:
+    """A run of each kind of model."""
+    return make_run(request.param)
 
 
 @pytest.fixture
