@@ -1,4 +1,4 @@
-"""The registry of heads, and the two functions that read it.
+"""The registry of heads, and the functions that read it.
 
 Each file of heads ends with their specs: formula, reference, options.
 """

@@ -27,11 +27,12 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
+    from eval.classification.data import segmentation_of
     from eval.classification.saved import fine_tuned
-    from eval.heads.registry import check_head, get_head
+    from eval.heads.registry import check_head
 
     choice = check_head(config.finetune.heads[0], task.multi_label)
-    if choice.name != SEGMENT_HEAD or get_head(choice.name).reads != "segments":
+    if segmentation_of(task.fine_tuning(config.finetune, choice)) is None:
         raise UsageError(
             f'head {str(choice)!r} does not read segments; choose for example --head "{SEGMENT_HEAD} '
             'segments=sentences"'
