@@ -118,6 +118,11 @@ class FFNGPTNeoMixin(FFNVariantMixin):
                 module.register_module("attention", GPTNeoBackendAttention(module.attention))
         config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
 
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        # Once the stock class was asked, which cannot, transformers would give its answer for this one too.
+        return True
+
 
 class FFNGPTNeoModel(FFNGPTNeoMixin, GPTNeoModel):
     """GPT-Neo without a head."""

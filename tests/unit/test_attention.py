@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
-from ffn_variants import build_model
+from ffn_variants import FFNGPTNeoForCausalLM, build_model
 from ffn_variants.attention import GPTNeoBackendAttention
 
 SIZES = {
@@ -118,3 +118,16 @@ def test_sdpa_is_the_default_and_another_backend_can_be_loaded(pair, tmp_path):
     weights = eager(tokens(), output_attentions=True).attentions
     assert weights[1].shape == (3, 4, LENGTH, LENGTH)
     assert not weights[1][..., 10, :6].any()  # beyond the window of a local layer
+
+
+def test_a_backend_can_be_set_whatever_the_stock_class_was_asked_before(pair, monkeypatch):
+    kept = "_can_set_attn_implementation_cached_value"  # by transformers on the class that was asked
+    for kind in FFNGPTNeoForCausalLM.__mro__:
+        if kept in vars(kind):
+            monkeypatch.delattr(kind, kept)
+    stock = GPTNeoForCausalLM(GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global"], 4]]))
+    stock.set_attn_implementation("sdpa")
+    assert stock.config._attn_implementation == "eager"
+    ours, _ = pair("eager")
+    assert ours.config._attn_implementation == "eager"
+    assert ours(tokens(), output_attentions=True).attentions[0].shape == (3, 4, LENGTH, LENGTH)
