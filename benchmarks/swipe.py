@@ -45,8 +45,9 @@ from eval.classification.classifier import HeadClassifier
 from eval.classification.config import FineTuning
 from eval.classification.encoders import make_encoder
 from eval.classification.encoding import Encoded, encode
-from eval.classification.finetune import fine_tune, predict, segment_scores
+from eval.classification.finetune import fine_tune
 from eval.classification.loading import load_backbone, load_classifier_tokenizer
+from eval.classification.prediction import predict
 from eval.classification.segments import Segmentation, Segmented, encode_segments
 from eval.classification.sentences import sentence_starts
 from eval.classification.tasks import GLUE_TASKS, read_examples
@@ -222,8 +223,9 @@ def run_seed(
 
     begin = time.monotonic()
     swipe = fit(f"swipe segments=sentences pooling={args.pooling}", args.segment_pooling, segmented)
-    scores = np.stack(segment_scores(swipe, segmented["validation"], 64, "float32"))
-    predictions = predict(swipe, segmented["validation"], 64).argmax(1)
+    logits, segment_scores = predict(swipe, segmented["validation"], 64, "float32")
+    assert segment_scores is not None
+    scores, predictions = np.stack(segment_scores), logits.argmax(1)
     top = scores[np.arange(len(predictions)), :, predictions].argmax(1)
     right = predictions == found.labels
     findings["swipe accuracy"] = Finding(int(right.sum()), len(right))
@@ -232,7 +234,7 @@ def run_seed(
 
     begin = time.monotonic()
     baseline = fit("linear", "mean", whole)
-    right = predict(baseline, whole["validation"], 64).argmax(1) == found.labels
+    right = predict(baseline, whole["validation"], 64).logits.argmax(1) == found.labels
     findings["baseline accuracy"] = Finding(int(right.sum()), len(right))
     inputs = [(text, None) for text in found.texts]
     per_token = attention_shares(baseline.body, whole["validation"])

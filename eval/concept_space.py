@@ -5,18 +5,18 @@ Shapes: n examples, C classes, m dimensions of a space.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import tyro
+from typing import TYPE_CHECKING
 
 from eval.config import EvalConfig
-from eval.interpretation.commands import config_with_head, find_task
-from eval.interpretation.commands import label_names as label_names
-from ffn_variants.cli import parse_flags
+from eval.interpretation.commands import (
+    ClassifierArgs,
+    find_task,
+    label_names,
+    parse_classifier_flags,
+    say_rarely,
+)
 from ffn_variants.errors import UsageError, run_cli
 
 if TYPE_CHECKING:
@@ -42,19 +42,13 @@ SVG, a PNG and their alt text."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConceptSpaceArgs:
+class ConceptSpaceArgs(ClassifierArgs):
     """What ``python -m eval.concept_space`` is asked to draw."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     out: Path | None = None
     """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
     max_examples: int = 1000
     """Draw only so many examples, evenly spaced over the file."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """Where the data is and how a classifier is fine-tuned, as in python -m eval."""
 
 
 def concept_vectors(classifier: Classifier, data: Batch) -> np.ndarray:
@@ -122,7 +116,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     from eval.report.names import file_name
     from eval.text_task import evenly_spaced
 
-    found = fine_tuned(args.run, task, args.config, lambda message: print(message, file=sys.stderr))
+    found = fine_tuned(args.run, task, args.config, say_rarely())
     data = found.validation.take(evenly_spaced(list(range(len(found.validation))), args.max_examples))
     run_name = "/".join(args.run.resolve().parts[-3:])
     figure, alt = draw_concept_space(
@@ -135,20 +129,9 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     return write_figure(figure, alt, out)
 
 
-def default_config(paths: Sequence[Path]) -> EvalConfig:
-    """Return the settings of a run's study, with the first of its heads that is ``space``."""
-    return config_with_head(paths, HEAD)
-
-
 def main() -> int:
     """Read the flags, draw, and say where the files are; the study's settings stand for what no flag says."""
-    config = default_config([Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")])
-    args = parse_flags(
-        ConceptSpaceArgs,
-        default=ConceptSpaceArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
-        prog="python -m eval.concept_space",
-        description=EXAMPLES,
-    )
+    args = parse_classifier_flags(ConceptSpaceArgs, HEAD, "python -m eval.concept_space", EXAMPLES)
     print("\n".join(map(str, draw(args))))
     return 0
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from eval.config import EvalConfig
-from eval.interpretation.commands import config_with_head, find_task, label_names
+from eval.interpretation.commands import ClassifierArgs, find_task, label_names, parse_classifier_flags
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
-from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
@@ -28,20 +22,13 @@ these settings; where there is none, it is fine-tuned and kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainArgs:
+class ExplainArgs(ClassifierArgs):
     """What ``python -m eval.explain`` is asked to do."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     examples: int = 20
     """Validation examples to show, half of them misclassified where there are enough."""
     out: Path | None = None
     """The page (null: RUN/eval/explanations/TASK.html)."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
-    as in the run's study, and the head is swipe."""
 
 
 def explain(args: ExplainArgs) -> Path:
@@ -76,14 +63,7 @@ def explain(args: ExplainArgs) -> Path:
 
 def main() -> int:
     """Read the flags, write the page, say where it is."""
-    paths = [Path(argument) for argument in sys.argv[1:2] if not argument.startswith("-")]
-    config = config_with_head(paths, SEGMENT_HEAD)
-    args = parse_flags(
-        ExplainArgs,
-        default=ExplainArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
-        prog="python -m eval.explain",
-        description=EXAMPLES,
-    )
+    args = parse_classifier_flags(ExplainArgs, SEGMENT_HEAD, "python -m eval.explain", EXAMPLES)
     print(explain(args))
     return 0
 

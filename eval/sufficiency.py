@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from eval.config import EvalConfig
-from eval.interpretation.commands import config_with_head, find_task, say_rarely
+from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags, say_rarely
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
-from ffn_variants.cli import parse_flags
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
@@ -39,13 +34,9 @@ far as the model reads, through the mean of their tokens. What RUN does not keep
 
 
 @dataclass(frozen=True, kw_only=True)
-class SufficiencyArgs:
+class SufficiencyArgs(ClassifierArgs):
     """What ``python -m eval.sufficiency`` is asked to do."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of python -m eval.tasks, or a YAML file."""
     segments_kept: int = 1
     """Segments of each document that a bag of words reads."""
     draws: int = 5
@@ -56,9 +47,6 @@ class SufficiencyArgs:
     """Of the random draws."""
     out: Path | None = None
     """The JSON file (null: RUN/eval/sufficiency/TASK.json)."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """Where examples come from, how classifiers are fine-tuned, and under which head; what no flag says is as
-    in the run's study, and the head is swipe."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +81,8 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.interpretation.segment_classifiers import load_segment_classifier, scores_and_logits
-    from eval.interpretation.selections import compare_selections, contributions
+    from eval.interpretation.segment_classifiers import load_segment_classifier, predict_segments
+    from eval.interpretation.selections import compare_selections
 
     for name in ("segments_kept", "draws", "train_documents"):
         if (value := getattr(args, name)) < 1:
@@ -103,7 +91,7 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     found = load_segment_classifier(args.run, task, args.config)
     parts = _parts(task, found, args)
     report("scoring segments")
-    by_score = [contributions(*scores_and_logits(found.classifier, part.data, found)) for part in parts]
+    by_score = [predict_segments(found, part.data).contributions() for part in parts]
     by_attention = _attention(args, task, parts, report)
     scores = {"highest": (by_score[0], by_score[1]), "attention": (by_attention[0], by_attention[1])}
     documents = [part.documents for part in parts]
@@ -153,14 +141,7 @@ def _attention(
 
 def main() -> int:
     """Read the flags, test, write the JSON file and print the table."""
-    paths = [Path(argument) for argument in sys.argv[1:2] if not argument.startswith("-")]
-    config = config_with_head(paths, SEGMENT_HEAD)
-    args = parse_flags(
-        SufficiencyArgs,
-        default=SufficiencyArgs(run=tyro.MISSING, task=tyro.MISSING, config=config),
-        prog="python -m eval.sufficiency",
-        description=EXAMPLES,
-    )
+    args = parse_classifier_flags(SufficiencyArgs, SEGMENT_HEAD, "python -m eval.sufficiency", EXAMPLES)
     results = measure(args, say_rarely())
 
     from eval.interpretation.selections import table

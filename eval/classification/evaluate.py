@@ -12,19 +12,12 @@ import pandas as pd
 
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import FineTuning
-from eval.classification.data import describe_truncation, read_task_data, segmentation_of, split
+from eval.classification.data import describe_truncation, read_task_data, split
 from eval.classification.features import FeatureClassifier, features, fits_memory
-from eval.classification.finetune import (
-    Examples,
-    Ticker,
-    autocast,
-    decide,
-    fine_tune,
-    predict,
-    segment_scores,
-)
+from eval.classification.finetune import Ticker, fine_tune
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.metrics import METRICS, unfit_metric
+from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
 from eval.classification.tasks import ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
@@ -82,18 +75,11 @@ def evaluate_tasks(
         size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
             found = trained.validation[task.name]
-            logits = predict(trained.predictor, found, size, dtype)
-            predictions = decide(logits, found.labels.ndim == 2)
+            predicted = predict(trained.predictor, found, size, dtype)
+            labels = decide(predicted.logits, found.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
-            scores[task.name].append({name: METRICS[name](found.labels, predictions) for name in names})
-            own = _items(task, seed, found, logits, predictions)
-            if segmentation_of(settings) is not None:
-                by_label = segment_scores(trained.predictor, found, size, dtype)
-                own["segment_scores"] = [
-                    [float(x) for x in array[:, logit.argmax()]]
-                    for array, logit in zip(by_label, logits, strict=True)
-                ]
-            items[task.name].append(own)
+            scores[task.name].append({name: METRICS[name](found.labels, labels) for name in names})
+            items[task.name].append(_items(task, seed, found, predicted, labels))
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -175,17 +161,18 @@ def _with_prefix(report: Callable[[str], None], prefix: str) -> Callable[[str], 
 
 
 def _items(
-    task: ClassificationTask, seed: int, data: Examples, logits: np.ndarray, predictions: np.ndarray
+    task: ClassificationTask, seed: int, data: Examples, predicted: Predictions, labels: np.ndarray
 ) -> pd.DataFrame:
-    return pd.DataFrame(
-        {
-            "suite": task.benchmark,
-            "task": task.name,
-            "seed": seed,
-            "idx": data.idx,
-            "label": list(data.labels),
-            "prediction": list(predictions),
-            "logits": list(logits.astype(float)),
-            "truncated": data.truncated,
-        }
-    )
+    columns = {
+        "suite": task.benchmark,
+        "task": task.name,
+        "seed": seed,
+        "idx": data.idx,
+        "label": list(data.labels),
+        "prediction": list(labels),
+        "logits": list(predicted.logits.astype(float)),
+        "truncated": data.truncated,
+    }
+    if predicted.segment_scores is not None:
+        columns["segment_scores"] = [own.astype(float).tolist() for own in predicted.contributions()]
+    return pd.DataFrame(columns)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,14 +19,12 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
-from eval.classification.classifier import Batch, Classifier
+from eval.classification.classifier import Classifier
 from eval.classification.config import FineTuning
-from eval.classification.features import Features
-from eval.classification.segments import Segmented
+from eval.classification.prediction import Examples, autocast, decide, predict
 from eval.heads.spec import HeadOutput
 from ffn_variants.errors import UsageError
 
-Examples = Batch | Features
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
 REPORT_EVERY_S = 2.0
@@ -148,11 +145,6 @@ def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
     return loss if output.auxiliary_loss is None else loss + output.auxiliary_loss
 
 
-def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:
-    """Predict from (N, C) logits: (N,) labels, or (N, C) of 0 and 1 where examples may have several."""
-    return (logits > 0).astype(np.int64) if is_multi_label else logits.argmax(1)
-
-
 class _Best:
     """The best weights so far, and for how many evaluations there were none better."""
 
@@ -178,13 +170,8 @@ class _Best:
         self, classifier: Classifier, step: int, selection: Examples, metric: Metric, ticker: Ticker
     ) -> None:
         """Evaluate, and keep the weights if they are the best."""
-        logits = predict(
-            classifier,
-            selection,
-            self.settings.per_device_train_batch_size,
-            self.settings.dtype,
-            ticker.repeat,
-        )
+        size, dtype = self.settings.per_device_train_batch_size, self.settings.dtype
+        logits = predict(classifier, selection, size, dtype, ticker.repeat).logits
         if not np.isfinite(logits).all():
             raise UsageError(
                 f"fine-tuning diverged before step {step}: logits are not finite; lower "
@@ -214,26 +201,6 @@ def trained_state(classifier: nn.Module) -> dict[str, torch.Tensor]:
     """Return the state of a classifier without the parameters that training leaves as they are."""
     frozen = {name for name, parameter in classifier.named_parameters() if not parameter.requires_grad}
     return {name: value for name, value in classifier.state_dict().items() if name not in frozen}
-
-
-@torch.inference_mode()
-def predict(
-    classifier: Classifier,
-    data: Examples,
-    batch_size: int,
-    dtype: str = "auto",
-    tick: Callable[[], None] = lambda: None,
-) -> np.ndarray:
-    """Return (N, C) float32 logits in the order of the examples; ``tick`` is called after each batch."""
-    classifier.eval()
-    parts = []
-    order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    for first in range(0, len(order), batch_size):
-        with autocast(classifier.device, dtype):
-            logits = classifier(data.take(order[first : first + batch_size])).logits
-        parts.append(logits.float().cpu().numpy())
-        tick()
-    return np.concatenate(parts)[np.argsort(order, kind="stable")]
 
 
 def num_steps(num_examples: int, settings: FineTuning) -> int:
@@ -284,28 +251,6 @@ def build_scheduler(
     if name == "constant" and warmup:
         name = "constant_with_warmup"
     return get_scheduler(name, optimizer, warmup, max_steps, scheduler_specific_kwargs=options)
-
-
-@torch.no_grad()
-def segment_scores(classifier: Classifier, data: Examples, batch_size: int, dtype: str) -> list[np.ndarray]:
-    """Return what each segment of each example says of each label: N arrays of (segments, C)."""
-    classifier.eval()
-    scores = []
-    for first in range(0, len(data), batch_size):
-        part = data.take(np.arange(first, min(first + batch_size, len(data))))
-        with autocast(classifier.device, dtype):
-            found = classifier(part).segment_scores
-        counts = part.counts if isinstance(part, Segmented) else part.lengths
-        scores += [own[:count].float().cpu().numpy() for own, count in zip(found, counts, strict=True)]
-    return scores
-
-
-def autocast(device: torch.device, dtype: str) -> AbstractContextManager:
-    """Compute products in bf16 where asked for; by default a GPU does, a CPU does not."""
-    enabled = dtype == "bfloat16"
-    if dtype == "auto":
-        enabled = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.autocast(device.type, torch.bfloat16, enabled=enabled)
 
 
 def _mean_loss(logits: np.ndarray, labels: np.ndarray) -> float:

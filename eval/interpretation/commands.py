@@ -5,15 +5,52 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import tyro
 
 from eval.config import EvalConfig
+from ffn_variants.cli import parse_flags
 
 if TYPE_CHECKING:
     from eval.classification.tasks import ClassificationTask
 
 SAY_EVERY_S = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierArgs:
+    """Which classifier such a command looks into."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A classification task: a name of python -m eval.tasks, or a YAML file."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
+    """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
+    as in the run's study."""
+
+
+Args = TypeVar("Args", bound=ClassifierArgs)
+
+
+def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: str) -> Args:
+    """Read the process' flags; the settings of the run's study stand for what none says.
+
+    Args:
+        kind: What to read into.
+        head: What the command looks into; of the study's heads the first of that name is the default.
+        prog: The command, as a user types it.
+        description: What ``--help`` says first.
+
+    Raises:
+        UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
+    """
+    config = config_with_head([Path(word) for word in sys.argv[1:] if not word.startswith("-")], head)
+    default = kind(run=tyro.MISSING, task=tyro.MISSING, config=config)
+    return parse_flags(kind, default=default, prog=prog, description=description)
 
 
 def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:

@@ -12,7 +12,7 @@ from ffn_variants.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
 
-    from eval.classification.classifier import Classifier
+    from eval.classification.prediction import Predictions
     from eval.classification.saved import FineTunedClassifier
     from eval.classification.segments import Segmented
     from eval.classification.tasks import ClassificationTask
@@ -40,14 +40,12 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     return fine_tuned(run, task, config, say_rarely())
 
 
-def scores_and_logits(
-    classifier: Classifier, data: Segmented, found: FineTunedClassifier
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return for each example the (segments, labels) scores, and the (examples, labels) logits of all."""
-    from eval.classification.finetune import predict, segment_scores
+def predict_segments(found: FineTunedClassifier, data: Segmented) -> Predictions:
+    """Return what a run's classifier says of examples and of their segments."""
+    from eval.classification.prediction import predict
 
-    size, dtype = found.settings.per_device_train_batch_size, found.settings.dtype
-    return segment_scores(classifier, data, size, dtype), predict(classifier, data, size, dtype)
+    settings = found.settings
+    return predict(found.classifier, data, settings.per_device_train_batch_size, settings.dtype)
 
 
 def explain_examples(found: FineTunedClassifier) -> list[Explained]:
@@ -56,14 +54,15 @@ def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     from scipy.special import expit, softmax
 
     from eval.classification.data import with_turns
-    from eval.classification.finetune import decide
+    from eval.classification.prediction import decide
     from eval.classification.segments import Segmented
     from eval.interpretation.example_text import as_one_text
     from eval.interpretation.explanations import Explained
 
     data, is_multi_label = found.validation, found.task.multi_label
     assert isinstance(data, Segmented)
-    scores, logits = scores_and_logits(found.classifier, data, found)
+    logits, scores = predict_segments(found, data)
+    assert scores is not None
     predictions = decide(logits, is_multi_label)
     probabilities = expit(logits) if is_multi_label else softmax(logits, axis=1)
 

@@ -90,16 +90,6 @@ def select_random(counts: Sequence[int], kept: int, generator: np.random.Generat
     return [np.sort(generator.permutation(count)[:kept]) for count in counts]
 
 
-def contributions(segment_scores: Sequence[np.ndarray], logits: np.ndarray) -> list[np.ndarray]:
-    """Return what each segment contributes to the likeliest label of its document.
-
-    Args:
-        segment_scores: n arrays (m, C).
-        logits: (n, C).
-    """
-    return [own[:, label] for own, label in zip(segment_scores, logits.argmax(1), strict=True)]
-
-
 def compare_selections(
     train: Documents,
     validation: Documents,

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from eval.classification.config import FineTuneConfig
-from eval.classification.finetune import predict
+from eval.classification.prediction import predict
 from eval.classification.saved import fine_tuned
 from eval.classification.tasks import embedded_tasks
 from eval.config import EvalConfig
@@ -139,16 +139,31 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
     run, config = make_run("roberta"), with_heads(head)
     task = next(iter(embedded_tasks(config).values()))
     first = fine_tuned(run, task, config)
-    logits = predict(first.classifier, first.validation, 16)
+    logits = predict(first.classifier, first.validation, 16).logits
     rows = evaluate_run(run, config, progress=False)
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
     assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
     monkeypatch.setattr("eval.classification.saved.train", None)  # nothing is trained again
     again = fine_tuned(run, task, config)
-    np.testing.assert_allclose(predict(again.classifier, again.validation, 16), logits, atol=1e-5)
+    np.testing.assert_allclose(predict(again.classifier, again.validation, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):
         fine_tuned(run, task, with_heads(head, num_train_epochs=2))
+
+
+def test_predictions_are_in_the_order_of_the_examples(make_run):
+    config = with_heads("swipe segments=windows window=6 stride=2")
+    task = next(iter(embedded_tasks(config).values()))
+    found = fine_tuned(make_run(), task, config)
+    data = found.validation
+    assert (np.diff(data.lengths) < 0).any()  # so that reading them by length changes their order
+    logits, segment_scores = predict(found.classifier, data, 16)
+    assert len(segment_scores) == len(logits) == len(data)
+    for number in range(0, len(data), 7):
+        with torch.inference_mode():
+            alone = found.classifier(data.take([number]))
+        np.testing.assert_allclose(logits[number], alone.logits[0], atol=1e-5)
+        np.testing.assert_allclose(segment_scores[number], alone.segment_scores[0], atol=1e-5)
 
 
 @pytest.fixture(params=["bert", "t5"])

@@ -26,11 +26,11 @@ from eval.classification.finetune import (
     evaluation_interval,
     fine_tune,
     num_steps,
-    predict,
     shuffled_batches,
 )
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
 from eval.classification.metrics import METRICS, majority_scores, read_baselines, write_baselines
+from eval.classification.prediction import predict
 from eval.classification.tasks import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
 from eval.config import EvalConfig, FineTuneConfig
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
@@ -331,7 +331,7 @@ def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
     for _ in range(2):
         classifier = make_classifier(load_classifier(folder, 2, 12, tokenizer))
         result = fine_tune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
-        outcomes.append((result, predict(classifier, separable(100, 2), 16)))
+        outcomes.append((result, predict(classifier, separable(100, 2), 16).logits))
     (result, logits), (repeated, logits_again) = outcomes
     assert METRICS["accuracy"](separable(100, 2).labels, logits.argmax(1)) > 90
     assert result == repeated

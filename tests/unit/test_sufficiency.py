@@ -18,13 +18,13 @@ from transformers import (
 )
 
 from eval.classification.encoding import Encoded
+from eval.classification.prediction import Predictions
 from eval.interpretation.attention_shares import attention_shares, shares_of_spans
 from eval.interpretation.example_text import token_places
 from eval.interpretation.selections import (
     Documents,
     Sufficiency,
     compare_selections,
-    contributions,
     select_random,
     select_top,
     table,
@@ -156,8 +156,8 @@ def test_selections() -> None:
 
 def test_contributions_are_those_to_the_likeliest_label() -> None:
     segment_scores = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])]
-    found = contributions(segment_scores, np.array([[0.1, 0.2], [0.9, 0.2]]))
-    assert [own.tolist() for own in found] == [[2.0, 4.0], [5.0]]
+    predictions = Predictions(np.array([[0.1, 0.2], [0.9, 0.2]]), segment_scores)
+    assert [own.tolist() for own in predictions.contributions()] == [[2.0, 4.0], [5.0]]
 
 
 def test_the_table_has_a_line_a_selection() -> None:
