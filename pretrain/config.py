@@ -116,8 +116,11 @@ class DataConfig(Section):
 
 
 class OptimConfig(Section):
-    """AdamW, its schedule, and how long."""
+    """The optimizer, its schedule, and how long."""
 
+    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    """adafactor = what T5 was trained with: steps in proportion to each parameter's size, few moments. The
+    learning rate is relative then, and 0.01 its usual value."""
     learning_rate: float = Field(5e-4, gt=0)
     """Peak learning rate."""
     weight_decay: float = Field(0.0, ge=0)
@@ -140,6 +143,14 @@ class OptimConfig(Section):
     """Passes over the packed corpus; ignored where max_steps is given."""
     max_steps: int | None = Field(None, gt=0)
     """Optimizer updates; none = num_train_epochs."""
+
+    @model_validator(mode="after")
+    def _adam_belongs_to_adamw(self) -> OptimConfig:
+        if self.optimizer != "adamw":
+            for name in ("adam_beta1", "adam_beta2", "adam_epsilon"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"optim.{name} has no effect with optim.optimizer {self.optimizer!r}")
+        return self
 
 
 class TrainConfig(Section):

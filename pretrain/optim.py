@@ -19,20 +19,21 @@ def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
     return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
 
 
-def build_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices only: decay would pull norms and per-channel activations towards zero."""
+def build_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
+    """Make the optimizer; it decays matrices only: decay would pull norms and activations towards zero.
+
+    Adafactor (Shazeer and Stern 2018) is torch's, with T5's settings: no momentum, updates clipped at a root
+    mean square of 1 and then scaled by that of the parameter.
+    """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": optim.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(
-        groups,
-        lr=optim.learning_rate,
-        betas=(optim.adam_beta1, optim.adam_beta2),
-        eps=optim.adam_epsilon,
-        fused=True,
-    )
+    if optim.optimizer == "adafactor":
+        return torch.optim.Adafactor(groups, lr=optim.learning_rate)
+    betas = (optim.adam_beta1, optim.adam_beta2)
+    return torch.optim.AdamW(groups, lr=optim.learning_rate, betas=betas, eps=optim.adam_epsilon, fused=True)
 
 
 def build_scheduler(optimizer: torch.optim.Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:

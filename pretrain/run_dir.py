@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ffn_variants.errors import UsageError
 from ffn_variants.files import write_text
-from pretrain.config import RunConfig, SplineConfig, load_config, resolve
+from pretrain.config import OptimConfig, RunConfig, SplineConfig, load_config, resolve
 
 COMPLETION_MARKER = "COMPLETED"
 """File written last; a folder without it is unfinished."""
@@ -48,8 +48,11 @@ RESULT_NEUTRAL: dict[str, Any] = {
 def config_hash(config: RunConfig) -> str:
     """Eight hexadecimal digits over every field that can change the result, and nothing else."""
     decisive = _decisive(config)
+    # Runs from before these existed keep their hash.
     if config.splines == SplineConfig():
-        del decisive["splines"]  # runs from before this section existed keep their hash
+        del decisive["splines"]
+    if config.optim.optimizer == OptimConfig().optimizer:
+        del decisive["optim"]["optimizer"]
     text = json.dumps(decisive, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 

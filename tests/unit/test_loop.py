@@ -201,6 +201,27 @@ def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, fami
     assert kept[0] == kept[1]
 
 
+def test_a_run_with_adafactor_goes_on_to_the_same_bits(tiny, monkeypatch):
+    flags = ("--optim.optimizer", "adafactor", "--run-name")
+    expected = train(tiny("gpt_neo", *flags, "whole"))
+    config = tiny("gpt_neo", *flags, "stopped")
+
+    def stop(loop, step, update=Loop._update):
+        if loop.state.step == 5:
+            raise KeyboardInterrupt
+        return update(loop, step)
+
+    monkeypatch.setattr(Loop, "_update", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    monkeypatch.undo()
+    path = train(config)
+    assert json.loads((path / "provenance.json").read_text())["sessions"][1]["resumed_from_step"] == 4
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(expected).values(), weights(path).values(), strict=True)
+    )
+
+
 def test_a_finished_run_is_left_alone(tiny, capsys):
     config = tiny()
     path = train(config)
