@@ -10,7 +10,7 @@ from pretrain.config import RunConfig, resolve
 from pretrain.costs import cost_facts
 from pretrain.data import cached_summary
 from pretrain.plan import token_budget, vocab_size
-from pretrain.run_dir import read_run
+from pretrain.run_dir import is_complete, read_run
 from slurm.study import Cell
 
 # Forward and backward pass: twice the forward's operations go back.
@@ -30,13 +30,19 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     """Say what is to be trained, a line for each family and variant; evaluation comes on top."""
     if not cells:
         return "nothing to run"
+    untrained = [cell for cell in cells if not is_complete(cell.run_dir)]
+    if not untrained:
+        return "\nno training: all of these cells are trained and have only to be evaluated"
     groups: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
+    for cell in untrained:
         groups.setdefault((cell.config.family, cell.config.model.ffn), []).append(cell)
     header = (
         f"  {'family':<8} {'variant':<18} {'runs':>4} {'tokens a run':>14} {'PFLOP a run':>12}  hours a run"
     )
-    lines = [f"\ncost of {len(cells)} cells, evaluation not counted:", header]
+    lines = [
+        f"\ncost of training {len(untrained)} of these {len(cells)} cells, evaluation not counted:",
+        header,
+    ]
     total, total_flops, unknown = 0.0, 0.0, 0
     for (family, variant), group in groups.items():
         tokens, speed = token_budget(group[0].config), measured_speed(group[0])

@@ -54,7 +54,9 @@ def test_hours_come_from_finished_runs_of_the_same_shape(tmp_path: Path, reposit
     assert 4.6e8 < tokens < 4.7e8  # one epoch of the hub's TinyStories
     hours = tokens / 200_000 / 3600
     assert f"{hours:.2f} (GPU X; runs measured: 2)" in line
-    assert f"{3 * hours:.1f} hours of training" in text
+    assert line.split()[2] == "1"  # the other two are trained
+    assert "cost of training 4 of these 6 cells" in text
+    assert f"{hours:.1f} hours of training" in text
     assert "3 cells of sizes that no finished run" in text  # kan
 
 
@@ -68,5 +70,9 @@ def test_flops_are_three_forward_passes_of_every_token(tmp_path: Path, repositor
     assert re.search(r"[\d,.]+ PFLOP of training in all", text)
 
 
-def test_nothing_to_run_costs_nothing() -> None:
+def test_nothing_to_run_costs_nothing(tmp_path: Path, repository: Path) -> None:
     assert describe_cost([]) == "nothing to run"
+    plan = study(tmp_path, repository, variants=["gelu"])
+    for cell in plan.cells:
+        finish(cell.run_dir, cell.config, 100_000.0)
+    assert "no training: all of these cells are trained" in describe_cost(plan.cells)
