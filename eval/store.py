@@ -68,8 +68,8 @@ class ResultStore:
         if path.is_file():
             kept = pd.read_parquet(path)
             same = kept["task"] == task
-            if "head" in kept:  # else they are from before there were heads
-                same &= kept["head"].isin([head, NO_HEAD])
+            if "head" in kept:  # else they are from before there were heads, as those whose head is null
+                same &= kept["head"].isin([head, NO_HEAD]) | kept["head"].isna()
             items = pd.concat([kept[~same], items]).sort_values("task", kind="stable")
             items = items.reset_index(drop=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
