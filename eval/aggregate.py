@@ -128,7 +128,8 @@ def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) 
     """Name the metric that stands for a task.
 
     That is the source study's where it is there, else the headline one of a task that is known here, else
-    what its rows begin with, else accuracy, else the first in order of names.
+    what its rows begin with, else accuracy, else the first in order of names. Only of those that there are
+    scores in: a user's task may have the name of a known one.
 
     Args:
         task: Its name.
@@ -136,8 +137,8 @@ def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) 
         first: What its rows begin with, where that says something: under a head they begin with the headline.
     """
     available = sorted(metrics)
-    wanted = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1], first)
-    for metric in (*SOURCE_STUDY_METRICS, wanted, "accuracy"):
+    known = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1])
+    for metric in (*SOURCE_STUDY_METRICS, known, first, "accuracy"):
         if metric in available:
             return metric
     return available[0]

@@ -135,7 +135,10 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
 
 def _missing(run_dir: Path, run: RunIdentity, store: ResultStore, config: EvalConfig) -> dict[str, Work]:
     def is_done(work: Work) -> bool:
-        return all(store.is_done(work.benchmark, task, protocol) for task, protocol in work.protocols.items())
+        return all(
+            store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+            for task, protocol in work.protocols.items()
+        )
 
     return {work.key: work for work in work_units(run_dir, run, config) if not is_done(work)}
 

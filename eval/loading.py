@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Everything in a model folder that can change a score; the model card cannot.
-_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt")
+_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
 _KNOWN_WEIGHTS = Path("eval", ".weights.json")
 
 

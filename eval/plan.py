@@ -7,7 +7,7 @@ nothing but data has to cross between processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +46,7 @@ class Work:
         measure: Given a function to tell how it goes, returns the results of all its tasks.
         cost: Returns roughly how many seconds one core takes for it, with a model of 10M parameters.
         head: The classification head, as in rows; none where texts are scored.
+        metrics: For each task, by name, what its rows must have; empty where the protocol says it.
     """
 
     benchmark: str
@@ -53,6 +54,7 @@ class Work:
     measure: Callable[[Report], dict[str, TaskResult]]
     cost: Callable[[], float]
     head: str = NO_HEAD
+    metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -82,6 +84,7 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
                 measure=partial(_measure_classification, tasks, run_dir, config, head),
                 cost=partial(_classification_cost, tasks[0], config, head),
                 head=str(head),
+                metrics={task.name: task.metrics for task in tasks},
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -45,9 +46,15 @@ class ResultStore:
         """Whether what is there was measured on other weights."""
         return self._is_stale
 
-    def is_done(self, benchmark: str, task: str, protocol: dict) -> bool:
-        """Whether these weights were scored on a task under exactly this protocol."""
-        return self._done.get(_entry(benchmark, task, protocol)) == protocol
+    def is_done(self, benchmark: str, task: str, protocol: dict, metrics: Iterable[str] = ()) -> bool:
+        """Whether these weights were scored on a task under exactly this protocol, and in these metrics."""
+        if self._done.get(_entry(benchmark, task, protocol)) != protocol:
+            return False
+        if not (wanted := set(metrics)):
+            return True
+        rows = self.rows()
+        same = (rows["benchmark"] == benchmark) & (rows["task"] == task)
+        return wanted <= set(rows.loc[same & (rows["head"] == protocol.get("head", NO_HEAD)), "metric"])
 
     def rows(self) -> pd.DataFrame:
         """Return the rows of every task that is done."""
@@ -68,8 +75,8 @@ class ResultStore:
         if path.is_file():
             kept = pd.read_parquet(path)
             same = kept["task"] == task
-            if "head" in kept:  # else they are from before there were heads
-                same &= kept["head"].isin([head, NO_HEAD])
+            if "head" in kept:  # else they are from before there were heads, as those whose head is null
+                same &= kept["head"].isin([head, NO_HEAD]) | kept["head"].isna()
             items = pd.concat([kept[~same], items]).sort_values("task", kind="stable")
             items = items.reset_index(drop=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))

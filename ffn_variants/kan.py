@@ -104,7 +104,9 @@ class KANLinear(SplineLayer):
             return splines_on(self.grid, self.spline_order)
         known = self._known
         if known is None or known[0] is not self.grid or known[1] != self.grid._version:
-            known = self._known = (self.grid, self.grid._version, splines_on(self.grid, self.spline_order))
+            with torch.inference_mode(False):  # for what is trained later, which could not save its tensors
+                splines = splines_on(self.grid, self.spline_order)
+            known = self._known = (self.grid, self.grid._version, splines)
         return known[2]
 
     def curve_coefficients(self) -> Tensor:

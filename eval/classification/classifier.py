@@ -99,7 +99,7 @@ class HeadClassifier(Classifier):
         """Return what the head reads: (n, D) and None, or (n, M, D) and a (n, M) mask."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.is_frozen):
             if isinstance(batch, Segmented):
-                return stack(embed_in_chunks(self._pooled, batch.pieces), batch.counts)
+                return stack(embed_in_chunks(self._pooled, batch.pieces, device=self.device), batch.counts)
             if self.reads == "tokens":
                 return self.encoder.tokens(batch)
             return self._pooled(batch), None

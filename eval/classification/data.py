@@ -67,7 +67,8 @@ def read_task_data(
                 raise UsageError(f"{task.name} {name}, {error}") from None
 
         source = data_source(task, name, config)
-        how = (str(max_length), str(segmentation))
+        # Labels that no file declares are those of the training set, of which a validation file says nothing.
+        how = (str(max_length), str(segmentation), repr(task.labels))
         return cached((key, source, task.benchmark, task.name, name, *how), make)
 
     size = settings.max_validation_examples

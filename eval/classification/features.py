@@ -104,7 +104,7 @@ def features(
         tick: Called after each batch.
     """
     assert classifier.is_frozen
-    key = (weights, classifier.reads, classifier.pooling, _digest(data))
+    key = (weights, str(classifier.device), classifier.reads, classifier.pooling, _digest(data))
     if key not in _cache:
         made = _compute(classifier, data, autocast, tick)
         while _cache and sum(_num_bytes(own) for own in (made, *_cache.values())) > MAX_BYTES:

@@ -19,7 +19,10 @@ TOKENS_PER_CHUNK = 8_192
 
 
 def embed_in_chunks(
-    encode: Callable[[Encoded], Tensor], pieces: Encoded, tokens_per_chunk: int = TOKENS_PER_CHUNK
+    encode: Callable[[Encoded], Tensor],
+    pieces: Encoded,
+    tokens_per_chunk: int = TOKENS_PER_CHUNK,
+    device: torch.device | str = "cpu",
 ) -> Tensor:
     """Encode sequences so that no more than one chunk's activations are held at a time.
 
@@ -31,6 +34,7 @@ def embed_in_chunks(
         encode: From sequences to one vector each.
         pieces: S sequences, one at least.
         tokens_per_chunk: Of the padded sequences of a chunk; a longer sequence is a chunk of its own.
+        device: Where ``encode`` computes.
 
     Returns:
         (S, D) vectors in the order of ``pieces``.
@@ -40,8 +44,9 @@ def embed_in_chunks(
     if len(chunks) == 1:
         return encode(pieces)
     # The reentrant form keeps nothing of the first pass; the other keeps what a function of this project's
-    # stores in its context. It asks for an input that has a gradient, which the weights are not.
-    start = torch.zeros((), requires_grad=True)
+    # stores in its context. It asks for an input that has a gradient, which the weights are not, and restores
+    # the generator of that input's device, from which dropout is drawn.
+    start = torch.zeros((), requires_grad=True, device=device)
     vectors = []
     for chunk in chunks:
         if torch.is_grad_enabled():

@@ -70,6 +70,22 @@ def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, e
     assert protocol() != first
 
 
+def test_a_metric_that_a_task_gains_is_scored_too(run, task, evaluate, capsys):
+    task = task.rename(task.with_name("gaining.yaml"))
+
+    def metrics() -> list[str]:
+        assert evaluate(run, "--classify", task, *QUICK) == 0
+        rows = read_rows(run / "eval" / "rows.parquet")
+        return rows.loc[rows["task"] == "gaining", "metric"].tolist()
+
+    assert metrics() == ["macro_f1", "cohen_kappa", "accuracy"]
+    task.write_text(task.read_text().replace("cohen_kappa", "micro_f1, cohen_kappa"))
+    assert metrics() == ["macro_f1", "micro_f1", "cohen_kappa", "accuracy"]
+    capsys.readouterr()
+    metrics()
+    assert "everything asked for is scored already" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

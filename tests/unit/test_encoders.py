@@ -134,3 +134,11 @@ def test_ragged_vectors_are_stacked_with_a_mask():
     assert mask.tolist() == [[True, False, False], [True, True, True], [True, True, False]]
     assert torch.equal(stacked[mask], vectors)
     assert (stacked[~mask] == 0).all()
+
+
+def test_kept_features_are_those_of_the_device_that_is_asked_for():
+    for device in ("cpu", "meta"):
+        encoder = make_encoder(backbone("roberta").to(device))
+        classifier = HeadClassifier(encoder, build_head(parse_head("linear"), 16, 3), is_frozen=True)
+        kept = features(classifier, examples([4, 9]), weights="on some device")
+        assert kept.vectors.device.type == device

@@ -266,6 +266,20 @@ def test_a_layer_made_in_inference_mode_works_and_notices_its_grid_too():
             layer.grid[:, 5] += 0.1
 
 
+def test_a_layer_that_was_used_in_inference_mode_first_can_be_trained():
+    torch.manual_seed(12)
+    used, fresh = KANLinear(2, 3), KANLinear(2, 3)
+    x = torch.randn(30, 2)
+    used.update_grid(x)  # uneven knots are kept as tensors beside the grid
+    fresh.load_state_dict(used.state_dict())
+    with torch.inference_mode():
+        used(x)
+    for layer in (used, fresh):
+        layer(x).square().sum().backward()
+    for parameter, expected in zip(used.parameters(), fresh.parameters(), strict=True):
+        assert torch.equal(parameter.grad, expected.grad)
+
+
 def test_a_copy_has_its_own_grid():
     torch.manual_seed(10)
     layer = KANLinear(2, 3)

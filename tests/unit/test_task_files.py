@@ -14,6 +14,7 @@ import yaml
 
 from eval.aggregate import PRIMARY_METRIC
 from eval.classification.config import GLUE_TASK_NAMES, FineTuneConfig
+from eval.classification.data import read_task_data
 from eval.classification.encoding import encode
 from eval.classification.tasks import (
     GLUE_TASKS,
@@ -274,6 +275,17 @@ def test_a_label_that_training_never_saw(write):
         read(write(ROWS, unseen), "validation")
     rows = read(write(ROWS, unseen, labels=["bad", "fair", "good"]), "validation")
     assert [row["label"] for row in rows] == [1]
+
+
+def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too(write):
+    tokenizer = train_tokenizer(iter(stories(20, 0)), 300)
+    for train, expected in (
+        (ROWS, ([0, 1], [1])),
+        ([*ROWS, {"text": "it blew", "label": "fair"}], ([0, 2, 1], [2])),
+    ):
+        task = find_task(write(train, ROWS[1:]), CONFIG)
+        data = read_task_data([task], tokenizer, 32, CONFIG, task.fine_tuning(CONFIG.finetune))
+        assert (data.train.labels.tolist(), data.validation["weather"].labels.tolist()) == expected
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,14 @@ def touch_later(path: Path) -> None:
         lambda model: (model / "model.safetensors").write_bytes(b"more weights"),
         lambda model: touch_later(model / "model.safetensors"),
         lambda model: (model / "tokenizer.json").write_text("{}", encoding="utf-8"),
+        lambda model: (model / "spiece.model").write_bytes(b"words"),
         lambda model: (model / "model.safetensors").unlink(),
         lambda model: (model.parent / "eval" / ".weights.json").write_text(
             '{"weights": "01', encoding="utf-8"
         ),
         lambda model: (model.parent / "eval" / ".weights.json").write_text("[]", encoding="utf-8"),
     ],
-    ids=["longer", "touched", "new file", "removed", "broken note", "another note"],
+    ids=["longer", "touched", "new file", "SentencePiece", "removed", "broken note", "another note"],
 )
 def test_after_a_change_they_are(change, run_dir: Path) -> None:
     note_another_hash(run_dir)
