@@ -8,6 +8,7 @@ from pathlib import Path
 
 from eval.interpretation.commands import ClassifierArgs, find_task, label_names, parse_classifier_flags
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
+from eval.report.names import file_name
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
@@ -28,7 +29,7 @@ class ExplainArgs(ClassifierArgs):
     examples: int = 20
     """Validation examples to show, half of them misclassified where there are enough."""
     out: Path | None = None
-    """The page (null: RUN/eval/explanations/TASK.html)."""
+    """The page (null: RUN/eval/explanations/TASK-HEAD.html)."""
 
 
 def explain(args: ExplainArgs) -> Path:
@@ -55,7 +56,7 @@ def explain(args: ExplainArgs) -> Path:
         "what it contributes to the likeliest label; point at it for its score."
     )
     names = label_names(task.labels)
-    out = args.out or args.run / "eval" / "explanations" / f"{task.name}.html"
+    out = args.out or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"
     write_text(out, to_page(shown, names, f"What decides {task.name}", intro))
     write_text(out.with_suffix(".json"), json.dumps(to_json(shown, names), indent=1))
     return out

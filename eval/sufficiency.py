@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags, say_rarely
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
+from eval.report.names import file_name
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
@@ -46,7 +47,7 @@ class SufficiencyArgs(ClassifierArgs):
     seed: int = 0
     """Of the random draws."""
     out: Path | None = None
-    """The JSON file (null: RUN/eval/sufficiency/TASK.json)."""
+    """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""
 
 
 @dataclass(frozen=True)
@@ -146,11 +147,12 @@ def main() -> int:
 
     from eval.interpretation.selections import table
 
-    out = args.out or args.run / "eval" / "sufficiency" / f"{args.task}.json"
+    task, head = find_task(args.task, args.config).name, str(args.config.finetune.heads[0])
+    out = args.out or args.run / "eval" / "sufficiency" / f"{file_name(task, head)}.json"
     content = {
         "run": str(args.run),
-        "task": args.task,
-        "head": str(args.config.finetune.heads[0]),
+        "task": task,
+        "head": head,
         "segments_kept": args.segments_kept,
         "draws": args.draws,
         "seed": args.seed,

@@ -67,6 +67,23 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # the baseline is kept too
 
 
+def test_each_head_has_a_file_of_its_own_in_the_run(
+    make_run: Callable[..., Path], mood: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, beside_the_task = make_run(), set(mood.parent.iterdir())
+    for head in ("swipe frozen", "swipe segments=sentences frozen"):
+        given = [str(run), str(mood), "--head", head, "--finetune.num-train-epochs", "1"]
+        for command in (explain, sufficiency):
+            monkeypatch.setattr(sys, "argv", [command.__name__, *given])
+            assert command.main() == 0
+    assert set(mood.parent.iterdir()) == beside_the_task
+    names = ["mood-swipe-frozen", "mood-swipe-segments-sentences-frozen"]
+    assert sorted(path.stem for path in (run / "eval" / "explanations").glob("*.html")) == names
+    files = sorted((run / "eval" / "sufficiency").iterdir())
+    assert [path.name for path in files] == [f"{name}.json" for name in names]
+    assert {json.loads(path.read_text())["task"] for path in files} == {"mood"}
+
+
 def test_numbers_out_of_range_are_told(
     make_run: Callable[..., Path], mood: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
