@@ -56,7 +56,10 @@ def explain(args: ExplainArgs) -> Path:
         "what it contributes to the likeliest label; point at it for its score."
     )
     names = label_names(task.labels)
-    out = args.out or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"
+    out = (
+        args.out
+        or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"
+    )
     write_text(out, to_page(shown, names, f"What decides {task.name}", intro))
     write_text(out.with_suffix(".json"), json.dumps(to_json(shown, names), indent=1))
     return out

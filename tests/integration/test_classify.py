@@ -80,6 +80,22 @@ def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, eva
     )
 
 
+def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, capsys):
+    whole, faulty = task.with_name("whole.yaml"), task.with_name("faulty.yaml")
+    whole.write_text(task.read_text())
+    faulty.write_text(task.read_text().replace("text: remark", "text: remrk"))
+    chosen = ("--finetune.max-validation-examples", "10")
+    assert evaluate(run, "--classify", faulty, whole, *chosen, *QUICK) == 2
+    assert "no text in column 'remrk'" in capsys.readouterr().err
+    baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]
+    assert "faulty" not in baselines
+    # Of the examples that are reported on, not of the whole file.
+    items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
+    labels = items[items["task"] == "whole"]["label"]
+    assert len(labels) == 10
+    assert baselines["whole"]["accuracy"] == pytest.approx(100 * (labels == 0).mean())
+
+
 def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, evaluate):
     task = task.rename(task.with_name("changing.yaml"))
 
