@@ -75,7 +75,7 @@ def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:
 def _of_classification(
     config_json: str,
 ) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, tuple[str, ...]], str | None]:
-    """Return constant answers' scores and texts of the tasks that can be read, and why the first other cannot."""
+    """Return the baselines and texts of the tasks that can be read, and why the first other one cannot."""
     from eval.classification.data import majority_baselines
 
     config = EvalConfig.model_validate_json(config_json)
