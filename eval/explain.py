@@ -15,8 +15,8 @@ from ffn_variants.files import write_text
 EXAMPLES = """Show which segments of a text speak for the predicted label and which against it.
 
 Examples:
-  python -m eval.explain RUN sst2 --glue-dir DATA/glue
-  python -m eval.explain RUN sst2 --head "swipe segments=sentences pooling=sum" --examples 50 --out page.html
+  python -m eval.explain RUN boolq --glue-dir DATA/glue --head "swipe segments=sentences"
+  python -m eval.explain RUN sst2 --head "swipe window=8 stride=4 pooling=sum" --examples 50 --out page.html
 
 Writes one HTML file and a JSON file beside it. The classifier is the one that RUN keeps for this head and
 these settings; where there is none, it is fine-tuned and kept."""
@@ -41,19 +41,24 @@ def explain(args: ExplainArgs) -> Path:
     import numpy as np
 
     from eval.interpretation.explanations import choose_examples, to_json, to_page
-    from eval.interpretation.segment_classifiers import explain_examples, load_segment_classifier
+    from eval.interpretation.segment_classifiers import (
+        explain_examples,
+        load_segment_classifier,
+        note_few_segments,
+    )
 
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")
     task = find_task(args.task, args.config)
     found = load_segment_classifier(args.run, task, args.config)
+    note_few_segments(found, 1)
     explained = explain_examples(found)
     is_right = np.array([example.is_right for example in explained])
     shown = [explained[number] for number in choose_examples(is_right, args.examples)]
     intro = (
-        f"{len(shown)} of {len(explained)} validation examples of {task.name}, {is_right.sum()} of which "
-        f"{args.run} classifies correctly under the head {found.settings.head}. Each segment is shaded by "
-        "what it contributes to the likeliest label; point at it for its score."
+        f"{len(shown)} of {len(explained)} validation examples of {task.name}. Of all {len(explained)}, "
+        f"{args.run} classifies {is_right.sum()} correctly under the head {found.settings.head}. Each "
+        "segment is shaded by what it contributes to the likeliest label; point at it for its score."
     )
     names = label_names(task.labels)
     out = (

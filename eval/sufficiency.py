@@ -82,7 +82,11 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.interpretation.segment_classifiers import load_segment_classifier, predict_segments
+    from eval.interpretation.segment_classifiers import (
+        load_segment_classifier,
+        note_few_segments,
+        predict_segments,
+    )
     from eval.interpretation.selections import compare_selections
 
     for name in ("segments_kept", "draws", "train_documents"):
@@ -90,6 +94,7 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
     task = find_task(args.task, args.config)
     found = load_segment_classifier(args.run, task, args.config)
+    note_few_segments(found, args.segments_kept)
     parts = _parts(task, found, args)
     report("scoring segments")
     by_score = [predict_segments(found, part.data).contributions() for part in parts]
