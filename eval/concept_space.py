@@ -36,8 +36,8 @@ Examples:
   python -m eval.concept_space RUN sst2 --head "space num_dimensions=2"        # two
   python -m eval.concept_space RUN rte --head "space num_dimensions=16 frozen" # their principal components
 
-The classifier is the one that python -m eval keeps in the run's folder; where there is none of these settings
-it is fine-tuned first. Drawn are examples of the validation file, each the centroid of its tokens. Writes an
+The classifier is the one that RUN keeps for this head and these settings; where there is none, it is
+fine-tuned and kept. Drawn are examples of the validation file, each the centroid of its tokens. Writes an
 SVG, a PNG and their alt text."""
 
 

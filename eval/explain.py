@@ -8,14 +8,15 @@ from pathlib import Path
 
 from eval.interpretation.commands import ClassifierArgs, find_task, label_names, parse_classifier_flags
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
+from eval.report.names import file_name
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
 EXAMPLES = """Show which segments of a text speak for the predicted label and which against it.
 
 Examples:
-  python -m eval.explain RUN sst2 --glue-dir DATA/glue
-  python -m eval.explain RUN sst2 --head "swipe segments=sentences pooling=sum" --examples 50 --out page.html
+  python -m eval.explain RUN boolq --glue-dir DATA/glue --head "swipe segments=sentences"
+  python -m eval.explain RUN sst2 --head "swipe window=8 stride=4 pooling=sum" --examples 50 --out page.html
 
 Writes one HTML file and a JSON file beside it. The classifier is the one that RUN keeps for this head and
 these settings; where there is none, it is fine-tuned and kept."""
@@ -28,7 +29,7 @@ class ExplainArgs(ClassifierArgs):
     examples: int = 20
     """Validation examples to show, half of them misclassified where there are enough."""
     out: Path | None = None
-    """The page (null: RUN/eval/explanations/TASK.html)."""
+    """The page (null: RUN/eval/explanations/TASK-HEAD.html)."""
 
 
 def explain(args: ExplainArgs) -> Path:
@@ -40,22 +41,30 @@ def explain(args: ExplainArgs) -> Path:
     import numpy as np
 
     from eval.interpretation.explanations import choose_examples, to_json, to_page
-    from eval.interpretation.segment_classifiers import explain_examples, load_segment_classifier
+    from eval.interpretation.segment_classifiers import (
+        explain_examples,
+        load_segment_classifier,
+        note_few_segments,
+    )
 
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")
     task = find_task(args.task, args.config)
     found = load_segment_classifier(args.run, task, args.config)
+    note_few_segments(found, 1)
     explained = explain_examples(found)
     is_right = np.array([example.is_right for example in explained])
     shown = [explained[number] for number in choose_examples(is_right, args.examples)]
     intro = (
-        f"{len(shown)} of {len(explained)} validation examples of {task.name}, {is_right.sum()} of which "
-        f"{args.run} classifies correctly under the head {found.settings.head}. Each segment is shaded by "
-        "what it contributes to the likeliest label; point at it for its score."
+        f"{len(shown)} of {len(explained)} validation examples of {task.name}. Of all {len(explained)}, "
+        f"{args.run} classifies {is_right.sum()} correctly under the head {found.settings.head}. Each "
+        "segment is shaded by what it contributes to the likeliest label; point at it for its score."
     )
     names = label_names(task.labels)
-    out = args.out or args.run / "eval" / "explanations" / f"{task.name}.html"
+    out = (
+        args.out
+        or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"
+    )
     write_text(out, to_page(shown, names, f"What decides {task.name}", intro))
     write_text(out.with_suffix(".json"), json.dumps(to_json(shown, names), indent=1))
     return out

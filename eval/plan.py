@@ -184,7 +184,10 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
         return list(heads)  # nothing to check, and the registry loads torch
     from eval.heads.registry import check_head
 
-    return list(dict.fromkeys(check_head(head, is_multi_label) for head in heads))
+    try:
+        return list(dict.fromkeys(check_head(head, is_multi_label) for head in heads))
+    except UsageError as error:
+        raise UsageError(f"{tasks[0].name}: {error}") from None
 
 
 def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:

@@ -30,37 +30,30 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
         config: What it was evaluated on.
 
     Returns:
-        Why the training text could not be searched; None where it was.
+        Why the training text could not be searched, or not for a task that cannot be read; None where all
+        is well.
     """
     folder = run_dir / "eval"
     try:
-        if baselines := _baselines(config.model_dump_json()):
+        baselines, texts, problem = _of_classification(config.model_dump_json())
+        if baselines:
             write_baselines(folder, baselines)
         if not config.check_contamination or read_backbone(run_dir) is not None:
-            return None  # what another model was trained on is not known here
+            return problem  # what another model was trained on is not known here
         run = read_run(run_dir)
-        found = contamination(run.data, _texts(run_dir, config), _cache_dir(run_dir, run))
+        texts = _texts(run_dir, config) | texts
+        found = contamination(run.data, texts, _cache_dir(run_dir, run))
     except (UsageError, OSError) as error:
         return f"{run_dir}: the training text was not searched for test items: {error}"
     known = {name: asdict(counts) for name, counts in (read_contamination(folder) | found).items()}
     write_text(folder / FILE, json.dumps(known, indent=1, sort_keys=True) + "\n")
-    return None
+    return problem
 
 
 def has_references(run_dir: Path, config: EvalConfig) -> bool:
     """Whether both files speak of every suite that they could speak of."""
     known = read_baselines(run_dir / "eval").keys() | read_contamination(run_dir / "eval").keys()
     return {*config.suites, *config.classified} <= known or not config.check_contamination
-
-
-# All runs of a study have the same.
-@lru_cache(maxsize=1)
-def _baselines(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
-    from eval.classification.data import majority_baselines
-
-    config = EvalConfig.model_validate_json(config_json)
-    tasks = [task for group in classification_tasks(config) for task in group]
-    return majority_baselines(tasks, config)
 
 
 def _cache_dir(run_dir: Path, run: RunConfig) -> Path:
@@ -74,17 +67,28 @@ def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:
     texts: dict[str, list[str]] = {}
     for task in find_text_tasks(config, run_dir):
         texts.setdefault(task.suite, []).extend(task.texts())
-    return {name: tuple(of_suite) for name, of_suite in texts.items()} | _validation_texts(
-        config.model_dump_json()
-    )
+    return {name: tuple(of_suite) for name, of_suite in texts.items()}
 
 
 # All runs of a study have the same.
 @lru_cache(maxsize=1)
-def _validation_texts(config_json: str) -> dict[str, tuple[str, ...]]:
+def _of_classification(
+    config_json: str,
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, tuple[str, ...]], str | None]:
+    """Return the baselines and texts of the tasks that can be read, and why the first other one cannot."""
+    from eval.classification.data import majority_baselines
+
     config = EvalConfig.model_validate_json(config_json)
+    baselines: dict[str, dict[str, dict[str, float]]] = {}
     texts: dict[str, list[str]] = {}
+    problem = None
     for task in (task for group in classification_tasks(config) for task in group):
-        examples = read_examples(task, "validation", config)
+        try:
+            of_task = majority_baselines([task], config)[task.benchmark]
+            examples = read_examples(task, "validation", config)
+        except UsageError as error:
+            problem = problem or f"{task.name} has no baseline and was not searched for: {error}"
+            continue
+        baselines.setdefault(task.benchmark, {}).update(of_task)
         texts.setdefault(task.benchmark, []).extend(text for row in examples for text in task.texts(row))
-    return {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}
+    return baselines, {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}, problem

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags, say_rarely
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
+from eval.report.names import file_name
 from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.files import write_text
 
@@ -46,7 +47,7 @@ class SufficiencyArgs(ClassifierArgs):
     seed: int = 0
     """Of the random draws."""
     out: Path | None = None
-    """The JSON file (null: RUN/eval/sufficiency/TASK.json)."""
+    """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,11 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     Raises:
         UsageError: For a head without segments, or data or a run that cannot be used.
     """
-    from eval.interpretation.segment_classifiers import load_segment_classifier, predict_segments
+    from eval.interpretation.segment_classifiers import (
+        load_segment_classifier,
+        note_few_segments,
+        predict_segments,
+    )
     from eval.interpretation.selections import compare_selections
 
     for name in ("segments_kept", "draws", "train_documents"):
@@ -89,6 +94,7 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
     task = find_task(args.task, args.config)
     found = load_segment_classifier(args.run, task, args.config)
+    note_few_segments(found, args.segments_kept)
     parts = _parts(task, found, args)
     report("scoring segments")
     by_score = [predict_segments(found, part.data).contributions() for part in parts]
@@ -146,11 +152,12 @@ def main() -> int:
 
     from eval.interpretation.selections import table
 
-    out = args.out or args.run / "eval" / "sufficiency" / f"{args.task}.json"
+    task, head = find_task(args.task, args.config).name, str(args.config.finetune.heads[0])
+    out = args.out or args.run / "eval" / "sufficiency" / f"{file_name(task, head)}.json"
     content = {
         "run": str(args.run),
-        "task": args.task,
-        "head": str(args.config.finetune.heads[0]),
+        "task": task,
+        "head": head,
         "segments_kept": args.segments_kept,
         "draws": args.draws,
         "seed": args.seed,

@@ -69,7 +69,8 @@ def read_config(path: Path, kind: type[Config]) -> Config:
 
 def explain(error: ValidationError, model: type[BaseModel], source: str) -> UsageError:
     """Turn pydantic's first complaint into one line: where, which key, what is wrong, the closest match."""
-    first = error.errors()[0]
+    # A misspelt key is also a missing one, and its own complaint comes last.
+    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     location = [str(part) for part in first["loc"]]
     where = ": ".join(part for part in (source, ".".join(location)) if part)
     if first["type"] == "extra_forbidden":

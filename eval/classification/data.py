@@ -127,13 +127,18 @@ def describe_truncation(data: TaskData, max_length: int) -> str:
 def majority_baselines(
     tasks: Sequence[ClassificationTask], config: EvalConfig
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Score constant answers, with no model: benchmark, task, metric, percent; for ``write_baselines``."""
+    """Score constant answers on what is reported on, with no model; for ``write_baselines``.
+
+    Returns:
+        By benchmark, task and metric, in percent.
+    """
     baselines: dict[str, dict[str, dict[str, float]]] = {}
     for task in tasks:
-        names = tuple(dict.fromkeys((*task.metrics, *task.fine_tuning(config.finetune).extra_metrics)))
+        settings = task.fine_tuning(config.finetune)
+        names = tuple(dict.fromkeys((*task.metrics, *settings.extra_metrics)))
         train, validation = (
-            np.array([row["label"] for row in read_examples(task, part, config)])
-            for part in ("train", "validation")
+            np.array([row["label"] for row in rows])
+            for rows in (read_examples(task, "train", config), chosen_rows(task, config, settings))
         )
         baselines.setdefault(task.benchmark, {})[task.name] = majority_scores(names, train, validation)
     return baselines

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,7 +62,8 @@ def evaluate_tasks(
     Returns:
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
         suite, task, seed, idx, label, prediction, logits, truncated, and under a head that reads segments
-        what each of them says of the prediction.
+        what each of them says of the prediction. Where an example may have several labels, labels and
+        predictions take the place of label and prediction, a 0 or 1 for each label.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -168,11 +170,17 @@ def _items(
         "task": task.name,
         "seed": seed,
         "idx": data.idx,
-        "label": list(data.labels),
-        "prediction": list(labels),
+        **_answers(data.labels, labels),
         "logits": list(predicted.logits.astype(float)),
         "truncated": data.truncated,
     }
     if predicted.segment_scores is not None:
         columns["segment_scores"] = [own.astype(float).tolist() for own in predicted.contributions()]
     return pd.DataFrame(columns)
+
+
+def _answers(labels: np.ndarray, predictions: np.ndarray) -> dict[str, Any]:
+    # The items of a benchmark share a file, whose columns hold integers or lists, not both.
+    if labels.ndim == 2:
+        return {"labels": labels.tolist(), "predictions": predictions.tolist()}
+    return {"label": pd.array(labels, dtype="Int64"), "prediction": pd.array(predictions, dtype="Int64")}

@@ -36,6 +36,11 @@ def parse_head(text: str) -> HeadChoice:
     if not words:
         raise UsageError(f"a head has no name; choose one of {', '.join(HEAD_NAMES)}")
     name, *rest = words
+    if name == FROZEN or "=" in name:
+        raise UsageError(
+            f"{name!r} is no head; quotes keep a head and what belongs to it together, "
+            f'"linear {FROZEN}" or "swipe pooling=sum"'
+        )
     if name not in HEAD_NAMES:
         raise unknown_name("head", name, HEAD_NAMES)
     options: dict[str, Value] = {}

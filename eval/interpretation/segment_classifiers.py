@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eval.config import EvalConfig
 from eval.interpretation.commands import say_rarely
@@ -38,6 +39,18 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
             'segments=sentences"'
         )
     return fine_tuned(run, task, config, say_rarely())
+
+
+def note_few_segments(found: FineTunedClassifier, kept: int) -> None:
+    """Say on standard error where no validation example has more than ``kept`` segments to choose among."""
+    data: Any = found.validation
+    if data.counts.max() <= kept:
+        print(
+            f"note: no validation example of {found.task.name} has more than {kept} segment(s), so there "
+            f"is nothing to choose; shorter ones are for example those of --head "
+            f'"{SEGMENT_HEAD} window=8 stride=4"',
+            file=sys.stderr,
+        )
 
 
 def predict_segments(found: FineTunedClassifier, data: Segmented) -> Predictions:

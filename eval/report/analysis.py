@@ -23,6 +23,7 @@ from eval.report.power import Power, power_of
 from eval.report.sensitivity import Sensitivity, sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Plan, Source
+from eval.rows import NO_HEAD
 from eval.samples import CellTable
 from eval.significance import compare_cells, compare_with_baseline, scopes
 from eval.statistics.bootstrap import Bootstrap
@@ -154,14 +155,17 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     labels = Relabelling.of_rows(source.rows, factor, request.head, planned, str(source.path))
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
+    heads = sorted(set(rows["head"]) - {NO_HEAD})
     rows, source = labels.rows(rows), seen_by(source, labels)
     plan, noun = source.plan, NOUNS[factor]
     if rows.empty:
         raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
     present = sorted(rows.variant.unique())
     if len(present) < 2:
+        instead = f"; --factor head compares its {len(heads)} heads" if factor == "ffn" and heads[1:] else ""
         raise UsageError(
-            f"{source.path} has scores of one {noun} only ({present[0]}); a comparison needs two or more"
+            f"{source.path} has scores of one {noun} only ({present[0]}); a comparison needs two or "
+            f"more{instead}"
         )
     baseline = request.baseline or plan.baseline or default_baseline(factor, present)
     if baseline not in present:

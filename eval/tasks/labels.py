@@ -84,6 +84,11 @@ def find_labels(values: Iterable[Any], many: bool, source: str) -> tuple[Label, 
     found: set[Any] = set()
     for number, value in enumerate(values, start=1):
         for label in value if many and isinstance(value, list) else [value]:
+            if isinstance(label, list):
+                raise UsageError(
+                    f"{source}, row {number}: label {label!r} is a list; set multi_label: true in the task's "
+                    "file"
+                )
             if not isinstance(plain(label), str | int):
                 raise UsageError(f"{source}, row {number}: label {label!r} is neither a name nor an integer")
             found.add(plain(label))

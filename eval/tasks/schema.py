@@ -114,6 +114,11 @@ class TaskFile(Section):
             parse_template(text)
         return tuple(texts)
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _check_metrics(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     @field_validator("labels", mode="before")
     @classmethod
     def _check_labels(cls, value: Any) -> Any:

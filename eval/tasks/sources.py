@@ -79,7 +79,7 @@ def _read_parquet(path: Path) -> list[dict]:
 
 def _checked(rows: list[dict], columns: Sequence[str], path: Path) -> list[dict]:
     if not rows:
-        raise UsageError(f"{path} holds no rows; expected the columns {', '.join(columns)}")
+        raise UsageError(f"{path} holds no rows; it must hold an example or more")
     for column in columns:
         if column not in rows[0]:
             raise UsageError(f"{path}, row 1: no column {column!r}; it has {', '.join(map(repr, rows[0]))}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -53,6 +54,46 @@ def test_a_task_of_ones_own_is_scored_and_only_it(run, task, evaluate, capsys):
     baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]["weather"]
     assert baselines["accuracy"] == pytest.approx(100 / 3)
     assert baselines["cohen_kappa"] == 0
+
+
+def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, evaluate, tmp_path):
+    for split in ("train", "validation"):
+        table = pd.read_csv(tmp_path / f"{split}.csv")
+        rows = [{"remark": text, "moods": [mood, "any"]} for text, mood in table.to_numpy()]
+        (tmp_path / f"{split}.json").write_text(json.dumps(rows))
+    several = tmp_path / "moods.yaml"
+    several.write_text(
+        "files: {train: train.json, validation: validation.json}\ntext: remark\nlabel: moods\n"
+        "labels: [rain, snow, sun, any]\nmulti_label: true\nmetrics: [accuracy, micro_f1]\n"
+    )
+    assert evaluate(run, "--classify", task, several, "--head", "linear", *QUICK) == 0
+    items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
+    of_head = items[items["head"] == "linear"]
+    one, many = (of_head[of_head["task"] == name] for name in ("weather", "moods"))
+    assert one["label"].tolist() == [0, 1, 2] * 7
+    assert np.vstack(many["labels"].to_list()).tolist() == [[1, 0, 0, 1], [0, 1, 0, 1], [0, 0, 1, 1]] * 7
+    scores = read_rows(run / "eval" / "rows.parquet").set_index(["task", "head", "metric"])["score"]
+    right = [(own == given).all() for own, given in zip(many["labels"], many["predictions"], strict=True)]
+    assert scores["moods", "linear", "accuracy"] == pytest.approx(100 * np.mean(right))
+    assert scores["weather", "linear", "accuracy"] == pytest.approx(
+        100 * (one["label"] == one["prediction"]).mean()
+    )
+
+
+def test_a_faulty_task_leaves_the_baselines_of_the_others(run, task, evaluate, capsys):
+    whole, faulty = task.with_name("whole.yaml"), task.with_name("faulty.yaml")
+    whole.write_text(task.read_text())
+    faulty.write_text(task.read_text().replace("text: remark", "text: remrk"))
+    chosen = ("--finetune.max-validation-examples", "10")
+    assert evaluate(run, "--classify", faulty, whole, *chosen, *QUICK) == 2
+    assert "no text in column 'remrk'" in capsys.readouterr().err
+    baselines = json.loads((run / "eval" / "baselines.json").read_text())["classification"]
+    assert "faulty" not in baselines
+    # Of the examples that are reported on, not of the whole file.
+    items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
+    labels = items[items["task"] == "whole"]["label"]
+    assert len(labels) == 10
+    assert baselines["whole"]["accuracy"] == pytest.approx(100 * (labels == 0).mean())
 
 
 def test_a_changed_task_is_scored_again_and_an_unchanged_one_is_not(run, task, evaluate):

@@ -121,7 +121,10 @@ def test_a_text_may_have_several_labels(make_run, topics, head):
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("default", "head 'default' gives exactly one label and examples of the task may have several"),
+        (
+            "default",
+            "topics: head 'default' gives exactly one label and examples of the task may have several",
+        ),
         ("space", "head 'space' gives exactly one label"),
         ("linear width=3", "head 'linear' takes no options, got 'width'"),
         ("mlp widths=3", "did you mean 'width'"),

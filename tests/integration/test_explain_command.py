@@ -54,6 +54,8 @@ def test_the_deciding_sentence_is_found_and_suffices(
         found.append(best["text"] in TOLD.values())
     assert np.mean(found) > 0.6
     assert page.read_text().count('<section class="example">') == 60
+    num_right = sum(example["is_right"] for example in examples)
+    assert f"Of all 60, {run} classifies {num_right} correctly" in page.read_text()
     kept = sorted((run / "eval" / "classifiers").rglob("*.safetensors"))
     assert len(kept) == 1
 
@@ -65,6 +67,29 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert results["all"]["accuracy"] == 100
     assert results["highest"]["accuracy"] > results["random"]["accuracy"] + 10
     assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # the baseline is kept too
+
+
+def test_each_head_has_a_file_of_its_own_in_the_run(
+    make_run: Callable[..., Path],
+    mood: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run, beside_the_task = make_run(), set(mood.parent.iterdir())
+    for head in ("swipe frozen", "swipe segments=sentences frozen"):
+        given = [str(run), str(mood), "--head", head, "--finetune.num-train-epochs", "1"]
+        for command in (explain, sufficiency):
+            monkeypatch.setattr(sys, "argv", [command.__name__, *given])
+            assert command.main() == 0
+            # A window holds the whole text.
+            is_noted = "has more than 1 segment(s), so there" in capsys.readouterr().err
+            assert is_noted == (head == "swipe frozen")
+    assert set(mood.parent.iterdir()) == beside_the_task
+    names = ["mood-swipe-frozen", "mood-swipe-segments-sentences-frozen"]
+    assert sorted(path.stem for path in (run / "eval" / "explanations").glob("*.html")) == names
+    files = sorted((run / "eval" / "sufficiency").iterdir())
+    assert [path.name for path in files] == [f"{name}.json" for name in names]
+    assert {json.loads(path.read_text())["task"] for path in files} == {"mood"}
 
 
 def test_numbers_out_of_range_are_told(

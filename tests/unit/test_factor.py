@@ -283,6 +283,9 @@ def test_without_heads_nothing_can_be_compared(tmp_path: Path):
     )
     with pytest.raises(UsageError, match=r"scores of one head only \(linear\)"):
         analysed(path, factor="head")
+    path.write_text("family,variant,seed,benchmark,head,score\nf,kan,1,glue,linear,50\nf,kan,1,glue,mlp,52\n")
+    with pytest.raises(UsageError, match=r"one variant only \(kan\).*; --factor head compares its 2 heads"):
+        analysed(path)
 
 
 def test_seeds_of_another_pretrained_model_are_said_to_be_of_fine_tuning(tmp_path: Path):

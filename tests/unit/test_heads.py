@@ -329,6 +329,8 @@ def test_what_is_written_is_read_back(name, options, is_frozen):
         ("   ", "a head has no name"),
         ("fourierkan", "unknown head 'fourierkan'; did you mean 'fourier-kan'\\? Available: default, linear"),
         ("Linear", "unknown head 'Linear'"),
+        ("frozen", "'frozen' is no head; quotes keep a head and what belongs to it together"),
+        ("pooling=sum", "'pooling=sum' is no head; quotes keep"),
         ("mlp 64", "'64' is neither option=value nor frozen; write for example \"mlp option=value frozen\""),
         ("mlp width=", "'width=' is neither option=value nor frozen"),
         ("mlp =64", "'=64' is neither option=value nor frozen"),

@@ -25,7 +25,7 @@ from eval.classification.tasks import (
     read_examples,
 )
 from eval.config import EvalConfig
-from eval.references import _validation_texts
+from eval.references import _of_classification
 from eval.tasks.__main__ import main as list_tasks
 from eval.tasks.schema import shipped_task, shipped_tasks
 from ffn_variants import UsageError
@@ -73,8 +73,9 @@ def test_the_task_in_the_documentation_works(repository, tmp_path):
     assert found == [(("It rained, again.", None), 0), (('They said: "what a sunny day".', None), 1)]
 
 
-def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(capsys):
+def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(monkeypatch, capsys):
     assert set(GLUE_TASK_NAMES) < set(shipped_tasks())
+    monkeypatch.setattr("sys.argv", ["tasks"])
     list_tasks()
     table = capsys.readouterr().out
     for name in shipped_tasks():
@@ -248,6 +249,7 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
         ([{"text": "a", "label": n} for n in (0.5, 2)], {}, r"row 1: label 0.5 is neither a name nor"),
         ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is"),
         ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"is a list; set multi_label: true"),
+        ([{"text": "a", "label": ["x", "y"]}], {}, r"label \['x', 'y'\] is a list; set multi_label: t"),
         (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"is no list; set multi_label: f"),
         (
             [{"text": "a", "label": ["x", "w"]}],
@@ -293,6 +295,8 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
     [
         ({"metric": ["accuracy"]}, r"weather.yaml: metric: unknown key, did you mean metrics\?"),
         ({"hub": {"path": "x", "split": "y"}, "files": None}, r"hub.split: unknown key, known: path, name"),
+        ({"text": None, "txt": "a"}, r"weather.yaml: txt: unknown key, did you mean text\?"),
+        ({"metrics": "accurac"}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
         ({"metrics": ["accurac"]}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
         ({"metrics": ["f1"], "labels": [0, 1, 2]}, r"f1 is for two labels and there are 3; choose accur"),
         ({"metrics": ["cohen_kappa"], "multi_label": True}, r"cohen_kappa is for one label an example"),
@@ -319,6 +323,26 @@ def test_mistakes_in_a_task_file_are_told_in_one_line(write, task, message):
     with pytest.raises(UsageError, match=message) as error:
         classification_tasks(EvalConfig(suites=(), classify=(path,)))
     assert "\n" not in str(error.value)
+
+
+def test_one_metric_needs_no_list(write):
+    assert find_task(write(ROWS, metrics="macro_f1"), CONFIG).metrics == ("macro_f1",)
+
+
+def test_the_list_of_tasks_takes_files_too(write, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["tasks", "rte", write(ROWS, multi_label=True)])
+    list_tasks()
+    header, rte, weather = capsys.readouterr().out.splitlines()
+    assert header.startswith("task")
+    assert rte.split()[:3] == ["rte", "glue", "nyu-mll/glue"]
+    assert "as in the data, any number of them" in weather
+    monkeypatch.setattr("sys.argv", ["tasks", "rtee"])
+    with pytest.raises(UsageError, match="did you mean 'rte'"):
+        list_tasks()
+    monkeypatch.setattr("sys.argv", ["tasks", "--help"])
+    with pytest.raises(SystemExit):
+        list_tasks()
+    assert "docs/evaluation.md" in capsys.readouterr().out
 
 
 def test_tasks_that_do_not_exist(tmp_path):
@@ -360,7 +384,9 @@ def test_a_folder_stands_in_for_the_hub(tmp_path):
     labels = [row["label"] for row in read_examples(groups[0][0], "validation", config)]
     names = shipped_task("trec-50").labels or ()
     assert [names[label] for label in labels] == ["HUM:ind", "LOC:city"]
-    assert _validation_texts(config.model_dump_json()) == {"classification": ("Who ?", "Where ?", "Rain.")}
+    _, texts, problem = _of_classification(config.model_dump_json())
+    assert texts == {"classification": ("Who ?", "Where ?", "Rain.")}
+    assert problem is None
 
 
 def test_what_is_asked_for_is_grouped_and_named_once(shared_data, write):
