@@ -69,6 +69,11 @@ def folder_of(runs_dir: Path, name: str) -> Path:
     return runs_dir / "default" / "gpt_neo" / "gelu" / name
 
 
+def whole_checkpoints(path: Path) -> list[str]:
+    """Their names, which are in the order of their steps."""
+    return sorted(folder.name for folder in path.glob("checkpoints/step_" + "[0-9]" * 7))
+
+
 def wait_for(condition, process, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -105,7 +110,11 @@ def uninterrupted(runs_dir, start) -> Path:
     ("kills", "seed"), [(4, 1), pytest.param(20, 2, marks=pytest.mark.slow)], ids=["few", "many"]
 )
 def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, runs_dir, start, kills, seed):
-    """Every second kill falls into the writing of a checkpoint, the others anywhere after the first steps."""
+    """Every second kill falls into the writing of a checkpoint, the others anywhere.
+
+    The first comes before any checkpoint, perhaps. Each of the others that do not fall into a checkpoint's
+    writing lets the run get further before, however slow the machine is.
+    """
     moments = random.Random(seed)
     name = f"killed-{kills}"
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
@@ -113,11 +122,14 @@ def test_killed_at_random_moments_it_ends_as_one_never_killed(uninterrupted, run
     inside = 0
     log.touch()
     for number in range(kills):
+        newest = max(whole_checkpoints(path), default="")
         process = start(flags, log)
         if number % 2:
             wait_for(lambda own=f"checkpoints/*.tmp-{process.pid}": list(path.glob(own)), process)
         else:
             wait_for(lambda sessions=number: log.read_text().count("folder  ") > sessions, process)
+            if number:
+                wait_for(lambda before=newest: max(whole_checkpoints(path), default="") > before, process)
             time.sleep(moments.uniform(0, 0.25))
         os.kill(process.pid, signal.SIGKILL)
         process.join()
@@ -146,7 +158,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     wait_for(lambda: (path / "checkpoints" / "step_0000010").exists(), process)
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    older, newest = sorted(path.glob("checkpoints/step_" + "[0-9]" * 7))
+    older, newest = (path / "checkpoints" / name for name in whole_checkpoints(path))
     file = newest / ("state.json" if damage.startswith("state") else "optimizer.safetensors")
     content = bytearray(file.read_bytes())
     if damage == "missing":

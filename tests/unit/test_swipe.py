@@ -33,7 +33,8 @@ def make_head(**options: Any) -> SwipeHead:
 
 
 def make_batch(counts: tuple[int, ...] = (4, 1, 6)) -> tuple[torch.Tensor, torch.Tensor]:
-    vectors = torch.randn(len(counts), max(counts), D, generator=torch.manual_seed(1), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    vectors = torch.randn(len(counts), max(counts), D, generator=generator, dtype=torch.float64)
     return vectors, torch.arange(max(counts)) < torch.tensor(counts)[:, None]
 
 
@@ -153,6 +154,7 @@ def test_numbers_of_parameters() -> None:
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_every_parameter_has_a_gradient_and_is_saved(pooling: str) -> None:
+    torch.manual_seed(0)
     choice = parse_head(f"swipe pooling={pooling} num_layers=1")
     head = build_head(choice, D, C).eval()
     vectors, mask = (tensor.float() if tensor.is_floating_point() else tensor for tensor in make_batch())
@@ -244,7 +246,10 @@ def make_pieces() -> Encoded:
 
 
 def test_chunks_change_neither_vectors_nor_gradients() -> None:
-    pieces, target = make_pieces(), torch.randn(40, D, dtype=torch.float64, generator=torch.manual_seed(4))
+    pieces, target = (
+        make_pieces(),
+        torch.randn(40, D, dtype=torch.float64, generator=torch.Generator().manual_seed(4)),
+    )
     found = []
     for tokens in (10**9, 100, 1):
         bag = Bag()
