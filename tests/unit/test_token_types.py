@@ -186,8 +186,12 @@ def other_model(name: str, size: int) -> PreTrainedModel:
 def test_a_model_without_types_of_its_own_does_not_get_them(bert_tokenizer, name):
     data = encode(bert_tokenizer, PAIRS, [0, 1, 0], 128)
     encoder = make_encoder(other_model(name, len(bert_tokenizer)).eval())
+    given: list[dict] = []
+    encoder.body.register_forward_pre_hook(lambda _, args, named: given.append(named), with_kwargs=True)
     assert data.token_type_ids is not None
     assert torch.equal(encoder.pooled(data), encoder.pooled(replace(data, token_type_ids=None)))
+    assert not any("token_type_ids" in named for named in given)
+    assert len(given) == (0 if name in ("gpt_neo", "roberta") else 2)  # these are computed layer by layer
 
 
 def test_kept_features_are_those_of_the_types(bert_tokenizer):
