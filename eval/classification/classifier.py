@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from transformers import GPTNeoForSequenceClassification, PreTrainedModel, RobertaForSequenceClassification
 
 from eval.classification.config import Pooling
-from eval.classification.encoders import Encoder, fits, lay_out, make_encoder
+from eval.classification.encoders import Encoder, fits, make_encoder
 from eval.classification.encoding import Encoded
+from eval.classification.layout import padded_inputs
 from eval.classification.segments import Segmented
 from eval.heads.chunks import embed_in_chunks
 from eval.heads.spec import HeadOutput, Reads
@@ -135,9 +136,7 @@ class PaddedClassifier(Classifier):
 
     def forward(self, batch: Encoded) -> HeadOutput:
         """Classify a batch."""
-        layout = lay_out(batch, self.model.config.pad_token_id, self.model.device, in_one_row=False)
-        output: Any = self.model(input_ids=layout.input_ids, attention_mask=layout.mask.long())
-        return HeadOutput(output.logits)
+        return HeadOutput(self.model(**padded_inputs(self.model, batch)).logits)
 
     def head_parameters(self) -> list[nn.Parameter]:
         backbone = {id(parameter) for parameter in self.model.base_model.parameters()}

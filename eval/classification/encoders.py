@@ -10,15 +10,13 @@ here.
 On a CPU the texts of a batch lie one after another in a single row, and attention is limited to each by the
 backend ``packed`` of the pretraining; elsewhere every text has a row, padded to the longest.
 
-Shapes: n texts of a batch, L tokens of the longest, (B, T) rows, D hidden_size, H heads.
+Shapes: n texts of a batch, L tokens of the longest, (B, T) rows (``layout.py``), D hidden_size, H heads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import GPTNeoModel, PreTrainedModel, RobertaModel
@@ -26,54 +24,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from eval.classification.config import Pooling
 from eval.classification.encoding import Encoded
+from eval.classification.layout import Layout, lay_out, padded_inputs
 from ffn_variants.attention import GPTNeoBackendAttention
 from pretrain import packed_attention
 from pretrain.dropout import dropout, replace_dropouts
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the tokens of a batch lie.
-
-    Attributes:
-        input_ids: (B, T).
-        position_ids: (B, T) from 0 in every text.
-        numbers: (B, 1, 1, T) number of the text of each token, as the backend ``packed`` wants it.
-        lengths: (n,) tokens of each text.
-        places: (n, L) of each text's tokens in the flattened (B * T); any place behind its end.
-    """
-
-    input_ids: Tensor
-    position_ids: Tensor
-    numbers: Tensor
-    lengths: Tensor
-    places: Tensor
-
-    @property
-    def mask(self) -> Tensor:
-        """(n, L), true where there is a token."""
-        return torch.arange(self.places.shape[1], device=self.places.device) < self.lengths[:, None]
-
-
-def lay_out(batch: Encoded, pad_token_id: int, device: torch.device, in_one_row: bool) -> Layout:
-    """Put a batch into one row, or every text into a row of its own."""
-    lengths = batch.lengths
-    steps = np.arange(lengths.max())
-    inside = steps < lengths[:, None]
-    texts = np.arange(len(lengths))[:, None]
-    if in_one_row:
-        places = np.where(inside, (np.cumsum(lengths) - lengths)[:, None] + steps, 0)
-        ids, positions = batch.tokens[None], np.broadcast_to(steps, inside.shape)[inside][None]
-        numbers = np.repeat(texts[:, 0], lengths)[None]
-    else:
-        places = np.arange(inside.size).reshape(inside.shape)
-        ids = np.full(inside.shape, pad_token_id)
-        ids[inside] = batch.tokens
-        positions = np.where(inside, steps, 0)
-        # Padding has a number for every token, and no two rows share one.
-        numbers = texts * (len(steps) + 1) + np.where(inside, 0, steps + 1)
-    tensors = (ids, positions, numbers[:, None, None], lengths, places)
-    return Layout(*(torch.from_numpy(array.astype(np.int64)).to(device) for array in tensors))
 
 
 class PackedEncoder(nn.Module):
@@ -151,10 +105,8 @@ class PaddedEncoder(nn.Module):
 
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
-        layout = lay_out(batch, self.body.config.pad_token_id, self.body.device, in_one_row=False)
-        mask = layout.mask
-        hidden = self.body(input_ids=layout.input_ids, attention_mask=mask.long()).last_hidden_state
-        return hidden, mask
+        inputs = padded_inputs(self.body, batch)
+        return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
 
     def _own_pooling(self) -> Pooling:
         if self.body.config.is_encoder_decoder:

@@ -35,6 +35,8 @@ class Encoded:
         labels: (n,) labels.
         truncated: (n,) whether an example lost tokens to the greatest length.
         idx: n names of the examples, as their file has them.
+        token_type_ids: (N,) which text of a pair a token belongs to, for the models that are told; None where
+            the tokenizer does not say, or says 0 of all tokens.
     """
 
     tokens: np.ndarray
@@ -42,6 +44,7 @@ class Encoded:
     labels: np.ndarray
     truncated: np.ndarray
     idx: np.ndarray
+    token_type_ids: np.ndarray | None = None
 
     @classmethod
     def from_lists(
@@ -50,13 +53,17 @@ class Encoded:
         labels: Sequence[int] | np.ndarray,
         truncated: Sequence[bool] | None = None,
         idx: Sequence[str] | None = None,
+        token_type_ids: Sequence[Sequence[int]] = (),
     ) -> Encoded:
-        """Make it of a list of token ids an example; without names they are numbered."""
+        """Make it of a list of token ids an example, and of types; without names they are numbered."""
         lengths = np.array([len(ids) for ids in input_ids], dtype=np.int64)
         tokens = np.fromiter((token for ids in input_ids for token in ids), np.int32, count=lengths.sum())
         cut = np.zeros(len(lengths), dtype=bool) if truncated is None else np.array(truncated, dtype=bool)
         names = np.array([*map(str, range(len(lengths)))] if idx is None else idx, dtype=object)
-        return cls(tokens, lengths, np.asarray(labels, dtype=np.int64), cut, names)
+        types = np.fromiter((own for ids in token_type_ids for own in ids), np.uint8)
+        return cls(
+            tokens, lengths, np.asarray(labels, dtype=np.int64), cut, names, types if types.any() else None
+        )
 
     def take(self, indices: Sequence[int] | np.ndarray) -> Encoded:
         """Return the examples at those indices, in that order."""
@@ -64,8 +71,16 @@ class Encoded:
         lengths = self.lengths[indices]
         starts = (np.cumsum(self.lengths) - self.lengths)[indices]
         shifts = starts - (np.cumsum(lengths) - lengths)
-        tokens = self.tokens[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
-        return Encoded(tokens, lengths, self.labels[indices], self.truncated[indices], self.idx[indices])
+        places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
+        types = None if self.token_type_ids is None else self.token_type_ids[places]
+        return Encoded(
+            self.tokens[places],
+            lengths,
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+            types,
+        )
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -87,11 +102,13 @@ def encode(
     """
     input_ids: list[list[int]] = []
     truncated: list[bool] = []
+    types: list[bytes] = []  # a byte a token
     for start in range(0, len(texts), CHUNK):
         firsts, seconds = zip(*texts[start : start + CHUNK], strict=True)
         inputs = (list(firsts), list(seconds)) if seconds[0] is not None else (list(firsts),)
         found = tokenizer(*inputs, truncation="longest_first", max_length=max_length)
         input_ids += found["input_ids"]
+        types += map(bytes, found.get("token_type_ids", ()))
         if found.encodings is not None:
             truncated += [bool(encoding.overflowing) for encoding in found.encodings]
         else:
@@ -102,7 +119,7 @@ def encode(
             raise UsageError(
                 f"row {number}: the tokenizer makes no token of {texts[number - 1]!r}; remove the row"
             )
-    return Encoded.from_lists(input_ids, labels, truncated, idx)
+    return Encoded.from_lists(input_ids, labels, truncated, idx, types)
 
 
 def cached(key: tuple[str, ...], make: Callable[[], Examples]) -> Examples:
@@ -124,4 +141,5 @@ def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:
     else:
         content = tokenizer.get_vocab()
     named = [type(tokenizer).__name__, tokenizer.truncation_side, tokenizer.special_tokens_map, content]
+    named.append(tokenizer.model_input_names)
     return hashlib.sha256(json.dumps(named, sort_keys=True, default=str).encode()).hexdigest()[:16]

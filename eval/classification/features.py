@@ -150,7 +150,9 @@ def _num_vectors(classifier: HeadClassifier, data: Batch) -> int:
 def _digest(data: Batch) -> str:
     segmented = isinstance(data, Segmented)
     texts = data.pieces if segmented else data
-    arrays = (texts.tokens, texts.lengths, data.counts if segmented else texts.lengths)
+    arrays = [texts.tokens, texts.lengths, data.counts if segmented else texts.lengths]
+    if texts.token_type_ids is not None:
+        arrays.append(texts.token_type_ids)
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(array.tobytes())

@@ -6,7 +6,8 @@ its characters. Around each stand the special tokens that the tokenizer puts aro
 
 A pair of texts is cut as one: windows slide over ``A </s></s> B`` as the tokenizer joins it, so that a pair
 which fits a window is encoded as without segments; sentences and turns are those of the first text, then
-those of the second.
+those of the second. A token has the type (``token_type_ids``) that it has in the whole pair, special tokens
+included.
 
 Shapes: n examples, S segments of all of them.
 """
@@ -123,24 +124,28 @@ def encode_segments(
             f"tokenizer {type(tokenizer).__name__} does not say where its tokens begin, which segments need; "
             "save a fast tokenizer with the model"
         )
-    pieces, counts, spans = list[np.ndarray](), list[int](), list[np.ndarray]()
+    pieces, types, counts, spans = list[np.ndarray](), list[np.ndarray](), list[int](), list[np.ndarray]()
+    has_types = "token_type_ids" in tokenizer.model_input_names
     for encoding, text, starts in _tokenised(tokenizer, texts, segmentation.segments):
         found = _cut(encoding, text, starts, segmentation, min(segmentation.window, max_length))
         if not found:
             row = len(counts) + 1
             raise UsageError(f"row {row}: the tokenizer makes no token of {text!r}; remove the row")
         counts.append(len(found))
-        pieces += [tokens for tokens, _ in found]
+        pieces += [encoding.ids[places] for places, _ in found]
+        types += [encoding.type_ids[places] for places, _ in found if has_types]
         spans += [span for _, span in found]
     names = np.array([*map(str, range(len(texts)))] if idx is None else idx, dtype=object)
     of_example = np.repeat(np.arange(len(counts)), counts)
     label_array = np.asarray(labels, dtype=np.int64)
+    flat_types = np.concatenate(types) if types else np.empty(0, np.uint8)
     encoded = Encoded(
         np.concatenate(pieces) if pieces else np.empty(0, np.int32),
         np.array([len(piece) for piece in pieces], dtype=np.int64),
         label_array[of_example],
         np.zeros(len(pieces), dtype=bool),
         names[of_example],
+        flat_types if flat_types.any() else None,
     )
     uncut = np.zeros(len(counts), dtype=bool)
     bounds = np.array(spans, dtype=np.int64).reshape(-1, 2)
@@ -197,12 +202,12 @@ def _starts(example: tuple[Text, str | None], kind: SegmentKind) -> list[int]:
 def _cut(
     tokens: Tokens, text: str, starts: np.ndarray, segmentation: Segmentation, window: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the token ids and the span of each segment of an example; none if it has no token."""
+    """Return the places of the tokens and the span of each segment of an example; none if it has no token."""
     places = np.flatnonzero(tokens.is_text)
     if not len(places):
         return []
     first, last = places[0], places[-1] + 1
-    prefix, suffix = tokens.ids[:first], tokens.ids[last:]
+    prefix, suffix = np.arange(first), np.arange(last, len(tokens.ids))
     room = window - len(prefix) - len(suffix)
     if room <= segmentation.stride:
         raise UsageError(
@@ -221,7 +226,7 @@ def _cut(
         for start in _window_starts(begin, stop, room, room - segmentation.stride)
     ]  # fmt: skip
     return [
-        (np.concatenate([prefix, tokens.ids[start:stop], suffix]), _span(tokens, text, start, stop))
+        (np.concatenate([prefix, np.arange(start, stop), suffix]), _span(tokens, text, start, stop))
         for start, stop in ranges
     ]
 

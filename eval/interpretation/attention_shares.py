@@ -13,6 +13,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.classification.encoding import Encoded
+from eval.classification.layout import padded_inputs
 from eval.interpretation.example_text import token_places
 
 
@@ -52,11 +53,9 @@ def _use_backend(model: PreTrainedModel, name: Any) -> None:
 
 
 def _shares(model: PreTrainedModel, batch: Encoded) -> list[np.ndarray]:
-    mask = torch.arange(int(batch.lengths.max())) < torch.from_numpy(batch.lengths)[:, None]
-    input_ids = torch.full(mask.shape, model.config.pad_token_id or 0)
-    input_ids[mask] = torch.from_numpy(batch.tokens).long()
-    input_ids, mask = input_ids.to(model.device), mask.to(model.device)
-    output = model(input_ids=input_ids, attention_mask=mask.long(), output_attentions=True)
+    inputs: Any = padded_inputs(model, batch)
+    mask = inputs["attention_mask"]
+    output = model(**inputs, output_attentions=True)
     weights = output.attentions[-1].float().mean(1)  # (n, queries, keys)
     weights = (weights * mask[:, :, None]).sum(1) / mask.sum(1)[:, None]
     return [row[:length].cpu().double().numpy() for row, length in zip(weights, batch.lengths, strict=True)]

@@ -39,18 +39,21 @@ class Tokens:
         ids: (N,) token ids.
         offsets: (N, 2) first character of each in ``as_one_text``, and the one behind its last.
         is_text: (N,) whether it stands for characters; special tokens do not.
+        type_ids: (N,) the tokenizer's ``token_type_ids``, whether or not it gives them to models.
     """
 
     ids: np.ndarray
     offsets: np.ndarray
     is_text: np.ndarray
+    type_ids: np.ndarray
 
     @classmethod
     def of(cls, encoding: Any, shift: int) -> Tokens:
         """Read a tokenizer's own object; ``shift`` is where the second text begins."""
         sequence = np.array([-1 if number is None else number for number in encoding.sequence_ids])
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) + shift * (sequence == 1)[:, None]
-        return cls(np.array(encoding.ids, dtype=np.int32), offsets, sequence >= 0)
+        types = np.array(encoding.type_ids, dtype=np.uint8)
+        return cls(np.array(encoding.ids, dtype=np.int32), offsets, sequence >= 0, types)
 
 
 def token_places(
