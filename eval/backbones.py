@@ -101,21 +101,6 @@ def read_backbone(run_dir: Path) -> Backbone | None:
         raise UsageError(f"{path} is damaged: {reason}; remove it and name the model again") from None
 
 
-def has_token_types(run_dir: Path) -> bool:
-    """Whether a folder's scores are of a pretrained model that is told the texts of a pair apart, as BERT is.
-
-    No run of this project is: RoBERTa has one embedding for both texts, the other families have none.
-    """
-    backbone = read_backbone(run_dir)
-    if backbone is None:
-        return False
-    try:
-        config = json.loads((Path(backbone.folder) / "config.json").read_text(encoding="utf-8"))
-        return (config.get("type_vocab_size") or 0) > 1
-    except (OSError, ValueError, AttributeError, TypeError):
-        return False  # loading the model says what is wrong
-
-
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 

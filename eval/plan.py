@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eval.backbones import has_token_types
 from eval.classification.tasks import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
 from eval.harness import HarnessTask, find_harness_tasks
@@ -77,14 +76,11 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
     """
     config = settled(config, run)
     yield from _text_units(run_dir, run, config)
-    told_apart = has_token_types(run_dir)
     for tasks in classification_tasks(config):
         for head in task_heads(tasks, config):
             yield Work(
                 benchmark=tasks[0].benchmark,
-                protocols={
-                    task.name: classification_protocol(task, config, head, told_apart) for task in tasks
-                },
+                protocols={task.name: classification_protocol(task, config, head) for task in tasks},
                 measure=partial(_measure_classification, tasks, run_dir, config, head),
                 cost=partial(_classification_cost, tasks[0], config, head),
                 head=str(head),
@@ -194,21 +190,9 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
         raise UsageError(f"{tasks[0].name}: {error}") from None
 
 
-def classification_protocol(
-    task: ClassificationTask, config: EvalConfig, head: HeadChoice, told_apart: bool = False
-) -> dict:
-    """Return everything that the scores of a task under a head depend on besides the weights.
-
-    Args:
-        task: The task.
-        config: Where its examples come from, and how models are fine-tuned.
-        head: The head.
-        told_apart: As ``has_token_types`` says. Such models once got no types, so what is kept of them on
-            pairs is to be measured again; all other scores stay.
-    """
-    types = {"token_type_ids": True} if told_apart and len(task.templates) > 1 else {}
+def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:
+    """Return everything that the scores of a task under a head depend on besides the weights."""
     return {
-        **types,
         "version": CLASSIFICATION_PROTOCOL_VERSION,
         "data": protocol_source(task, config),
         **_fine_tuning(task, config.finetune, head),

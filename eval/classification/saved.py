@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from eval.backbones import has_token_types
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.config import FineTuning
 from eval.classification.data import chosen_rows, read_task_data
@@ -79,7 +78,7 @@ def fine_tuned(
     )
     wanted = {
         "weights": weights_hash(run_dir),
-        "protocol": protocol_hash(classification_protocol(task, config, head, has_token_types(run_dir))),
+        "protocol": protocol_hash(classification_protocol(task, config, head)),
         "seed": str(seed),
     }
     tokenizer = load_classifier_tokenizer(model_dir)

@@ -20,7 +20,6 @@ from transformers import (
     T5Config,
 )
 
-from eval.backbones import backbone_runs
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.data import read_task_data
 from eval.classification.encoders import PaddedEncoder, make_encoder
@@ -34,8 +33,6 @@ from eval.config import EvalConfig
 from eval.heads.choice import parse_head
 from eval.heads.registry import build_head
 from eval.interpretation.attention_shares import attention_shares
-from eval.loading import identify_run
-from eval.plan import classification_protocol, settled, work_units
 from ffn_variants import build_model
 
 PAIRS = [
@@ -240,21 +237,3 @@ def test_the_pairs_of_a_task_are_read_from_files_to_logits(saved_bert, error):
     with torch.no_grad():
         wanted = classifier.model(**inputs).logits
     assert error(predict(classifier, data.take(chosen), 4).logits, wanted.numpy()) < 1e-5
-
-
-@pytest.mark.parametrize("types", [2, 1])
-def test_scores_on_pairs_of_models_with_types_are_measured_again(bert_tokenizer, tmp_path, types):
-    BertModel(bert_config(bert_tokenizer, type_vocab_size=types)).save_pretrained(tmp_path / "bert")
-    (run_dir,) = backbone_runs(tmp_path / "bert", [1], tmp_path / "runs")
-    config, run = EvalConfig(suites=("embedded-glue",)), identify_run(run_dir)
-    tasks, changed = embedded_tasks(config), set()
-    for work in work_units(run_dir, run, config):
-        for name, protocol in work.protocols.items():
-            before = classification_protocol(tasks[name], settled(config, run), parse_head(work.head))
-            assert "token_type_ids" not in before
-            if protocol != before:
-                assert protocol == {**before, "token_type_ids": True}
-                changed.add(name)
-    pairs = {name for name, task in tasks.items() if len(task.templates) == 2}
-    assert changed == (pairs if types == 2 else set())
-    assert 0 < len(pairs) < len(tasks)
