@@ -266,6 +266,11 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
         ((), "no run given"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
+        (
+            ("RUN", "--head"),
+            "--finetune.head: no value is given; one or more are needed, such as --head linear",
+        ),
+        (("RUN", "--finetune.seeds"), "--finetune.seeds: no value is given; one or more are needed"),
         (("RUN", "--max-pairs", "0"), "--max-pairs: Input should be greater than or equal to 1 (is 0)"),
     ],
 )
