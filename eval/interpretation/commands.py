@@ -78,11 +78,6 @@ def find_task(name: str, config: EvalConfig) -> ClassificationTask:
     return tasks.embedded_tasks(config).get(name) or tasks.find_task(name, config)
 
 
-def label_names(labels: Sequence[str | int]) -> list[str]:
-    """Return what a reader is told that the labels of a task are."""
-    return [label if isinstance(label, str) else f"label {label}" for label in labels]
-
-
 def say_rarely() -> Callable[[str], None]:
     """Make a function that prints a message on standard error, at most one every ``SAY_EVERY_S`` seconds."""
     next_s = 0.0

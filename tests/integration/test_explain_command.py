@@ -31,7 +31,7 @@ def mood(tmp_path: Path) -> Path:
     path = tmp_path / "mood.yaml"
     path.write_text(
         "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: label\n"
-        "labels: [happy, sad]\nmetrics: [accuracy]\n"
+        "labels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\nmetrics: [accuracy]\n"
     )
     return path
 
@@ -45,6 +45,10 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert explain.main() == 0
     examples = json.loads(page.with_suffix(".json").read_text())
     assert len(examples) == 60
+    names = {"in a good mood", "in a bad mood"}
+    assert {name for example in examples for name in example["probabilities"]} == names
+    assert {example["shown"] for example in examples} == names
+    assert "in a good mood has probability" in page.read_text()
     assert np.mean([example["is_right"] for example in examples]) > 0.9
     found = []
     for example in examples:
