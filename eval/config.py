@@ -55,7 +55,7 @@ class EvalConfig(Section):
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     classification_dir: Path | None = None
-    """Folder with <task>.train and <task>.validation as JSON Lines, in place of the hub, for --classify."""
+    """As --glue-dir, for tasks beside GLUE's."""
     pair_tasks: tuple[str, ...] | None = None
     """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
