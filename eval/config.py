@@ -21,6 +21,8 @@ Suite = Literal[
 SUITES: tuple[str, ...] = get_args(Suite)
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
+UNGROUPED = "classification"
+"""The benchmark of classification tasks that name none, which have no scale in common."""
 
 
 def _check_suite(name: object) -> object:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from eval.classification.config import Metric
 from eval.classification.metrics import unfit_metric
-from eval.config import HARNESS_PREFIX, SUITES
+from eval.config import HARNESS_PREFIX, SUITES, UNGROUPED
 from eval.tasks.inputs import parse_template
 from eval.tasks.labels import Label
 from ffn_variants.cli import Section
@@ -68,7 +68,7 @@ class TaskFile(Section):
 
     name: str = Field("", pattern=r"^$|" + NAME)
     """In rows; empty: the name of the file."""
-    benchmark: str = Field("classification", pattern=NAME)
+    benchmark: str = Field(UNGROUPED, pattern=NAME)
     """What the task is averaged with in a report."""
     group: str | None = None
     """In rows; null: the benchmark."""

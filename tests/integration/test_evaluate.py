@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from eval.__main__ import main, summary
+from eval.__main__ import main
 from eval.config import EvalConfig, FineTuneConfig
 from eval.evaluate import evaluate_run, is_evaluated
 from eval.loading import identify_run
@@ -21,6 +21,7 @@ from eval.protocol import ProtocolConfig
 from eval.rows import ROW_COLUMNS, read_rows
 from eval.store import sole_evaluator
 from eval.suites import SUITE_TASKS, find_suite_tasks
+from eval.summary import summary
 from ffn_variants import UsageError
 from ffn_variants.errors import run_cli
 
@@ -236,7 +237,7 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
     (tmp_path / "own.txt").write_text("A story of my own.")
     own = config.model_copy(update={"text_file": tmp_path / "own.txt"})
     assert set(evaluate_run(run, own, progress=False)["task"]) == {"validation", "own"}
-    assert "validation bits_per_byte" in summary([rows], config).replace("  ", " ")
+    assert "validation bits_per_byte" in summary([rows]).replace("  ", " ")
 
 
 def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_run):
