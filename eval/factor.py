@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from eval.heads.choice import parse_head
+from eval.heads.choice import head_name
 from eval.heads.names import DEFAULT_HEAD, FROZEN
 from eval.rows import NO_HEAD
 from ffn_variants.errors import UsageError, unknown_name
@@ -76,20 +76,6 @@ def planned_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     texts = [named] if isinstance(named, str) else named
     heads = [head_name(f"{text} {FROZEN}" if is_frozen else str(text)) for text in texts]
     return tuple(dict.fromkeys(heads))
-
-
-def head_name(text: str) -> str:
-    """Name a head as rows do, without options that are at their defaults.
-
-    Raises:
-        UsageError: For a head or an option that does not exist.
-    """
-    choice = parse_head(text)
-    if choice.options:
-        from eval.heads.registry import check_head  # knows the defaults, and loads torch
-
-        choice = check_head(choice)
-    return str(choice)
 
 
 def find_level(factor: Factor, name: str, present: Sequence[str], what: str | None = None) -> str:

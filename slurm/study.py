@@ -18,6 +18,7 @@ import ffn_variants
 from eval.config import EvalConfig
 from eval.contrasts import parse_contrast
 from eval.factor import NOUNS, Factor, find_level, levels, planned_heads
+from eval.heads.choice import parse_head
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
 from ffn_variants.files import write_text
@@ -79,7 +80,10 @@ class StudyConfig(Section):
     @property
     def heads(self) -> tuple[str, ...]:
         """The classification heads that every run is fine-tuned with, as rows name them."""
-        return planned_heads(self.evaluation.finetune.model_dump())
+        from eval.heads.registry import check_head  # torch, which a study's variants load anyway
+
+        choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
+        return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 
 
 @dataclass(frozen=True, kw_only=True)
