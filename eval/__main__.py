@@ -16,8 +16,6 @@ from ffn_variants.errors import UsageError, run_cli
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pandas as pd
-
     from eval.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
@@ -62,6 +60,7 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     from eval.evaluate import evaluate_runs
     from eval.plan import check_sources
     from eval.runs import find_runs
+    from eval.summary import summary
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")
@@ -70,8 +69,8 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
     outcome = evaluate_runs(runs, config, workers)
-    if tables := [rows for rows in outcome.rows.values() if len(rows)]:
-        print(summary(tables, config))
+    if tables := [rows for rows in outcome.asked.values() if len(rows)]:
+        print(summary(tables))
     return _status(outcome.failures)
 
 
@@ -81,43 +80,6 @@ def _status(failures: Iterable[Failure]) -> int:
         print(f"error: {failure}", file=sys.stderr)
         status = 2 if isinstance(failure.error, UsageError) and status != 1 else 1
     return status
-
-
-def summary(tables: list[pd.DataFrame], config: EvalConfig) -> str:
-    """Return the scores of what was asked for: tasks down, runs across, a suite's means below its tasks.
-
-    Where a suite was scored under several heads, each of them has a table.
-    """
-    import pandas as pd
-
-    rows = pd.concat(tables)
-    lines = []
-    for benchmark in config.benchmarks:
-        of_benchmark = rows[rows["benchmark"] == benchmark]
-        heads = of_benchmark["head"].unique()
-        for head, of_suite in of_benchmark.groupby("head"):
-            title = f"{benchmark}, head {head}" if len(heads) > 1 else benchmark
-            lines.append(f"{title}\n{_table(of_suite)}\n")
-    return "\n".join(lines)
-
-
-def _table(of_suite: pd.DataFrame) -> str:
-    import pandas as pd
-
-    from eval.aggregate import decimals
-    from eval.suite_means import suite_means
-
-    table = of_suite.pivot(index=["task", "metric"], columns="run_id", values="score")
-    means = pd.DataFrame({run_id: suite_means(of_run) for run_id, of_run in of_suite.groupby("run_id")})
-    means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
-    table = pd.concat([table, means]).rename_axis(columns=None)
-    digits = table.index.get_level_values("metric").map(decimals)
-    texts = [
-        ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
-        for places, scores in zip(digits, table.to_numpy(), strict=True)
-    ]
-    shown = pd.DataFrame(texts, index=table.index, columns=table.columns)
-    return shown.to_string()
 
 
 def main() -> int:

@@ -13,7 +13,6 @@ from eval.config import EvalConfig
 from eval.interpretation.commands import (
     ClassifierArgs,
     find_task,
-    label_names,
     parse_classifier_flags,
     say_rarely,
 )
@@ -122,7 +121,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
     figure, alt = draw_concept_space(
         concept_vectors(found.classifier, data),
         data.labels,
-        label_names(task.labels),
+        task.label_names,
         f"{task.name}, head {head}, {run_name}",
     )
     out = args.out or args.run / "eval" / "concept_space" / file_name(task.name, str(head))

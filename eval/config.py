@@ -21,6 +21,8 @@ Suite = Literal[
 SUITES: tuple[str, ...] = get_args(Suite)
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
+UNGROUPED = "classification"
+"""The benchmark of classification tasks that name none, which have no scale in common."""
 
 
 def _check_suite(name: object) -> object:
@@ -55,7 +57,7 @@ class EvalConfig(Section):
     glue_dir: Path | None = None
     """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
     classification_dir: Path | None = None
-    """Folder with <task>.train and <task>.validation as JSON Lines, in place of the hub, for --classify."""
+    """As --glue-dir, for tasks beside GLUE's."""
     pair_tasks: tuple[str, ...] | None = None
     """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ffn_variants.errors import UsageError, unknown_name
+from eval.factor import NOUNS, Factor, find_level
+from ffn_variants.errors import UsageError
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Contrast:
 
 
 def parse_contrast(
-    text: str, variants: Sequence[str], baseline: str | None = None, noun: str = "variant"
+    text: str, variants: Sequence[str], baseline: str | None = None, factor: Factor = "ffn"
 ) -> Contrast:
     """Read ``a+b - c+d``; ``a`` alone means minus the baseline. Names hold hyphens: spaces around the minus.
 
@@ -33,7 +34,8 @@ def parse_contrast(
         text: What to read.
         variants: Every name that there is.
         baseline: What a single group is compared with.
-        noun: What messages call a variant.
+        factor: What a variant is; with ``head`` and ``both``, heads may be written with options in any order
+            and at their defaults.
 
     Raises:
         UsageError: For an unknown variant, an empty side, or a variant named twice.
@@ -43,10 +45,7 @@ def parse_contrast(
         sides.append([baseline])
     if len(sides) != 2 or not all(name for side in sides for name in side):
         raise UsageError(f"contrast {text!r} is not of the form 'a+b - c+d' (a minus with spaces around it)")
-    names = [*sides[0], *sides[1]]
-    for name in names:
-        if name not in variants:
-            raise unknown_name(noun, name, variants)
-    if len(set(names)) < len(names):
-        raise UsageError(f"contrast {text!r} names a {noun} twice; each may stand on one side only")
-    return Contrast(tuple(sides[0]), tuple(sides[1]))
+    plus, minus = (tuple(find_level(factor, name, variants) for name in side) for side in sides)
+    if len({*plus, *minus}) < len(plus) + len(minus):
+        raise UsageError(f"contrast {text!r} names a {NOUNS[factor]} twice; each may stand on one side only")
+    return Contrast(plus, minus)

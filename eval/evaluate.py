@@ -39,19 +39,39 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All rows of every run that could be read, those of earlier evaluations included, and what failed."""
+    """Of every run that could be read the rows, and what failed.
+
+    Attributes:
+        rows: All of a run's, those of earlier evaluations included.
+        asked: Those of the tasks and heads asked for, in the order asked; run_id is the folder where several
+            have the same.
+        failures: What could not be measured.
+    """
 
     rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    asked: dict[Path, pd.DataFrame] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class _OpenRun:
-    """A run that this process alone evaluates, and what is missing of it, by key."""
+    """A run that this process alone evaluates, what is asked of it, and what of that is missing, by key."""
 
     identity: RunIdentity
     store: ResultStore
+    asked: dict[str, Work]
     missing: dict[str, Work]
+
+    @property
+    def asked_rows(self) -> pd.DataFrame:
+        """The rows of what was asked for and is scored, in that order."""
+        done = [work for work in self.asked.values() if _is_done(work, self.store)]
+        wanted = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
+        places = {key: place for place, key in enumerate(wanted)}
+        rows = self.store.rows()
+        keys = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
+        order = sorted((places[key], number) for number, key in enumerate(keys) if key in places)
+        return rows.iloc[[number for _, number in order]]
 
 
 def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd.DataFrame:
@@ -96,6 +116,10 @@ def evaluate_runs(
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
+        names = _names(runs)
+        outcome.asked.update(
+            {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}
+        )
     return outcome
 
 
@@ -106,7 +130,8 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
         weights = known_weights_hash(run_dir)
     except UsageError:
         return False
-    return not _missing(run_dir, run, ResultStore(run_dir, weights), config)
+    store = ResultStore(run_dir, weights)
+    return all(_is_done(work, store) for work in work_units(run_dir, run, config))
 
 
 def choose_workers(costs: Sequence[float], device: str | None) -> int:
@@ -130,17 +155,16 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     locks.enter_context(sole_evaluator(run_dir))
     remember_weights(run_dir)
     store = ResultStore(run_dir, weights)
-    return _OpenRun(run, store, _missing(run_dir, run, store, config))
+    asked = {work.key: work for work in work_units(run_dir, run, config)}
+    missing = {key: work for key, work in asked.items() if not _is_done(work, store)}
+    return _OpenRun(run, store, asked, missing)
 
 
-def _missing(run_dir: Path, run: RunIdentity, store: ResultStore, config: EvalConfig) -> dict[str, Work]:
-    def is_done(work: Work) -> bool:
-        return all(
-            store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
-            for task, protocol in work.protocols.items()
-        )
-
-    return {work.key: work for work in work_units(run_dir, run, config) if not is_done(work)}
+def _is_done(work: Work, store: ResultStore) -> bool:
+    return all(
+        store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+        for task, protocol in work.protocols.items()
+    )
 
 
 def _measure_missing(

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.interpretation.commands import ClassifierArgs, find_task, label_names, parse_classifier_flags
+from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from eval.report.names import file_name
 from ffn_variants.errors import UsageError, run_cli
@@ -60,7 +60,7 @@ def explain(args: ExplainArgs) -> Path:
         f"{args.run} classifies {is_right.sum()} correctly under the head {found.settings.head}. Each "
         "segment is shaded by what it contributes to the likeliest label; point at it for its score."
     )
-    names = label_names(task.labels)
+    names = task.label_names
     out = (
         args.out
         or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"

@@ -14,10 +14,11 @@ The last two keep the scores that a head has part in, and compare within a seed 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from eval.heads.choice import parse_head
+from eval.heads.choice import head_name
 from eval.heads.names import DEFAULT_HEAD, FROZEN
 from eval.rows import NO_HEAD
 from ffn_variants.errors import UsageError, unknown_name
@@ -73,8 +74,30 @@ def planned_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     named = finetune.get("head") or (DEFAULT_HEAD,)
     is_frozen = bool(finetune.get("freeze_backbone"))
     texts = [named] if isinstance(named, str) else named
-    heads = [str(parse_head(f"{text} {FROZEN}" if is_frozen else str(text))) for text in texts]
+    heads = [head_name(f"{text} {FROZEN}" if is_frozen else str(text)) for text in texts]
     return tuple(dict.fromkeys(heads))
+
+
+def find_level(factor: Factor, name: str, present: Sequence[str], what: str | None = None) -> str:
+    """Return a level as it is written among those present, however a user wrote its head.
+
+    Args:
+        factor: Whose level.
+        name: As the user wrote it.
+        present: Every level that there is.
+        what: What the message calls it; None takes the factor's noun.
+
+    Raises:
+        UsageError: If it is not among them.
+    """
+    if name not in present and factor != "ffn":
+        variant, slash, head = name.rpartition(_COMBINATION) if factor == "both" else ("", "", name)
+        with suppress(UsageError):  # which would tell of all heads, not of those that are present
+            found = f"{variant}{slash}{head_name(head)}"
+            name = found if found in present else name
+    if name not in present:
+        raise unknown_name(what or NOUNS[factor], name, present)
+    return name
 
 
 def benchmark_of(label: str) -> str:
@@ -130,8 +153,8 @@ class Relabelling:
             raise UsageError(
                 f"--head keeps one head and --factor {factor} compares heads; give one of the two"
             )
-        if head is not None and head not in (present := sorted(of_heads["head"].unique())):
-            raise unknown_name(f"head in {origin}", head, present)
+        if head is not None:
+            head = find_level("head", head, sorted(of_heads["head"].unique()), f"head in {origin}")
         variants, heads = planned
         with_heads = rows[rows["benchmark"].isin(of_heads["benchmark"])]
         found = {

@@ -18,7 +18,7 @@ from eval.aggregate import normalise_rows, run_scores
 from eval.comparison import Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import clean_rows
-from eval.factor import NOUNS, Factor, Relabelling, is_paired
+from eval.factor import Factor, Relabelling, is_paired
 from eval.samples import CellTable, Sample
 from eval.statistics.bootstrap import bootstrap_interval
 from eval.statistics.corrections import holm
@@ -66,7 +66,7 @@ def compare(
     cells = CellTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
     if family is not None and family not in cells.families:
         raise unknown_name("family", family, cells.families)
-    parsed = parse_contrast(contrast, cells.variants(), baseline, NOUNS[factor])
+    parsed = parse_contrast(contrast, cells.variants(), baseline, factor)
     how = inference or Inference()
     how = replace(how, paired=how.paired or is_paired(factor))
     return compare_cells(cells, parsed, family, how)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from eval.aggregate import is_percent, task_scores
+from eval.config import UNGROUPED
 from eval.paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
 
 ENTITY_METRIC = "accuracy_by_operations"
@@ -23,11 +24,12 @@ def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[s
             filtered BLiMP: the 2023 pipeline counts each pair of a task, the 2025 pipeline each paradigm.
 
     Returns:
-        Name to value, the headline first; empty where nothing has a percentage, as for perplexity.
+        Name to value, the headline first; empty where nothing has a percentage, as for perplexity, and for
+        tasks that no benchmark groups.
     """
     (benchmark,) = rows["benchmark"].unique()
     in_percent = rows[is_percent(rows["metric"])]
-    if in_percent["task"].nunique() < 2:
+    if in_percent["task"].nunique() < 2 or benchmark == UNGROUPED:
         return {}
     scores = task_scores(in_percent).set_index("task")
     score = scores["score"]

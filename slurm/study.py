@@ -17,7 +17,7 @@ from pydantic import Field, StringConstraints, model_validator
 import ffn_variants
 from eval.config import EvalConfig
 from eval.contrasts import parse_contrast
-from eval.factor import NOUNS, Factor, levels, planned_heads
+from eval.factor import NOUNS, Factor, find_level, levels, planned_heads
 from eval.heads.choice import parse_head
 from ffn_variants.cli import Section
 from ffn_variants.errors import UsageError, unknown_name
@@ -72,10 +72,9 @@ class StudyConfig(Section):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         report, noun = self.report, NOUNS[self.report.factor]
         compared = levels(report.factor, self.variants, self.heads)
-        if report.baseline not in compared:
-            raise unknown_name(f"baseline {noun} in report.baseline", report.baseline, compared)
+        find_level(report.factor, report.baseline, compared, f"baseline {noun} in report.baseline")
         for contrast in report.contrasts:
-            parse_contrast(contrast, compared, report.baseline, noun)
+            parse_contrast(contrast, compared, report.baseline, report.factor)
         return self
 
     @property

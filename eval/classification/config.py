@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from eval.heads.choice import HeadChoice, parse_head
 from eval.heads.names import DEFAULT_HEAD
@@ -44,6 +44,10 @@ Metric = Literal[
 Schedule = Literal["linear", "cosine", "constant"]
 Pooling = Literal["auto", "first", "last", "mean"]
 GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
+_EXAMPLES = {
+    "head": 'such as --head linear "fourier-kan grid_size=10"',
+    "seeds": "such as --finetune.seeds 12 13",
+}
 
 
 def _check_task(name: object) -> object:
@@ -174,9 +178,7 @@ class FineTuneConfig(Section):
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
     head: Annotated[
-        tuple[Annotated[str, BeforeValidator(_check_head)], ...],
-        Field(min_length=1),
-        tyro.conf.arg(aliases=["--head"]),
+        tuple[Annotated[str, BeforeValidator(_check_head)], ...], tyro.conf.arg(aliases=["--head"])
     ] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
     rbf-kan, gr-kan, spline-kan, swipe, space. One with options, or on a frozen backbone, stands in quotes:
@@ -223,14 +225,19 @@ class FineTuneConfig(Section):
     """Use only so many training examples of each task, drawn with the seed (null: all)."""
     max_validation_examples: int | None = Field(None, ge=1)
     """Report on only so many validation examples of each task, the same for every seed (null: all)."""
-    seeds: Literal["run"] | Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] | None = (
-        None
-    )
+    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0)], ...] | None = None
     """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run;
     with several, a score is the mean over them. The word run takes each run's own seed, so that heads are
     compared over several first weights (null: the preset's, 12; babylm25 42)."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
+
+    @field_validator("head", "seeds", mode="before")
+    @classmethod
+    def _check_some(cls, value: object, info: ValidationInfo) -> object:
+        if value in ((), []):
+            raise ValueError(f"no value is given; one or more are needed, {_EXAMPLES[str(info.field_name)]}")
+        return value
 
     @field_validator("eval_steps")
     @classmethod

@@ -23,6 +23,8 @@ from eval.tasks.task import EMBEDDED_GLUE
 from eval.tasks.task import ClassificationTask as ClassificationTask
 from ffn_variants.errors import UsageError
 
+# Their labels mean the same.
+_EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}
 _found_labels: dict[tuple[str, ...], tuple[Label, ...]] = {}
 
 
@@ -39,7 +41,10 @@ def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
     tasks = {}
     for name, splits in embedded_examples(config.embedded_seed).items():
         texts = tuple(key for key in ("sentence", "sentence1", "sentence2") if key in splits["train"][0])
-        definition = TaskFile(name=name, benchmark=EMBEDDED_GLUE, group="GLUE", text=texts, labels=(0, 1))
+        definition = TaskFile(
+            name=name, benchmark=EMBEDDED_GLUE, group="GLUE", text=texts, labels=(0, 1),
+            label_names=shipped_task(_EMBEDDED_LIKE[name]).label_names,
+        )  # fmt: skip
         tasks[name] = ClassificationTask(definition, (0, 1))
     return tasks
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from eval.heads.names import DEFAULT_HEAD, FROZEN, HEAD_NAMES
+from eval.heads.names import DEFAULT_HEAD, FROZEN, HEAD_NAMES, OPTION_DEFAULTS
 from ffn_variants.errors import UsageError, unknown_name
 
 Value = int | float | str
@@ -59,6 +60,26 @@ def parse_head(text: str) -> HeadChoice:
     if name == DEFAULT_HEAD and options:
         raise UsageError(f"head {text!r}: {DEFAULT_HEAD} takes no options; remove {', '.join(options)}")
     return HeadChoice(name, tuple(options.items()), FROZEN in rest)
+
+
+def head_name(text: str) -> str:
+    """Name a head as rows do, without options that are at their defaults; loads no head.
+
+    Raises:
+        UsageError: As ``parse_head``.
+    """
+    choice = parse_head(text)
+    defaults = OPTION_DEFAULTS.get(choice.name, {})
+    options = {name: _like(defaults.get(name), value) for name, value in choice.options}
+    changed = tuple((name, value) for name, value in options.items() if value != defaults.get(name))
+    return str(HeadChoice(choice.name, changed, choice.is_frozen))
+
+
+def _like(default: Value | None, value: Value) -> Value:
+    """Return a number in the type of an option's default, where it has the same value there."""
+    if not isinstance(default, int | float) or isinstance(value, str) or not math.isfinite(value):
+        return value
+    return type(default)(value) if type(default)(value) == value else value
 
 
 def _value(text: str) -> Value:

@@ -15,7 +15,7 @@ from ffn_variants.errors import UsageError, unknown_name
 
 HEADS: dict[str, HeadSpec] = {spec.name: spec for spec in (*layers.SPECS, swipe.SPEC, space.SPEC)}
 """Every head but transformers' own; a new one is a file with its module and its ``SPEC``, its place in this
-list, and its name in ``names``."""
+list, and its name and the defaults of its options in ``names``."""
 
 
 def get_head(name: str) -> HeadSpec:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import tyro
+from pydantic import BaseModel, create_model
 
-from eval.config import EvalConfig
+from eval.config import EvalConfig, FineTuneConfig
 from ffn_variants.cli import parse_flags
 
 if TYPE_CHECKING:
     from eval.classification.tasks import ClassificationTask
 
 SAY_EVERY_S = 20.0
+SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
+"""What of ``EvalConfig`` a single classifier depends on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,7 @@ class ClassifierArgs:
 
 
 Args = TypeVar("Args", bound=ClassifierArgs)
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: str) -> Args:
@@ -49,8 +53,24 @@ def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: 
         UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
     """
     config = config_with_head([Path(word) for word in sys.argv[1:] if not word.startswith("-")], head)
-    default = kind(run=tyro.MISSING, task=tyro.MISSING, config=config)
+    default = kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
     return parse_flags(kind, default=default, prog=prog, description=description)
+
+
+def with_fewer_flags(config: EvalConfig) -> EvalConfig:
+    """Return the same settings, of which only those that a classifier depends on are flags."""
+    tuning = _without_flags(FineTuneConfig, {"tasks"})
+    kind = _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
+    return kind.model_validate(config.model_dump())
+
+
+def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> type[Model]:
+    """Derive a kind of section that has the same fields, some of which are not shown and are no flags."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (Annotated[hints[name], tyro.conf.Suppress], kind.model_fields[name].default) for name in hidden
+    }
+    return create_model(kind.__name__, __base__=kind, **fields, **changed)
 
 
 def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
@@ -76,11 +96,6 @@ def find_task(name: str, config: EvalConfig) -> ClassificationTask:
     from eval.classification import tasks
 
     return tasks.embedded_tasks(config).get(name) or tasks.find_task(name, config)
-
-
-def label_names(labels: Sequence[str | int]) -> list[str]:
-    """Return what a reader is told that the labels of a task are."""
-    return [label if isinstance(label, str) else f"label {label}" for label in labels]
 
 
 def say_rarely() -> Callable[[str], None]:

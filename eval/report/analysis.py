@@ -13,7 +13,7 @@ from eval.aggregate import is_percent, run_scores, task_scores
 from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.contrasts import Contrast, parse_contrast
 from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
-from eval.factor import NOUNS, Factor, Relabelling, default_baseline
+from eval.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
 from eval.report.factor import seen_by
 from eval.report.facts import RunFacts
 from eval.report.items import ItemAnalysis, analyse_items
@@ -27,7 +27,7 @@ from eval.rows import NO_HEAD
 from eval.samples import CellTable
 from eval.significance import compare_cells, compare_with_baseline, scopes
 from eval.statistics.bootstrap import Bootstrap
-from ffn_variants.errors import UsageError, unknown_name
+from ffn_variants.errors import UsageError
 
 Method = Literal["default", "source-study"]
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
@@ -168,11 +168,10 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
             f"more{instead}"
         )
     baseline = request.baseline or plan.baseline or default_baseline(factor, present)
-    if baseline not in present:
-        raise unknown_name("baseline (choose one with --baseline)", baseline, present)
+    baseline = find_level(factor, baseline, present, "baseline (choose one with --baseline)")
     variants = (baseline, *(v for v in ordered(present, plan.variants) if v != baseline))
-    texts = dict.fromkeys((*plan.contrasts, *request.contrasts))
-    contrasts = [parse_contrast(text, variants, baseline, noun) for text in texts]
+    texts = (*plan.contrasts, *request.contrasts)
+    contrasts = list(dict.fromkeys(parse_contrast(text, variants, baseline, factor) for text in texts))
     pairs = [Contrast((name,), (baseline,)) for name in variants[1:]]
     families = tuple(ordered(rows.family.unique(), plan.families))
     scores, notes = run_scores(rows)

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from eval.classification.config import Metric
 from eval.classification.metrics import unfit_metric
-from eval.config import HARNESS_PREFIX, SUITES
+from eval.config import HARNESS_PREFIX, SUITES, UNGROUPED
 from eval.tasks.inputs import parse_template
 from eval.tasks.labels import Label
 from ffn_variants.cli import Section
@@ -68,7 +68,7 @@ class TaskFile(Section):
 
     name: str = Field("", pattern=r"^$|" + NAME)
     """In rows; empty: the name of the file."""
-    benchmark: str = Field("classification", pattern=NAME)
+    benchmark: str = Field(UNGROUPED, pattern=NAME)
     """What the task is averaged with in a report."""
     group: str | None = None
     """In rows; null: the benchmark."""
@@ -92,6 +92,8 @@ class TaskFile(Section):
     labels: tuple[Label, ...] | None = None
     """Every label in the order of its integer; the data has names, or positions from 0 where all labels here
     are names. Null: those of the training set, which are integers from 0 or names."""
+    label_names: tuple[str, ...] | None = None
+    """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
     multi_label: bool = False
     """The label's field holds a list, and any number of labels may be right."""
     majority: bool = False
@@ -137,8 +139,27 @@ class TaskFile(Section):
             raise ValueError(f"label {next(x for x in value if value.count(x) > 1)!r} stands there twice")
         return tuple(value)
 
+    @field_validator("label_names", mode="before")
+    @classmethod
+    def _check_label_names(cls, value: Any) -> Any:
+        if value is not None and not (
+            isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+        ):
+            raise ValueError(
+                f'label_names is {value!r}; a list of names, such as ["no", "yes"] with the quotes'
+            )
+        if value and len(set(value)) < len(value):
+            raise ValueError(f"label_names has {next(x for x in value if value.count(x) > 1)!r} twice")
+        return value
+
     @model_validator(mode="after")
     def _check_whole(self) -> TaskFile:
+        names, labels = self.label_names, self.labels or ()
+        if names is not None and len(names) != len(labels):
+            raise ValueError(
+                f"label_names has {len(names)} names and {len(labels)} labels are declared; each needs "
+                "one, in the order of labels"
+            )
         if self.majority and self.multi_label:
             raise ValueError("majority and multi_label exclude each other: one makes one label of a list")
         num_labels = len(self.labels) if self.labels else None

@@ -51,6 +51,13 @@ class ClassificationTask:
         return len(self.labels)
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """What a reader is told that the labels are."""
+        if names := self.definition.label_names:
+            return names
+        return tuple(label if isinstance(label, str) else f"label {label}" for label in self.labels)
+
+    @property
     def multi_label(self) -> bool:
         """Whether any number of labels may be right."""
         return self.definition.multi_label

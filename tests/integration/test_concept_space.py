@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from eval.classification.saved import fine_tuned
 from eval.classification.tasks import embedded_tasks
 from eval.concept_space import HEAD, concept_vectors, main
 from eval.config import EvalConfig
-from eval.interpretation.commands import config_with_head, label_names
+from eval.interpretation.commands import config_with_head
 from ffn_variants.errors import UsageError
 
 TASK = next(iter(embedded_tasks(EvalConfig())))
@@ -62,6 +63,8 @@ def test_files_lie_in_the_run_and_come_out_the_same_from_the_kept_classifier(run
     assert first.err  # it was fine-tuned
     alt = files[2].read_text()
     assert "30 examples" in alt
+    for name in embedded_tasks(EvalConfig())[TASK].label_names:
+        assert re.search(rf"\b{name} \d+%", alt)
     assert f"{TASK}, head space, {'/'.join(run.parts[-3:])}" in alt
     command(monkeypatch, run, TASK, *FLAGS, "--max-examples", "30", "--out", run / "again.svg")
     assert not capsys.readouterr().err
@@ -110,7 +113,3 @@ def test_mistakes_are_told_in_one_line(arguments, message, run, monkeypatch):
     with pytest.raises(UsageError, match=message) as error:
         command(monkeypatch, *[run if argument == "RUN" else argument for argument in arguments])
     assert "\n" not in str(error.value)
-
-
-def test_labels_that_are_numbers_are_called_labels():
-    assert label_names([0, "World"]) == ["label 0", "World"]

@@ -17,12 +17,13 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
+from eval.__main__ import main
 from eval.classification.config import FineTuneConfig
 from eval.classification.prediction import predict
 from eval.classification.saved import fine_tuned
 from eval.classification.tasks import embedded_tasks
 from eval.config import EvalConfig
-from eval.evaluate import evaluate_run, is_evaluated
+from eval.evaluate import evaluate_run, evaluate_runs, is_evaluated
 from eval.heads.names import HEAD_NAMES
 from eval.rows import read_rows
 from ffn_variants import FAMILIES, UsageError
@@ -88,6 +89,36 @@ def test_one_head_more_measures_that_head_alone(make_run):
     assert set(both["head"]) == {"linear frozen", "kan frozen"}
     kept = both[both["head"] == "linear frozen"].reset_index(drop=True)
     pd.testing.assert_frame_equal(kept, first)
+
+
+def test_the_table_shows_the_tasks_and_heads_of_this_call(make_run, topics, monkeypatch, capsys):
+    run = make_run()
+    own = with_heads(
+        "mlp frozen", config=EvalConfig(suites=(), classify=(str(topics),), check_contamination=False)
+    )
+    evaluate_runs([run], with_heads("linear frozen", "kan frozen"), progress=False)
+    evaluate_runs([run], with_heads("linear frozen", learning_rate=0.02), progress=False)
+    outcome = evaluate_runs([run], own, progress=False)
+    assert set(outcome.rows[run]["head"]) == {"linear frozen", "kan frozen", "mlp frozen"}
+    assert set(outcome.asked[run]["benchmark"]) == {"classification"}
+    assert set(outcome.asked[run]["head"]) == {"mlp frozen"}
+    kept = evaluate_runs([run], with_heads("kan frozen"), progress=False)
+    assert [*kept.asked[run]["head"].unique()] == ["kan frozen"]
+    # Both are kept; what was scored otherwise since then is scored again, and stands in the order asked.
+    flags = ["--finetune.num-train-epochs", "1", "--finetune.max-train-examples", "64", "--workers", "1"]
+    flags += ["--finetune.max-validation-examples", "24", "--finetune.learning-rate", "0.01"]
+    heads = ["--head", "linear frozen", "kan frozen grid_size=5"]
+    monkeypatch.setattr("sys.argv", ["eval", str(run), "--suites", "embedded-glue", *heads, *flags])
+    assert main() == 0
+    table = capsys.readouterr().out
+    assert "topics" not in table
+    assert "mlp" not in table
+    assert table.splitlines()[1].split() == ["linear", "frozen", "kan", "frozen"]
+    rows = read_rows(run / "eval" / "rows.parquet")
+    scores = rows[rows["benchmark"] == "embedded-glue"].pivot(index="task", columns="head", values="score")
+    for task in ("acceptability", "entailment"):
+        shown = [f"{scores.loc[task, head]:.1f}" for head in ("linear frozen", "kan frozen")]
+        assert [task, "accuracy", *shown] in [line.split() for line in table.splitlines()]
 
 
 def test_each_run_may_be_fine_tuned_with_its_own_seed(make_run):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from eval.__main__ import main, summary
+from eval.__main__ import main
 from eval.config import EvalConfig, FineTuneConfig
 from eval.evaluate import evaluate_run, is_evaluated
 from eval.loading import identify_run
@@ -21,6 +21,7 @@ from eval.protocol import ProtocolConfig
 from eval.rows import ROW_COLUMNS, read_rows
 from eval.store import sole_evaluator
 from eval.suites import SUITE_TASKS, find_suite_tasks
+from eval.summary import summary
 from ffn_variants import UsageError
 from ffn_variants.errors import run_cli
 
@@ -236,7 +237,7 @@ def test_perplexity_takes_what_pretraining_held_out(make_run, tmp_path, capsys):
     (tmp_path / "own.txt").write_text("A story of my own.")
     own = config.model_copy(update={"text_file": tmp_path / "own.txt"})
     assert set(evaluate_run(run, own, progress=False)["task"]) == {"validation", "own"}
-    assert "validation bits_per_byte" in summary([rows], config).replace("  ", " ")
+    assert "validation bits_per_byte" in summary([rows]).replace("  ", " ")
 
 
 def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_run):
@@ -266,6 +267,11 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
         ((), "no run given"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
+        (
+            ("RUN", "--head"),
+            "--finetune.head: no value is given; one or more are needed, such as --head linear",
+        ),
+        (("RUN", "--finetune.seeds"), "--finetune.seeds: no value is given; one or more are needed"),
         (("RUN", "--max-pairs", "0"), "--max-pairs: Input should be greater than or equal to 1 (is 0)"),
     ],
 )

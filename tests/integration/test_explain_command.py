@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from eval import explain, sufficiency
+import eval.__main__ as evaluation
+from eval import concept_space, explain, sufficiency
+from eval.config import EvalConfig, FineTuneConfig
+from eval.interpretation.commands import with_fewer_flags
+from ffn_variants.errors import UsageError
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 TOLD = {"happy": "she was very glad.", "sad": "he cried and cried."}
@@ -31,7 +37,7 @@ def mood(tmp_path: Path) -> Path:
     path = tmp_path / "mood.yaml"
     path.write_text(
         "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: label\n"
-        "labels: [happy, sad]\nmetrics: [accuracy]\n"
+        "labels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\nmetrics: [accuracy]\n"
     )
     return path
 
@@ -45,6 +51,10 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert explain.main() == 0
     examples = json.loads(page.with_suffix(".json").read_text())
     assert len(examples) == 60
+    names = {"in a good mood", "in a bad mood"}
+    assert {name for example in examples for name in example["probabilities"]} == names
+    assert {example["shown"] for example in examples} == names
+    assert "in a good mood has probability" in page.read_text()
     assert np.mean([example["is_right"] for example in examples]) > 0.9
     found = []
     for example in examples:
@@ -90,6 +100,43 @@ def test_each_head_has_a_file_of_its_own_in_the_run(
     files = sorted((run / "eval" / "sufficiency").iterdir())
     assert [path.name for path in files] == [f"{name}.json" for name in names]
     assert {json.loads(path.read_text())["task"] for path in files} == {"mood"}
+
+
+def flags_in_help(command: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> set:
+    monkeypatch.setattr(sys, "argv", [command.__name__, "--help"])
+    with pytest.raises(SystemExit):
+        command.main()
+    return set(re.findall(r"^\W? ?(--[a-z][a-z.-]+)", capsys.readouterr().out, re.MULTILINE))
+
+
+def test_help_shows_only_what_a_classifier_depends_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {
+        explain: {"--examples", "--out"},
+        sufficiency: {"--segments-kept", "--draws", "--train-documents", "--seed", "--out"},
+        concept_space: {"--max-examples", "--out"},
+    }
+    data = {"--glue-dir", "--classification-dir", "--embedded-seed", "--device"}
+    every = flags_in_help(evaluation, monkeypatch, capsys)
+    tuning = {flag for flag in every if flag.startswith("--finetune.")} | {"--head", "--freeze-backbone"}
+    for command, flags in own.items():
+        assert flags_in_help(command, monkeypatch, capsys) == flags | data | tuning - {"--finetune.tasks"}
+
+
+@pytest.mark.parametrize(
+    "flags", [("--suites", "blimp"), ("--finetune.tasks", "rte"), ("--protocol", "babylm23")]
+)
+def test_flags_without_an_effect_are_unknown(flags: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["explain", "RUN", "sst2", *flags])
+    with pytest.raises(UsageError, match=f"unknown flag {flags[0]}"):
+        explain.main()
+
+
+def test_fewer_flags_are_the_same_settings() -> None:
+    tuning = FineTuneConfig(tasks=("rte",), head=("swipe window=8",), seeds="run", freeze_backbone=True)
+    config = EvalConfig(suites=("wug",), text_file=Path("a.txt"), device="cpu", finetune=tuning)
+    assert with_fewer_flags(config).model_dump() == config.model_dump()
 
 
 def test_numbers_out_of_range_are_told(

@@ -256,9 +256,32 @@ def test_the_study_names_the_factor(study: Path):
         read_source(study)
 
 
+def test_heads_may_be_named_with_options_in_any_order_and_at_their_defaults(made: Path, tmp_path: Path):
+    short, mlp = "fourier-kan frozen  grid_size=10", "mlp width=128"
+    plain = kept(made, factor="head", baseline="mlp", contrasts=(f"{FOURIER} - linear",))
+    texts = (f"{short} - linear", f"{FOURIER} - linear")
+    found = analysed(made, factor="head", baseline=mlp, contrasts=texts)
+    assert (found.baseline, found.variants) == ("mlp", plain.variants)
+    assert found.contrasts == plain.contrasts  # one contrast, however often and however it is written
+    both = analysed(made, factor="both", baseline=f"kan/{mlp}", contrasts=(f"gelu/{short} - kan/{mlp}",))
+    assert both.baseline == "kan/mlp"
+    assert {c.contrast for c in both.contrasts} == {f"gelu/{FOURIER} - kan/mlp"}
+    assert analysed(made, head=mlp).runs.equals(kept(made, head="mlp").runs)
+    c = compare(scores(), f"{short} - {mlp}", factor="head", family="roberta / kan")
+    assert c == compare(scores(), f"{FOURIER} - mlp", factor="head", family="roberta / kan")
+    study = Path(shutil.copytree(made, tmp_path / "study"))
+    write_plan(study, factor="head", baseline=mlp, contrasts=[f"{short} - {mlp}"])
+    assert analysed(study).contrasts[0].contrast == f"{FOURIER} - mlp"
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
+        (
+            {"factor": "head", "contrasts": ("mlp width=99 - linear",)},
+            "unknown head 'mlp width=99'; Available: linear",
+        ),
+        ({"factor": "head", "contrasts": ("mlp width=128 - mlp",)}, "names a head twice"),
         ({"factor": "head", "baseline": "liner"}, "unknown baseline .* 'liner'; did you mean 'linear'"),
         ({"factor": "both", "baseline": "gelu"}, "unknown baseline .* 'gelu'.*gelu/linear"),
         ({"factor": "head", "contrasts": ("mlpp - linear",)}, "unknown head 'mlpp'; did you mean 'mlp'"),
@@ -338,6 +361,7 @@ def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_pa
 def test_planned_heads_are_written_as_in_rows():
     assert planned_heads({}) == ("default",)
     assert planned_heads({"head": ["fourier-kan frozen grid_size=10", "linear"]}) == (FOURIER, "linear")
+    assert planned_heads({"head": ["mlp width=128 frozen", "mlp frozen"]}) == ("mlp frozen",)
     assert planned_heads({"head": "linear", "freeze_backbone": True}) == ("linear frozen",)
     assert levels("both", FFNS, ["linear"]) == ("gelu/linear", "kan/linear")
 

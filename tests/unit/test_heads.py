@@ -14,9 +14,9 @@ from scipy.interpolate import BSpline
 from scipy.special import expit
 
 from eval.heads.__main__ import HeadsArgs, main, table_rows
-from eval.heads.choice import parse_head
+from eval.heads.choice import head_name, parse_head
 from eval.heads.layers import mlp_width
-from eval.heads.names import DEFAULT_HEAD, HEAD_NAMES
+from eval.heads.names import DEFAULT_HEAD, HEAD_NAMES, OPTION_DEFAULTS
 from eval.heads.registry import HEADS, build_head, check_head, get_head
 from ffn_variants.errors import UsageError, run_cli
 
@@ -52,6 +52,32 @@ def test_names_are_those_of_the_registry():
     assert sorted(HEAD_NAMES) == sorted([DEFAULT_HEAD, *HEADS])
     assert {name: spec.name for name, spec in HEADS.items()} == {name: name for name in HEADS}
     assert DEFAULT_HEAD not in HEADS
+
+
+def test_defaults_known_without_a_head_are_those_of_the_registry():
+    defaults = {n: {key: option.default for key, option in spec.options.items()} for n, spec in HEADS.items()}
+    assert {name: own for name, own in defaults.items() if own} == OPTION_DEFAULTS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "linear",
+        "default frozen",
+        "kan grid_size=5",
+        "kan spline_order=2 grid_size=5.0 frozen",
+        "mlp match=none",
+        "fourier-kan init_scale=2 grid_size=10.0",
+        "fourier-kan init_scale=1",
+        "swipe window=128 pooling=sum",
+    ],
+)
+def test_a_head_is_named_as_in_rows_without_loading_it(text):
+    assert head_name(text) == str(check_head(parse_head(text)))
+
+
+def test_what_no_head_takes_is_left_in_its_name():
+    assert head_name("kan grid_size=inf colour=red") == "kan colour=red grid_size=inf"
 
 
 @pytest.mark.parametrize("name", HEADS)

@@ -58,7 +58,8 @@ def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repositor
 
 def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, repository: Path) -> None:
     heads = {"finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}}
-    report = {"factor": "both", "baseline": "kan/linear", "contrasts": ["kan/mlp frozen - kan/fourier-kan"]}
+    contrasts = ["kan/mlp frozen - kan/fourier-kan", "kan/mlp frozen - kan/fourier-kan grid_size=5"]
+    report = {"factor": "both", "baseline": "kan/linear", "contrasts": contrasts}
     study = load_study(write(tmp_path, repository, evaluation=heads, report=report))
     study.write()
     written = yaml.safe_load((study.folder / "study.yaml").read_text())

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import lm_eval
 import numpy as np
 import pandas as pd
 import pytest
@@ -25,6 +26,8 @@ from eval.classification.tasks import (
     read_examples,
 )
 from eval.config import EvalConfig
+from eval.heads.choice import HeadChoice
+from eval.plan import classification_protocol
 from eval.references import _of_classification
 from eval.tasks.__main__ import main as list_tasks
 from eval.tasks.schema import shipped_task, shipped_tasks
@@ -121,6 +124,55 @@ def test_a_task_of_glue_may_be_ones_own_file(shared_data, tmp_path):
             encoded.append(encode(tokenizer, texts, labels, 64, [str(row["idx"]) for row in rows]))
         for field in ("tokens", "lengths", "labels", "truncated", "idx"):
             np.testing.assert_array_equal(*(getattr(data, field) for data in encoded))
+
+
+NO = ("no", "False", "negative", "unacceptable", "contradiction")
+
+
+@pytest.mark.parametrize("task", GLUE_TASK_NAMES)
+def test_labels_of_glue_are_called_as_lm_eval_asks_for_them(task):
+    """Its file of a task lists answers in the order of the labels on the hub."""
+    files = {
+        "boolq": "super_glue/boolq/default",
+        "wsc": "super_glue/wsc/default",
+        "mnli-mm": "glue/mnli/default",
+    }
+    files["multirc"] = "super_glue/multirc/t5-prompt"  # the answers of its other file are the wrong way round
+    text = (
+        Path(lm_eval.__file__).parent / "tasks" / f"{files.get(task, f'glue/{task}/default')}.yaml"
+    ).read_text()
+    line = re.findall(r"(?m)^doc_to_choice:(.*)$", text)[0]
+    answers = re.findall(r"yes|no|True|False|Neither|negative|positive", line)
+    names = shipped_task(task).label_names or ()
+    assert [name.startswith("not_") or name in NO for name in names] == [answer in NO for answer in answers]
+    assert ("neutral" in names) == ("Neither" in answers)
+    assert GLUE_TASKS[task].label_names == names
+
+
+@pytest.mark.parametrize("task", ["rte", "mrpc", "qqp", "qnli"])
+def test_pairs_called_alike_share_more_words(shared_data, task):
+    """The data encodes the labels as the hub does."""
+    rows = read_examples(GLUE_TASKS[task], "validation", EvalConfig(glue_dir=shared_data / "glue"))
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        first, second = (set(re.findall(r"\w+", row[column].lower())) for column in GLUE_TASKS[task].columns)
+        share = len(first & second) / max(1, min(len(first), len(second)))
+        shares.setdefault(GLUE_TASKS[task].label_names[row["label"]], []).append(share)
+    (alike,) = [name for name in shares if not name.startswith("not_")]
+    assert np.mean(shares.pop(alike)) > np.mean(*shares.values()) + 0.03
+
+
+def test_names_of_labels_leave_scores_valid(write):
+    task = {"labels": [0, 1]}
+    rows = [{"text": "a", "label": n} for n in (0, 1)]
+    plain = find_task(write(rows, **task), CONFIG)
+    named = find_task(write(rows, **task, label_names=["low", "high"]), CONFIG)
+    assert plain.label_names == ("label 0", "label 1")
+    assert named.label_names == ("low", "high")
+    head = HeadChoice("linear")
+    assert classification_protocol(named, CONFIG, head) == classification_protocol(plain, CONFIG, head)
+    # As before files could name labels.
+    assert GLUE_TASKS["rte"].digest == "ac36d790facc47c5"
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".tsv", ".csv.gz", ".parquet"])
@@ -308,6 +360,10 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
         ({"labels": [True, False]}, r"label True is how YAML reads yes, no, on and off; put it in quotes"),
         ({"labels": ["a", 1]}, r"some labels are names and some integers"),
         ({"labels": ["a", "b", "a"]}, r"label 'a' stands there twice"),
+        ({"labels": [0, 1], "label_names": ["a"]}, r"label_names has 1 names and 2 labels are declared"),
+        ({"label_names": ["a", "b", "c"]}, r"label_names has 3 names and 0 labels are"),
+        ({"labels": [0, 1], "label_names": [False, True]}, r"label_names is \[False, True\]; a list of"),
+        ({"labels": [0, 1], "label_names": ["a", "a"]}, r"label_names has 'a' twice"),
         ({"files": None}, r"under hub: or under files:, one of them"),
         ({"hub": {"path": "x"}}, r"under hub: or under files:, one of them"),
         ({"files": {"train": "absent.csv", "validation": "train.jsonl"}}, r"no file .*absent.csv; a rel"),
