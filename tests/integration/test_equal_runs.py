@@ -268,7 +268,7 @@ def test_a_run_with_the_loss_in_chunks_is_one_with_all_logits_at_once(run, famil
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "ffn"), itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"]))
+@pytest.mark.parametrize(("family", "ffn"), [*itertools.product(FAMILIES, ["gelu", "kan", "gr-kan"])])
 def test_a_run_with_compiled_kernels_is_an_eager_one(run, inductor_cache, family, ffn):
     names = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
     environment = {name: os.environ[name] for name in names}
