@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
+import select
+import signal
 import sys
 from collections.abc import Callable, Iterable
+from typing import TextIO
 
 
 class UsageError(ValueError):
@@ -33,10 +37,20 @@ def run_cli(main: Callable[[], int | None]) -> None:
     """Run a command's ``main`` and exit with its status.
 
     A ``UsageError`` becomes one line on standard error and exit status 2; anything else keeps its traceback,
-    because it is a defect of this project and not of the user.
+    because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
+    ``head`` does, it ends without a word.
     """
     try:
-        status = main() or 0
+        try:
+            status = main() or 0
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_unread(sys.stdout):
+            raise
+        # Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 128 + signal.SIGPIPE
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         status = 2
@@ -44,3 +58,10 @@ def run_cli(main: Callable[[], int | None]) -> None:
         print("interrupted; the same command continues where it stopped", file=sys.stderr)
         status = 130
     sys.exit(status)
+
+
+def _is_unread(stream: TextIO) -> bool:
+    """Whether the reader of a pipe has gone; false for what is no pipe."""
+    poll = select.poll()
+    poll.register(stream, 0)  # errors are told whatever is asked for
+    return bool(poll.poll(0))

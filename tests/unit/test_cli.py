@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import tyro
 from pydantic import BaseModel, Field
 
 from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError
+from ffn_variants.errors import UsageError, run_cli
 
 
 class Section(BaseModel):
@@ -79,3 +80,26 @@ def test_every_command_explains_itself(module: str) -> None:
     )
     assert result.returncode == 0
     assert "usage:" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["ffn_variants"], ["ffn_variants", "--help"], ["eval.tasks", "--help"]]
+)
+def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+def test_a_pipe_that_breaks_elsewhere_is_a_defect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def main() -> None:
+        raise BrokenPipeError("a worker's")
+
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        with pytest.raises(BrokenPipeError, match="a worker's"):
+            run_cli(main)
