@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,18 @@ def evaluate(monkeypatch) -> Callable[..., int]:
 def make_run(tmp_path, write_run) -> Callable[..., Path]:
     """Write the folder of a run below the test's own."""
     return lambda *args, **kwargs: write_run(tmp_path / "runs", *args, **kwargs)
+
+
+@pytest.fixture
+def write_task(tmp_path) -> Callable[..., Path]:
+    """Write the YAML file of a classification task and its examples, into the test's own folder."""
+
+    def write(name: str, rows: Mapping[str, Iterable[dict]], definition: str) -> Path:
+        for split, of_split in rows.items():
+            lines = "".join(json.dumps(row) + "\n" for row in of_split)
+            (tmp_path / f"{split}.jsonl").write_text(lines)
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"files: {{train: train.jsonl, validation: validation.jsonl}}\n{definition}")
+        return path
+
+    return write

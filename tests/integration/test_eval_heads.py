@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -40,24 +39,24 @@ def with_heads(*heads: str, config: EvalConfig = EMBEDDED, **settings) -> EvalCo
 
 
 @pytest.fixture
-def topics(tmp_path) -> Path:
+def topics(write_task) -> Path:
     """A task whose texts may have several of three labels, each told by a word."""
     generator = np.random.default_rng(0)
     words = {"play": "ball", "eat": "cake", "sleep": "bed"}
-    for split, size in (("train", 400), ("validation", 60)):
-        rows = []
-        for chosen in generator.random((size, len(words))) < 0.5:
-            labels = [label for label, is_in in zip(words, chosen, strict=True) if is_in]
-            rows.append(
-                {"text": f"they saw a {' and a '.join(words[x] for x in labels) or 'dog'}.", "is": labels}
-            )
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    path = tmp_path / "topics.yaml"
-    path.write_text(
-        "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: is\n"
-        "labels: [play, eat, sleep]\nmulti_label: true\nmetrics: [micro_f1, accuracy]\n"
+
+    def example(chosen: np.ndarray) -> dict:
+        labels = [label for label, is_in in zip(words, chosen, strict=True) if is_in]
+        return {"text": f"they saw a {' and a '.join(words[x] for x in labels) or 'dog'}.", "is": labels}
+
+    rows = {
+        split: [example(chosen) for chosen in generator.random((size, len(words))) < 0.5]
+        for split, size in (("train", 400), ("validation", 60))
+    }
+    definition = (
+        "text: text\nlabel: is\nlabels: [play, eat, sleep]\nmulti_label: true\n"
+        "metrics: [micro_f1, accuracy]\n"
     )
-    return path
+    return write_task("topics", rows, definition)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -24,22 +24,24 @@ QUICK = ("--finetune.learning-rate", "0.02", "--finetune.num-train-epochs", "4",
 
 
 @pytest.fixture
-def mood(tmp_path: Path) -> Path:
+def mood(write_task: Callable[..., Path]) -> Path:
     """A task in whose documents one sentence of four decides."""
     generator = np.random.default_rng(0)
-    for split, size in (("train", 400), ("validation", 60)):
-        rows = []
-        for label in generator.choice(list(TOLD), size):
-            sentences = list(generator.choice(NEUTRAL, 3))
-            sentences.insert(generator.integers(4), TOLD[label])
-            rows.append({"text": " ".join(sentences), "label": str(label)})
-        (tmp_path / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    path = tmp_path / "mood.yaml"
-    path.write_text(
-        "files: {train: train.jsonl, validation: validation.jsonl}\ntext: text\nlabel: label\n"
-        "labels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\nmetrics: [accuracy]\n"
+
+    def example(label: str) -> dict[str, str]:
+        sentences = list(generator.choice(NEUTRAL, 3))
+        sentences.insert(generator.integers(4), TOLD[label])
+        return {"text": " ".join(sentences), "label": str(label)}
+
+    rows = {
+        split: [example(label) for label in generator.choice(list(TOLD), size)]
+        for split, size in (("train", 400), ("validation", 60))
+    }
+    definition = (
+        "text: text\nlabel: label\nlabels: [happy, sad]\nlabel_names: [in a good mood, in a bad mood]\n"
+        "metrics: [accuracy]\n"
     )
-    return path
+    return write_task("mood", rows, definition)
 
 
 def test_the_deciding_sentence_is_found_and_suffices(

@@ -61,6 +61,20 @@ def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
+def train_until(last: int, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train and interrupt before the step behind ``last``."""
+
+    def stop(loop, step, update=Loop._update):
+        if loop.state.step == last:
+            raise KeyboardInterrupt
+        return update(loop, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_update", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+
+
 def test_every_epoch_visits_every_row_once_in_its_own_order():
     stream = np.concatenate([rows_of_step(10, 4, seed=3, step=step) for step in range(10)]).reshape(4, 10)
     assert (np.sort(stream, axis=1) == np.arange(10)).all()
@@ -167,16 +181,8 @@ def test_one_seed_decides_everything(tiny, family):
 def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
     expected = train(tiny(family, "--run-name", "whole"))
 
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step == 5:
-            raise KeyboardInterrupt
-        return update(loop, step)
-
     config = tiny(family, "--run-name", damage)
-    monkeypatch.setattr(Loop, "_update", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
-    monkeypatch.undo()
+    train_until(5, config, monkeypatch)
     path = expected.parent / damage
     assert not (path / "COMPLETED").exists()
     file = path / "checkpoints" / "step_0000004" / "optimizer.safetensors"
@@ -206,15 +212,7 @@ def test_a_run_with_adafactor_goes_on_to_the_same_bits(tiny, monkeypatch):
     expected = train(tiny("gpt_neo", *flags, "whole"))
     config = tiny("gpt_neo", *flags, "stopped")
 
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step == 5:
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(config)
-    monkeypatch.undo()
+    train_until(5, config, monkeypatch)
     path = train(config)
     assert json.loads((path / "provenance.json").read_text())["sessions"][1]["resumed_from_step"] == 4
     assert all(
