@@ -21,13 +21,13 @@ sys.path[0] = str(Path(__file__).parents[1])
 import numpy as np
 from tqdm import tqdm
 
-from eval.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
-from eval.statistics.corrections import holm
-from eval.statistics.equivalence import equivalence_p
-from eval.statistics.power import minimum_detectable_effect
-from eval.statistics.welch import Welch, welch
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import run_cli
+from base.command_line import parse_flags
+from base.errors import run_cli
+from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.significance.statistics.corrections import holm
+from eval.significance.statistics.equivalence import equivalence_p
+from eval.significance.statistics.power import minimum_detectable_effect
+from eval.significance.statistics.welch import Welch, welch
 
 Sampler = Callable[[np.random.Generator, tuple[int, ...], int], np.ndarray]
 NUM_VARIANTS = 8

@@ -45,11 +45,11 @@ from transformers import (
 )
 
 from eval.files import read_json_rows
-from eval.loading import load_tokenizer
-from eval.scoring import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
-from eval.token_scores import plain_causal_scores
+from eval.models.loading import load_tokenizer
+from eval.scoring.log_likelihood import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.plain import plain_causal_scores
 from ffn_variants import build_model
-from pretrain.provenance import device_name
+from pretrain.run.provenance import device_name
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 COLUMNS = ("sentence_good", "sentence_bad")
@@ -118,9 +118,9 @@ class Bench:
 
     def ours_in_lm_eval(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score as ``python -m eval`` does for the first run of a study; later ones find the tokens made."""
-        from eval.lm_models import SCORERS
-        from eval.lm_tasks import Choice, score_choices
-        from eval.texts import forget_tokens
+        from eval.scoring.lm_eval_models import SCORERS
+        from eval.scoring.tokens import forget_tokens
+        from eval.zero_shot.choices import Choice, score_choices
 
         forget_tokens()
         lm = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)

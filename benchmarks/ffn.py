@@ -30,7 +30,7 @@ import transformers
 from torch import Tensor, nn
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from ffn_variants.compilation import compile_seconds, use_compiled_kernels
+from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 
 HIDDEN_SIZE = 512
 REFERENCE_WIDTH = 1024

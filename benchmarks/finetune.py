@@ -47,15 +47,15 @@ from transformers import (
 )
 
 from eval.classification.classifier import make_classifier
-from eval.classification.encoding import Encoded, encode
 from eval.classification.evaluate import evaluate_tasks
+from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
 from eval.classification.metrics import METRICS
-from eval.classification.tasks import GLUE_TASKS, read_examples
+from eval.classification.tasks.chosen import GLUE_TASKS, read_examples
 from eval.config import EvalConfig, FineTuneConfig
-from pretrain import model as models
 from pretrain.config import load_config
-from pretrain.provenance import device_name
+from pretrain.model.build import build, special_token_ids
+from pretrain.run.provenance import device_name
 
 LENGTH, BATCH_SIZE = 128, 64
 
@@ -78,7 +78,7 @@ def pad(data: Encoded) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def both_models(path: Path, tokenizer: Any) -> list[PreTrainedModel]:
     """A classifier of a configuration's sizes as transformers ships it, and ours with the same weights."""
     config = load_config(path, [])
-    sizes = models.build(config, len(tokenizer), models.special_token_ids(tokenizer)).config
+    sizes = build(config, len(tokenizer), special_token_ids(tokenizer)).config
     ours = AutoModelForSequenceClassification.from_config(sizes)
     stock = sizes.to_dict()
     for key in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):

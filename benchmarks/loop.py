@@ -45,18 +45,18 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import Tensor, nn
 
-from ffn_variants.compilation import use_compiled_kernels
-from ffn_variants.layers import ffn_modules
-from pretrain import model
-from pretrain.batches import BatchSource, Step
+from ffn_variants.kernels.compilation import use_compiled_kernels
+from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, TrainConfig, load_config
-from pretrain.data import PackedSplit, PreparedData, prepare_data
-from pretrain.loop import Loop
-from pretrain.metrics import Timer
-from pretrain.objective import PackedLoss
-from pretrain.optim import build_optimizer
-from pretrain.provenance import device_name
+from pretrain.data.batches import BatchSource, Step
+from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.objective import PackedLoss
+from pretrain.run.provenance import device_name
 from pretrain.train import build_accelerator
+from pretrain.training.loop import Loop
+from pretrain.training.metrics import Timer
+from pretrain.training.optim import build_optimizer
 
 DATA, EMBEDDING, ATTENTION, FFN, LOSS, OPTIMIZER, REST = PARTS = (
     "making the batches (a thread does it during a run)",
@@ -144,13 +144,13 @@ def now() -> float:
     return time.perf_counter()
 
 
-def build(config: RunConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
+def set_up(config: RunConfig, data: PreparedData, path: Path) -> tuple[ComparedLoop, BareUpdates]:
     """Set up a run as train.py does, and bare updates of a copy of its model."""
     accelerator = build_accelerator(config, path)
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)
-    network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
-    masker = model.build_masker(config, data.tokenizer)
+    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+    masker = build_masker(config, data.tokenizer)
     source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
     loss = PackedLoss(network, config.family)
     bare = BareUpdates(config, accelerator, copy.deepcopy(loss))  # before the loop wraps the original
@@ -275,7 +275,7 @@ def main() -> None:
     # One update more than the rounds have, as it ends the last of them.
     config = without_pauses(asked, (args.rounds + 1) * args.updates + 1)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
-        loop, bare = build(config, prepare_data(config), Path(folder))
+        loop, bare = set_up(config, prepare_data(config), Path(folder))
         loop.compare(bare, args.updates)
         saving_s = checkpoint_seconds(loop)
         parts = break_down(loop, args.steps)

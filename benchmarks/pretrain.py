@@ -46,15 +46,16 @@ from transformers import (
     TrainingArguments,
 )
 
-from ffn_variants.compilation import compile_seconds, use_compiled_kernels
-from pretrain import corpus, model
-from pretrain.batches import BatchSource
+from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
 from pretrain.config import RunConfig, load_config
-from pretrain.data import PreparedData, prepare_data
-from pretrain.loop import Loop
-from pretrain.objective import PackedLoss
-from pretrain.provenance import device_name
+from pretrain.data import corpus
+from pretrain.data.batches import BatchSource
+from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.objective import PackedLoss
+from pretrain.run.provenance import device_name
 from pretrain.train import build_accelerator
+from pretrain.training.loop import Loop
 
 
 class OurCase:
@@ -63,8 +64,8 @@ class OurCase:
     def __init__(self, config: RunConfig, data: PreparedData, path: Path):
         accelerator = build_accelerator(config, path)
         set_seed(config.seed)
-        network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
-        masker = model.build_masker(config, data.tokenizer)
+        network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+        masker = build_masker(config, data.tokenizer)
         source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
         self.loop = Loop(
             config,
@@ -162,7 +163,7 @@ class TrainerCase:
 
 def stock_model(config: RunConfig, data: PreparedData) -> transformers.PreTrainedModel:
     """The model of the configuration as transformers ships it."""
-    sizes = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer)).config.to_dict()
+    sizes = build(config, len(data.tokenizer), special_token_ids(data.tokenizer)).config.to_dict()
     for ours in ("model_type", "ffn", "ffn_options", "paired_intermediate_size", "architectures"):
         sizes.pop(ours, None)
     if config.family == "gpt_neo":

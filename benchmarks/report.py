@@ -45,18 +45,18 @@ import yaml
 from scipy import stats
 from tqdm import tqdm
 
-from eval.aggregate import run_scores
-from eval.comparison import Inference
-from eval.contrasts import Contrast
-from eval.paradigms import BLIMP_PARADIGMS
-from eval.report.items import analyse_items
+from base.command_line import parse_flags
+from eval.report.noise import analyse_items
 from eval.report.sources import read_source
-from eval.rows import ROW_COLUMNS, write_rows
-from eval.samples import CellTable
-from eval.significance import compare_with_baseline, scopes
-from eval.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
-from eval.statistics.welch import CONFIDENCE
-from ffn_variants.cli import parse_flags
+from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.results.run_scores import run_scores
+from eval.significance.cells import CellTable
+from eval.significance.compare import compare_with_baseline, scopes
+from eval.significance.comparison import Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.significance.statistics.welch import CONFIDENCE
+from eval.zero_shot.blimp import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

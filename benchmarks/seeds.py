@@ -45,16 +45,16 @@ from accelerate.utils import set_seed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ffn_variants.compilation import use_compiled_kernels
-from pretrain import model
-from pretrain.batches import BatchSource, Step
+from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig, load_config
-from pretrain.data import PreparedData, prepare_data
-from pretrain.linear_cross_entropy import linear_cross_entropy
-from pretrain.loop import Loop
-from pretrain.objective import PackedLoss
-from pretrain.provenance import device_name
+from pretrain.data.batches import BatchSource, Step
+from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.model.build import build, special_token_ids
+from pretrain.model.linear_cross_entropy import linear_cross_entropy
+from pretrain.model.objective import PackedLoss
+from pretrain.run.provenance import device_name
 from pretrain.train import build_accelerator
+from pretrain.training.loop import Loop
 
 Update = Callable[[int], "list[list[float]] | None"]
 """Does so many updates of every seed and returns the losses of each, where they come for nothing."""
@@ -65,7 +65,7 @@ def build_loop(config: RunConfig, data: PreparedData, path: Path) -> Loop:
     accelerator = build_accelerator(config, path)
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)
-    network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
+    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     source = BatchSource(config, None, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
     return Loop(config, accelerator, PackedLoss(network, config.family), source, data, path)
 

@@ -33,12 +33,12 @@ sys.path[0] = str(Path(__file__).parents[1])
 
 import yaml
 
-from eval.loading import identify_run, remember_weights, weights_hash
-from eval.plan import work_units
+from base.command_line import parse_flags
+from base.files import write_text
+from eval.models.loading import identify_run, remember_weights, weights_hash
+from eval.runner.work_units import work_units
 from ffn_variants.budget import Budget
-from ffn_variants.cli import parse_flags
-from ffn_variants.files import write_text
-from pretrain.run_dir import COMPLETION_MARKER, write_config
+from pretrain.run.run_dir import COMPLETION_MARKER, write_config
 from slurm.study import Cell, load_study
 
 ROOT = Path(__file__).parents[1]

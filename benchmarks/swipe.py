@@ -44,18 +44,18 @@ from transformers import PreTrainedTokenizerBase
 from eval.classification.classifier import HeadClassifier
 from eval.classification.config import FineTuning
 from eval.classification.encoders import make_encoder
-from eval.classification.encoding import Encoded, encode
 from eval.classification.finetune import fine_tune
+from eval.classification.heads.choice import parse_head
+from eval.classification.heads.registry import build_head, get_head
+from eval.classification.inputs.segments import Segmentation, Segmented, encode_segments
+from eval.classification.inputs.sentences import sentence_starts
+from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_backbone, load_classifier_tokenizer
 from eval.classification.prediction import predict
-from eval.classification.segments import Segmentation, Segmented, encode_segments
-from eval.classification.sentences import sentence_starts
-from eval.classification.tasks import GLUE_TASKS, read_examples
+from eval.classification.tasks.chosen import GLUE_TASKS, read_examples
 from eval.config import EvalConfig
-from eval.heads.choice import parse_head
-from eval.heads.registry import build_head, get_head
 from eval.interpretation.attention_shares import attention_shares, shares_of_spans
-from eval.scoring import num_positions
+from eval.scoring.log_likelihood import num_positions
 
 MIN_TOKENS, MAX_TOKENS = 8, 20
 """Of a sentence; shorter phrases of SST-2 often have no sentiment."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from base.command_line import parse_flags
+from base.errors import UsageError, run_cli
 from eval.config import EvalConfig
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from eval.evaluate import Failure
+    from eval.runner.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
@@ -57,10 +57,10 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
     """
-    from eval.evaluate import evaluate_runs
-    from eval.plan import check_sources
-    from eval.runs import find_runs
-    from eval.summary import summary
+    from eval.results.summary import summary
+    from eval.runner.evaluate import evaluate_runs
+    from eval.runner.find_runs import find_runs
+    from eval.runner.work_units import check_sources
 
     if workers is not None and workers < 1:
         raise UsageError(f"--workers is {workers}; it must be 1 or more")
@@ -84,7 +84,7 @@ def _status(failures: Iterable[Failure]) -> int:
 
 def main() -> int:
     """Read the flags and evaluate; a study's own settings stand for what no flag says."""
-    from eval.runs import study_config
+    from eval.runner.find_runs import study_config
 
     folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
     config = study_config(folders)

@@ -8,11 +8,11 @@ from typing import Annotated, Literal, get_args
 import tyro
 from pydantic import BeforeValidator, Field
 
+from base.command_line import Section
+from base.errors import unknown_name
 from eval.classification.config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
 from eval.classification.config import FineTuneConfig as FineTuneConfig
-from eval.protocol import ProtocolConfig
-from ffn_variants.cli import Section
-from ffn_variants.errors import unknown_name
+from eval.scoring.protocol import ProtocolConfig
 
 Suite = Literal[
     "blimp", "babylm23", "blimp-fast", "entity-tracking", "wug", "perplexity", "embedded-pairs", "glue",
@@ -82,7 +82,7 @@ class EvalConfig(Section):
         Raises:
             UsageError: For an unknown task, or a faulty file of one.
         """
-        from eval.tasks.schema import find_task_file
+        from eval.classification.tasks.schema import find_task_file
 
         return tuple(dict.fromkeys(find_task_file(task).benchmark for task in self.classify))
 

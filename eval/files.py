@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
-from ffn_variants.errors import UsageError
+from base.errors import UsageError
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ffn_variants.registration import register_on_demand
 
 if TYPE_CHECKING:
+    from base.errors import UsageError
+    from base.families import FAMILIES, objective
     from ffn_variants.budget import Budget, matching_width
-    from ffn_variants.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
-    from ffn_variants.errors import UsageError
-    from ffn_variants.families import build_config, build_model, count_flops, count_parameters
-    from ffn_variants.modeling import (
+    from ffn_variants.models.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+    from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
+    from ffn_variants.models.modeling import (
         FFNGPTNeoForCausalLM,
         FFNGPTNeoForSequenceClassification,
         FFNGPTNeoModel,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
         FFNT5ForSequenceClassification,
         FFNT5Model,
     )
-    from ffn_variants.objectives import FAMILIES, objective
     from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
     from ffn_variants.spec import FFNSpec
 
@@ -60,10 +60,9 @@ __all__ = [
 
 _MODULES = {
     "budget": ("Budget", "matching_width"),
-    "configuration": ("FFNGPTNeoConfig", "FFNRobertaConfig", "FFNT5Config"),
-    "errors": ("UsageError",),
-    "families": ("build_config", "build_model", "count_flops", "count_parameters"),
-    "modeling": (
+    "models.configuration": ("FFNGPTNeoConfig", "FFNRobertaConfig", "FFNT5Config"),
+    "models.families": ("build_config", "build_model", "count_flops", "count_parameters"),
+    "models.modeling": (
         "FFNGPTNeoForCausalLM",
         "FFNGPTNeoForSequenceClassification",
         "FFNGPTNeoModel",
@@ -74,18 +73,18 @@ _MODULES = {
         "FFNT5ForSequenceClassification",
         "FFNT5Model",
     ),
-    "objectives": ("FAMILIES", "objective"),
     "registry": ("FFN_VARIANTS", "build_ffn", "get_variant"),
     "spec": ("FFNSpec",),
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: f"ffn_variants.{module}" for module, names in _MODULES.items() for name in names}
+_MODULE_OF |= {"UsageError": "base.errors", "FAMILIES": "base.families", "objective": "base.families"}
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used (PEP 562)."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     globals()[name] = value
     return value
 

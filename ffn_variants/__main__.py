@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import tyro
 
+from base.command_line import parse_flags
+from base.errors import UsageError, run_cli
+from base.table import describe_options, format_table
 from ffn_variants.budget import Budget, matching_width
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
 from ffn_variants.registry import FFN_VARIANTS
 from ffn_variants.spec import FFNSpec
-from ffn_variants.table import describe_options, format_table
 
 _SIZES = ("grid_size", "spline_order", "num_knots")
 

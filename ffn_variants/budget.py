@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ffn_variants.errors import UsageError, unknown_name
+from base.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from ffn_variants.spec import FFNSpec

@@ -22,7 +22,7 @@ MODEL_TYPES = {
     "ffn_roberta": "FFNRobertaConfig",
     "ffn_t5": "FFNT5Config",
 }
-"""``model_type`` of config.json, and the class in ``ffn_variants.modeling`` that reads it."""
+"""``model_type`` of config.json, and the class in ``ffn_variants.models.modeling`` that reads it."""
 
 
 def register_on_demand() -> None:
@@ -53,7 +53,7 @@ class _StandIn(type):
 
     def _config_class(cls) -> Any:
         # Registers the models and puts the config classes in the place of their stand-ins.
-        return getattr(importlib.import_module("ffn_variants.modeling"), cls.__name__)
+        return getattr(importlib.import_module("ffn_variants.models.modeling"), cls.__name__)
 
 
 class _TableFinder(MetaPathFinder):

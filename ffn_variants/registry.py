@@ -9,7 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from ffn_variants import (
+from base.errors import UsageError, unknown_name
+from ffn_variants.spec import FFNSpec
+from ffn_variants.variants import (
     activations,
     cheby_kan,
     efficient_kan,
@@ -20,8 +22,6 @@ from ffn_variants import (
     rbf_kan,
     spline_kan,
 )
-from ffn_variants.errors import UsageError, unknown_name
-from ffn_variants.spec import FFNSpec
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec

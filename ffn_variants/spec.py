@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from ffn_variants.options import Option, resolve_options
+from base.options import Option, resolve_options
 
 
 @dataclass(frozen=True, kw_only=True)

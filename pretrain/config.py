@@ -14,11 +14,11 @@ import tyro
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 import ffn_variants
+from base.command_line import Section, parse_flags
+from base.config_input import deep_merge, explain, flag_value, read_yaml
+from base.errors import UsageError
+from base.families import check_family, has_ffn_biases
 from ffn_variants.budget import Budget
-from ffn_variants.cli import Section, parse_flags
-from ffn_variants.errors import UsageError
-from ffn_variants.objectives import check_family, has_ffn_biases
-from pretrain.config_input import deep_merge, explain, flag_value, read_yaml
 
 MEAN_NOISE_SPAN_LENGTH = 3.0
 """Of T5 (Raffel et al. 2020, sec. 3.3.4)."""
@@ -292,7 +292,7 @@ class RunConfig(Section):
         return self
 
     def _check_t5(self) -> None:
-        from pretrain.span_corruption import NUM_SENTINELS, num_noise_spans
+        from pretrain.data.span_corruption import NUM_SENTINELS, num_noise_spans
 
         model, train = self.model, self.train
         if model.initializer_range is not None:

@@ -13,8 +13,8 @@ from typing import Annotated
 import tyro
 from pydantic import Field
 
-from ffn_variants.cli import Section, parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from base.command_line import Section, parse_flags
+from base.errors import UsageError, run_cli
 
 
 class GenerateArgs(Section):
@@ -79,8 +79,8 @@ def _load(folder: Path) -> tuple:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    import ffn_variants.modeling  # noqa: F401  registers the variants' model types
-    from pretrain.tokenizer import load_tokenizer
+    import ffn_variants.models.modeling  # noqa: F401  registers the variants' model types
+    from pretrain.data.tokenizer import load_tokenizer
 
     try:
         family = AutoConfig.from_pretrained(folder).model_type

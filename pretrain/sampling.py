@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from ffn_variants.errors import UsageError
-from pretrain.tokenizer import sentinel
+from base.errors import UsageError
+from pretrain.data.tokenizer import sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
 

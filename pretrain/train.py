@@ -32,33 +32,35 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
+from base.config_input import split_config_path
+from base.errors import UsageError, run_cli
+from base.files import write_text
 from ffn_variants import objective
-from ffn_variants.compilation import use_compiled_kernels
-from ffn_variants.errors import UsageError, run_cli
-from ffn_variants.files import write_text
-from pretrain import corpus, model, provenance
-from pretrain.batches import BatchSource
+from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig, resolve
-from pretrain.config_input import split_config_path
-from pretrain.costs import cost_facts
-from pretrain.data import PreparedData, prepare_data
-from pretrain.health import read_failure
-from pretrain.lock import sole_writer
-from pretrain.loop import Loop
-from pretrain.memory import fit_to_memory
-from pretrain.model_card import write_model_card
-from pretrain.objective import build_loss
-from pretrain.plan import check_usable, describe_plans
-from pretrain.run_dir import (
+from pretrain.data import corpus
+from pretrain.data.batches import BatchSource
+from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.costs import cost_facts
+from pretrain.model.objective import build_loss
+from pretrain.run import provenance
+from pretrain.run.dry_run import check_usable, describe_plans
+from pretrain.run.lock import sole_writer
+from pretrain.run.model_card import write_model_card
+from pretrain.run.run_dir import (
     COMPLETION_MARKER,
     check_same_config,
     is_complete,
     run_dir,
     write_config,
 )
+from pretrain.run.seeds import load_configs, train_in_turn
 from pretrain.sampling import sample_section
-from pretrain.seeds import load_configs, train_in_turn
-from pretrain.stopping import Stopped, StopRequest, stop_requests
+from pretrain.training.health import read_failure
+from pretrain.training.loop import Loop
+from pretrain.training.memory import fit_to_memory
+from pretrain.training.stopping import Stopped, StopRequest, stop_requests
 
 __all__ = ["main", "prepare_data", "train"]
 
@@ -197,12 +199,12 @@ def _pretrain(
     main = accelerator.is_main_process
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
-    network = model.build(config, len(data.tokenizer), model.special_token_ids(data.tokenizer))
+    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     costs = cost_facts(config, network)
     score = _scorer(config, network, data) if main and config.train.eval_every else None
     source = BatchSource(
         config,
-        model.build_masker(config, data.tokenizer),
+        build_masker(config, data.tokenizer),
         int(data.tokenizer.pad_token_id),  # type: ignore[arg-type]
         accelerator.process_index,
         accelerator.num_processes,
@@ -253,7 +255,7 @@ def _scorer(
     config: RunConfig, network: PreTrainedModel, data: PreparedData
 ) -> Callable[[PreTrainedModel], dict[str, float]]:
     # Only here does pretraining ask for the evaluation, which otherwise comes after it.
-    from eval.during_training import TrainingScorer
+    from eval.zero_shot.during_training import TrainingScorer
 
     return TrainingScorer(config, network, data.tokenizer)
 

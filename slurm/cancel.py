@@ -7,7 +7,7 @@ import signal
 import socket
 from pathlib import Path
 
-from ffn_variants.errors import UsageError
+from base.errors import UsageError
 from slurm.local import read_launcher
 from slurm.squeue import cancel, read_queue
 from slurm.submissions import read_submissions

@@ -8,8 +8,8 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ffn_variants.errors import OccupiedError
-from pretrain.stopping import Stopped
+from base.errors import OccupiedError
+from pretrain.training.stopping import Stopped
 from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
 
@@ -35,8 +35,8 @@ class Worker:
 
 def is_done(cell: Cell) -> bool:
     """Whether a cell is pretrained and has every score that the study asks for."""
-    from eval.evaluate import is_evaluated
-    from pretrain.run_dir import is_complete
+    from eval.runner.evaluate import is_evaluated
+    from pretrain.run.run_dir import is_complete
 
     return is_complete(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
 
@@ -88,7 +88,7 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     Raises:
         OccupiedError: If another process is at it and does not end.
     """
-    from eval.evaluate import evaluate_run
+    from eval.runner.evaluate import evaluate_run
     from pretrain.train import train
 
     patiently(train, cell.config)

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from ffn_variants.cli import Section
-from ffn_variants.errors import UsageError
-from pretrain.config_input import read_config
+from base.command_line import Section
+from base.config_input import read_config
+from base.errors import UsageError
 
 
 class ClusterPreset(Section):

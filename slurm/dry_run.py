@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eval.heads.names import DEFAULT_HEAD
+from eval.classification.heads.names import DEFAULT_HEAD
 from slurm.study import Study
 
 if TYPE_CHECKING:

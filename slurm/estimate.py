@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pretrain.config import RunConfig, resolve
-from pretrain.costs import cost_facts
-from pretrain.data import cached_summary
-from pretrain.plan import token_budget, vocab_size
-from pretrain.run_dir import is_complete, read_run
+from pretrain.data.prepare import cached_summary
+from pretrain.model.costs import cost_facts
+from pretrain.run.dry_run import token_budget, vocab_size
+from pretrain.run.run_dir import is_complete, read_run
 from slurm.study import Cell
 
 # Forward and backward pass: twice the forward's operations go back.
@@ -83,7 +83,7 @@ def measured_speed(cell: Cell) -> Speed | None:
 
 
 def _speed_of(run: Path, config: RunConfig) -> tuple[str, float] | None:
-    from eval.report.facts import mapping, read_json
+    from eval.report.run_facts import mapping, read_json
 
     record = read_json(run / "provenance.json")
     speed = mapping(record.get("results")).get("mean_tokens_per_s")
@@ -100,8 +100,8 @@ def _petaflops(flops: float) -> str:
 
 
 def _flops(config: RunConfig, tokens: int) -> float:
-    from pretrain import model
+    from pretrain.model.build import build
 
     size, _ = vocab_size(config, cached_summary(config))
-    facts = cost_facts(config, model.build(config, size))
+    facts = cost_facts(config, build(config, size))
     return TRAINING_OVER_FORWARD * facts["flops_per_token"]["total"] * tokens

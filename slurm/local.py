@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import submitit
 
-from ffn_variants.files import write_text
+from base.files import write_text
 from slurm.cell import share_cores
 from slurm.job import CellJob
 from slurm.progress import Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffn_variants.errors import UsageError
+from base.errors import UsageError
 from slurm.cell import is_done
 from slurm.state import CellState
 from slurm.study import Cell, Study

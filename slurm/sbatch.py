@@ -14,7 +14,7 @@ from typing import Any
 
 import submitit
 
-from ffn_variants.errors import UsageError
+from base.errors import UsageError
 from slurm.cluster import ClusterPreset, minutes_of
 from slurm.job import CellJob, Layout
 from slurm.snapshot import snapshot_environment

@@ -9,10 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import ffn_variants
-from ffn_variants.files import SNAPSHOT, write_text
+from base.files import CODE_ROOT, SNAPSHOT, write_text
 
-PACKAGES = ("ffn_variants", "pretrain", "eval", "slurm")
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
 SUFFIXES = (".py", ".yaml")
 """Of the files that the packages consist of."""
 
@@ -25,7 +24,7 @@ def take_snapshot(study_dir: Path) -> Path:
     Returns:
         ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
     """
-    root = Path(ffn_variants.__file__).parents[1]
+    root = CODE_ROOT
     files = sorted(
         path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES
     )

@@ -16,7 +16,7 @@ from typing import Literal
 
 import psutil
 
-from ffn_variants.files import write_text
+from base.files import write_text
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]

@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 from tyro.conf import Positional
 
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from base.command_line import parse_flags
+from base.errors import UsageError, run_cli
 from slurm.state import CellState, describe, minutes
 from slurm.survey import survey
 

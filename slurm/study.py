@@ -15,17 +15,17 @@ import yaml
 from pydantic import Field, StringConstraints, model_validator
 
 import ffn_variants
+from base.command_line import Section
+from base.config_input import deep_merge, read_config
+from base.errors import UsageError, unknown_name
+from base.families import FAMILIES
+from base.files import write_text
+from eval.classification.heads.choice import parse_head
 from eval.config import EvalConfig
-from eval.contrasts import parse_contrast
-from eval.factor import NOUNS, Factor, find_level, levels, planned_heads
-from eval.heads.choice import parse_head
-from ffn_variants.cli import Section
-from ffn_variants.errors import UsageError, unknown_name
-from ffn_variants.files import write_text
-from ffn_variants.objectives import FAMILIES
+from eval.significance.contrasts import parse_contrast
+from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
 from pretrain.config import RunConfig, load_config
-from pretrain.config_input import deep_merge, read_config
-from pretrain.run_dir import run_dir
+from pretrain.run.run_dir import run_dir
 
 STUDY_FILE = "study.yaml"
 
@@ -80,7 +80,9 @@ class StudyConfig(Section):
     @property
     def heads(self) -> tuple[str, ...]:
         """The classification heads that every run is fine-tuned with, as rows name them."""
-        from eval.heads.registry import check_head  # torch, which a study's variants load anyway
+        from eval.classification.heads.registry import (
+            check_head,  # torch, which a study's variants load anyway
+        )
 
         choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))

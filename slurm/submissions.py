@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ffn_variants.errors import UsageError
-from ffn_variants.files import sole_holder, write_text
+from base.errors import UsageError
+from base.files import sole_holder, write_text
 
 
 @dataclass(frozen=True, kw_only=True)

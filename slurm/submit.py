@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from base.command_line import parse_flags
+from base.errors import UsageError, run_cli
 from slurm.state import CellState, minutes
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
@@ -130,7 +130,7 @@ def _show(study: Study, todo: Todo) -> None:
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
-    from eval.plan import check_sources
+    from eval.runner.work_units import check_sources
     from pretrain.train import prepare_data
 
     for note in check_sources(study.config.evaluation):

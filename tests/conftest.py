@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 import torch
 
-from ffn_variants import compilation
-from ffn_variants.compilation import compiled_kernels_in_use, use_compiled_kernels
+from ffn_variants.kernels import compilation
+from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 REPOSITORY = Path(__file__).parents[1]
 

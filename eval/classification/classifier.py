@@ -13,11 +13,11 @@ from transformers import GPTNeoForSequenceClassification, PreTrainedModel, Rober
 
 from eval.classification.config import Pooling
 from eval.classification.encoders import Encoder, fits, make_encoder
-from eval.classification.encoding import Encoded
-from eval.classification.layout import padded_inputs
-from eval.classification.segments import Segmented
-from eval.heads.chunks import embed_in_chunks
-from eval.heads.spec import HeadOutput, Reads
+from eval.classification.heads.spec import HeadOutput, Reads
+from eval.classification.inputs.chunks import embed_in_chunks
+from eval.classification.inputs.layout import padded_inputs
+from eval.classification.inputs.segments import Segmented
+from eval.classification.inputs.tokens import Encoded
 
 Batch = Encoded | Segmented
 

@@ -28,10 +28,10 @@ from typing import Annotated, Any, Literal, get_args
 import tyro
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from eval.heads.choice import HeadChoice, parse_head
-from eval.heads.names import DEFAULT_HEAD
-from ffn_variants.cli import Section
-from ffn_variants.errors import unknown_name
+from base.command_line import Section
+from base.errors import unknown_name
+from eval.classification.heads.choice import HeadChoice, parse_head
+from eval.classification.heads.names import DEFAULT_HEAD
 
 GlueTaskName = Literal[
     "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from eval.classification.finetune import evaluation_interval, num_steps
-from eval.classification.tasks import ClassificationTask, data_source, read_examples
+from eval.classification.heads.choice import HeadChoice
+from eval.classification.tasks.chosen import ClassificationTask, data_source, read_examples
 from eval.config import EvalConfig
-from eval.heads.choice import HeadChoice
 
 # Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.
 CHARACTERS_PER_TOKEN = 4

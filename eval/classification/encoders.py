@@ -23,11 +23,11 @@ from transformers import GPTNeoModel, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from eval.classification.config import Pooling
-from eval.classification.encoding import Encoded
-from eval.classification.layout import Layout, lay_out, padded_inputs
-from ffn_variants.attention import GPTNeoBackendAttention
-from pretrain import packed_attention
-from pretrain.dropout import dropout, replace_dropouts
+from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
+from eval.classification.inputs.tokens import Encoded
+from ffn_variants.models import packed_attention
+from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.dropout import dropout, replace_dropouts
 
 
 class PackedEncoder(nn.Module):

@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from base.errors import UsageError
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import FineTuning
-from eval.classification.data import describe_truncation, read_task_data, split
 from eval.classification.features import FeatureClassifier, features, fits_memory
 from eval.classification.finetune import Ticker, fine_tune
+from eval.classification.heads.choice import HeadChoice
+from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.metrics import METRICS, unfit_metric
 from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
-from eval.classification.tasks import ClassificationTask
+from eval.classification.tasks.chosen import ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
-from eval.heads.choice import HeadChoice
-from eval.loading import model_files
-from eval.scoring import num_positions
-from ffn_variants.errors import UsageError
+from eval.models.loading import model_files
+from eval.scoring.log_likelihood import num_positions
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
-from eval.classification.segments import Segmented
-from eval.heads.spec import HeadOutput
+from eval.classification.heads.spec import HeadOutput
+from eval.classification.inputs.segments import Segmented
 
 BATCH_SIZE = 64
 MAX_BYTES = 2**31

@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import nn
 from transformers import get_scheduler
 
+from base.errors import UsageError
 from eval.classification.classifier import Classifier
 from eval.classification.config import FineTuning
+from eval.classification.heads.spec import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
-from eval.heads.spec import HeadOutput
-from ffn_variants.errors import UsageError
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 

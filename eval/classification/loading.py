@@ -12,15 +12,15 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.config import FineTuning
 from eval.classification.encoders import make_encoder
-from eval.classification.tasks import ClassificationTask
-from eval.heads.choice import parse_head
-from eval.heads.names import DEFAULT_HEAD
-from eval.heads.registry import build_head, check_head, get_head
-from eval.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
-from ffn_variants.errors import UsageError
+from eval.classification.heads.choice import parse_head
+from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.registry import build_head, check_head, get_head
+from eval.classification.tasks.chosen import ClassificationTask
+from eval.models.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
 
 
 def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:

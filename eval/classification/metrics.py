@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from ffn_variants.files import write_atomically
+from base.files import write_atomically
 
 BASELINES = "baselines.json"
 

@@ -14,7 +14,7 @@ import torch
 
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.features import Features
-from eval.classification.segments import Segmented
+from eval.classification.inputs.segments import Segmented
 
 Examples = Batch | Features
 

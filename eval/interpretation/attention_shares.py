@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from eval.classification.encoding import Encoded
-from eval.classification.layout import padded_inputs
-from eval.interpretation.example_text import token_places
+from eval.classification.inputs.example_text import token_places
+from eval.classification.inputs.layout import padded_inputs
+from eval.classification.inputs.tokens import Encoded
 
 
 @torch.inference_mode()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 import tyro
 from pydantic import BaseModel, create_model
 
+from base.command_line import parse_flags
 from eval.config import EvalConfig, FineTuneConfig
-from ffn_variants.cli import parse_flags
 
 if TYPE_CHECKING:
-    from eval.classification.tasks import ClassificationTask
+    from eval.classification.tasks.chosen import ClassificationTask
 
 SAY_EVERY_S = 20.0
 SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
@@ -79,7 +79,7 @@ def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
     Raises:
         UsageError: If the study's file is unusable.
     """
-    from eval.runs import study_config
+    from eval.runner.find_runs import study_config
 
     # runs/<study>/<family>/<variant>/<run>
     config = study_config([study for path in paths for study in path.resolve().parents[2:3]])
@@ -93,7 +93,7 @@ def find_task(name: str, config: EvalConfig) -> ClassificationTask:
     Raises:
         UsageError: As ``classification_tasks.find_task``.
     """
-    from eval.classification import tasks
+    from eval.classification.tasks import chosen as tasks
 
     return tasks.embedded_tasks(config).get(name) or tasks.find_task(name, config)
 

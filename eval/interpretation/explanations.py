@@ -16,7 +16,7 @@ from string import Template
 import numpy as np
 
 from eval.report.page import PAGE
-from eval.text_task import evenly_spaced
+from eval.zero_shot.task import evenly_spaced
 
 # Blue for, orange against: told apart by those who confuse red and green. Text stays readable on either.
 _FOR, _AGAINST = (0, 114, 178), (230, 120, 0)

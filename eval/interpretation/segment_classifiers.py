@@ -6,18 +6,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.interpretation.commands import say_rarely
-from ffn_variants.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from eval.classification.inputs.segments import Segmented
     from eval.classification.prediction import Predictions
-    from eval.classification.saved import FineTunedClassifier
-    from eval.classification.segments import Segmented
-    from eval.classification.tasks import ClassificationTask
+    from eval.classification.tasks.chosen import ClassificationTask
     from eval.interpretation.explanations import Explained
+    from eval.interpretation.kept_classifiers import FineTunedClassifier
 
 SEGMENT_HEAD = "swipe"
 
@@ -28,9 +28,9 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
-    from eval.classification.data import segmentation_of
-    from eval.classification.saved import fine_tuned
-    from eval.heads.registry import check_head
+    from eval.classification.heads.registry import check_head
+    from eval.classification.inputs.data import segmentation_of
+    from eval.interpretation.kept_classifiers import fine_tuned
 
     choice = check_head(config.finetune.heads[0], task.multi_label)
     if segmentation_of(task.fine_tuning(config.finetune, choice)) is None:
@@ -66,10 +66,10 @@ def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     import numpy as np
     from scipy.special import expit, softmax
 
-    from eval.classification.data import with_turns
+    from eval.classification.inputs.data import with_turns
+    from eval.classification.inputs.example_text import as_one_text
+    from eval.classification.inputs.segments import Segmented
     from eval.classification.prediction import decide
-    from eval.classification.segments import Segmented
-    from eval.interpretation.example_text import as_one_text
     from eval.interpretation.explanations import Explained
 
     data, is_multi_label = found.validation, found.task.multi_label

@@ -9,15 +9,15 @@ from typing import Annotated
 
 import tyro
 
-from eval.comparison import Inference
-from eval.factor import Factor
+from base.command_line import parse_flags
+from base.errors import UsageError, run_cli
 from eval.report.analysis import Method, Request
 from eval.report.power import plan
 from eval.report.sections.answer import answer
 from eval.report.write import write_report
-from eval.statistics.bootstrap import Bootstrap
-from ffn_variants.cli import parse_flags
-from ffn_variants.errors import UsageError, run_cli
+from eval.significance.comparison import Inference
+from eval.significance.factor import Factor
+from eval.significance.statistics.bootstrap import Bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)

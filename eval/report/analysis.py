@@ -9,25 +9,32 @@ from typing import Literal
 
 import pandas as pd
 
-from eval.aggregate import is_percent, run_scores, task_scores
-from eval.comparison import DEFAULT_MARGIN, Comparison, Inference
-from eval.contrasts import Contrast, parse_contrast
-from eval.data_checks import balance_notes, clean_rows, find_outliers, flat_notes, outlier_notes, range_notes
-from eval.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
-from eval.report.factor import seen_by
-from eval.report.facts import RunFacts
-from eval.report.items import ItemAnalysis, analyse_items
+from base.errors import UsageError
+from eval.report.noise import ItemAnalysis, analyse_items
 from eval.report.order import BENCHMARK_ORDER, ordered, ordered_benchmarks
-from eval.report.parts import compare_parts, means_over_parts
+from eval.report.phenomena import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
+from eval.report.relabel import seen_by
+from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity, sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Plan, Source
-from eval.rows import NO_HEAD
-from eval.samples import CellTable
-from eval.significance import compare_cells, compare_with_baseline, scopes
-from eval.statistics.bootstrap import Bootstrap
-from ffn_variants.errors import UsageError
+from eval.results.rows import NO_HEAD
+from eval.results.run_scores import is_percent, run_scores, task_scores
+from eval.significance.cells import CellTable
+from eval.significance.compare import compare_cells, compare_with_baseline, scopes
+from eval.significance.comparison import DEFAULT_MARGIN, Comparison, Inference
+from eval.significance.contrasts import Contrast, parse_contrast
+from eval.significance.data_checks import (
+    balance_notes,
+    clean_rows,
+    find_outliers,
+    flat_notes,
+    outlier_notes,
+    range_notes,
+)
+from eval.significance.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
+from eval.significance.statistics.bootstrap import Bootstrap
 
 Method = Literal["default", "source-study"]
 PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from eval.factor import split_family, stratum
+from eval.significance.factor import split_family, stratum
 
 FAMILY_LABELS = {"gpt_neo": "GPT-Neo", "roberta": "RoBERTa", "t5": "T5"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eval.factor import benchmark_of
+from eval.significance.factor import benchmark_of
 
 # Benchmarks in the order in which readers of this field expect them; any other follows by name.
 BENCHMARK_ORDER = (

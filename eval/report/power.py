@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from eval.comparison import Comparison, Inference
-from eval.contrasts import Contrast
-from eval.report.format import table
-from eval.samples import CellTable
-from eval.statistics.power import (
+from eval.report.markdown import table
+from eval.significance.cells import CellTable
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.power import (
     MAX_RUNS,
     POWER,
     balanced,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from eval.comparison import Comparison, Inference
-from eval.rows import RunKey, run_name
-from eval.samples import CellTable
-from eval.significance import compare_scope, scopes
-from eval.statistics.corrections import holm
+from eval.results.rows import RunKey, run_name
+from eval.significance.cells import CellTable
+from eval.significance.compare import compare_scope, scopes
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.statistics.corrections import holm
 
 
 @dataclass(frozen=True, kw_only=True)

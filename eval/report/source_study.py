@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from eval.contrasts import Contrast
-from eval.report.format import signed, table
-from eval.rows import RunKey
-from eval.statistics.source_study import SourceStudyInterval, source_study_interval
+from eval.report.markdown import signed, table
+from eval.results.rows import RunKey
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.source_study import SourceStudyInterval, source_study_interval
 
 Intervals = Mapping[tuple[str, str], SourceStudyInterval]
 """By benchmark and contrast."""

@@ -10,14 +10,14 @@ from typing import Any, get_args
 import pandas as pd
 import yaml
 
-from eval.aggregate import normalise_rows
+from base.errors import UsageError, unknown_name
 from eval.classification.metrics import read_baselines
-from eval.contamination import Contamination, read_contamination
-from eval.factor import Factor, planned_heads
-from eval.report.facts import RunFacts, mapping, read_facts
+from eval.report.run_facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
-from eval.rows import RunKey, read_rows
-from ffn_variants.errors import UsageError, unknown_name
+from eval.results.rows import RunKey, read_rows
+from eval.results.run_scores import normalise_rows
+from eval.runner.contamination import Contamination, read_contamination
+from eval.significance.factor import Factor, planned_heads
 
 ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
 STUDY_FILE = "study.yaml"

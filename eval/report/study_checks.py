@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from eval.report.facts import mapping, read_json
+from eval.report.run_facts import mapping, read_json
 
 FAILURE_PATTERN = "*/*/seed*/FAILED"  # written by a pretraining whose loss diverged
 LEDGER = "done.json"

@@ -8,14 +8,14 @@ import platform
 import shlex
 from pathlib import Path
 
+from base.errors import UsageError
+from base.files import write_atomically
 from eval.report.analysis import Analysis, Request, analyse
+from eval.report.exports import as_json, number_tables
 from eval.report.html import to_html
-from eval.report.numbers import as_json, number_tables
+from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
-from eval.report.text import render
-from ffn_variants.errors import UsageError
-from ffn_variants.files import write_atomically
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
 

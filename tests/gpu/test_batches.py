@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from pretrain.config import load_config
-from pretrain.loop import Loop
 from pretrain.train import train
+from pretrain.training.loop import Loop
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from ffn_variants.compilation import compiled_kernels_in_use, use_compiled_kernels
+from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 pytestmark = [
     pytest.mark.gpu,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval.scoring import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.log_likelihood import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
 from ffn_variants import build_model
 
 pytestmark = [

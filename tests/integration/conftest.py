@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from base.errors import run_cli
 from eval.__main__ import main
-from ffn_variants.errors import run_cli
 from pretrain.config import load_config
-from pretrain.embedded import stories
-from pretrain.model import build
-from pretrain.run_dir import run_dir, write_config
-from pretrain.tokenizer import train_tokenizer
+from pretrain.data.embedded import stories
+from pretrain.data.tokenizer import train_tokenizer
+from pretrain.model.build import build
+from pretrain.run.run_dir import run_dir, write_config
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eval.aggregate import normalise_rows, run_scores
 from eval.classification.metrics import METRICS
-from eval.rows import read_rows
+from eval.results.rows import read_rows
+from eval.results.run_scores import normalise_rows, run_scores
 
 QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1", "--no-check-contamination")
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
+from base.errors import UsageError
 from eval.classification.config import FineTuneConfig
-from eval.classification.saved import fine_tuned
-from eval.classification.tasks import embedded_tasks
-from eval.concept_space import HEAD, concept_vectors, main
+from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
 from eval.interpretation.commands import config_with_head
-from ffn_variants.errors import UsageError
+from eval.interpretation.concept_space import HEAD, concept_vectors, main
+from eval.interpretation.kept_classifiers import fine_tuned
 
 TASK = next(iter(embedded_tasks(EvalConfig())))
 FLAGS = ["--finetune.num-train-epochs", "1", "--finetune.max-train-examples", "32"]
@@ -30,7 +30,7 @@ def run(request, tmp_path_factory, write_run) -> Path:
 
 
 def command(monkeypatch, *arguments: object) -> None:
-    monkeypatch.setattr(sys, "argv", ["eval.concept_space", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["eval.interpretation.concept_space", *map(str, arguments)])
     main()
 
 

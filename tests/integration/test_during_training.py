@@ -7,9 +7,9 @@ import json
 import pytest
 from safetensors.torch import load_file
 
+from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.evaluate import evaluate_run
-from ffn_variants.errors import UsageError
+from eval.runner.evaluate import evaluate_run
 from pretrain.config import load_config
 from pretrain.train import train
 

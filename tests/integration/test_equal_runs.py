@@ -24,12 +24,12 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from transformers import set_seed
 
-from pretrain import linear_cross_entropy as chunks
-from pretrain import model as models
-from pretrain import objective
-from pretrain.batches import MASKS, rows_of_step
 from pretrain.config import RunConfig, load_config
-from pretrain.data import prepare_data
+from pretrain.data.batches import MASKS, rows_of_step
+from pretrain.data.prepare import prepare_data
+from pretrain.model import linear_cross_entropy as chunks
+from pretrain.model import objective
+from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.train import train
 
 STEPS = 4
@@ -234,12 +234,12 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
     config = config_of(runs_dir, family, "")
     data = prepare_data(config)
     set_seed(config.seed)
-    model = models.build(config, len(data.tokenizer), models.special_token_ids(data.tokenizer))
+    model = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     rows = rows_of_step(len(data.train.input_ids), 8, config.seed, 0)
     ids, positions = (
         array[rows].astype(np.int64) for array in (data.train.input_ids, data.train.position_ids)
     )
-    if masker := models.build_masker(config, data.tokenizer):
+    if masker := build_masker(config, data.tokenizer):
         ids, labels = masker(ids, np.random.default_rng([MASKS, config.seed, 0]))
     else:
         labels = np.where(positions == 0, -100, ids)  # transformers shifts them

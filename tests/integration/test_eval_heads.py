@@ -18,13 +18,13 @@ from transformers import (
 
 from eval.__main__ import main
 from eval.classification.config import FineTuneConfig
+from eval.classification.heads.names import HEAD_NAMES
 from eval.classification.prediction import predict
-from eval.classification.saved import fine_tuned
-from eval.classification.tasks import embedded_tasks
+from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.evaluate import evaluate_run, evaluate_runs, is_evaluated
-from eval.heads.names import HEAD_NAMES
-from eval.rows import read_rows
+from eval.interpretation.kept_classifiers import fine_tuned
+from eval.results.rows import read_rows
+from eval.runner.evaluate import evaluate_run, evaluate_runs, is_evaluated
 from ffn_variants import FAMILIES, UsageError
 
 QUICK = FineTuneConfig(
@@ -177,7 +177,7 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
     assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
-    monkeypatch.setattr("eval.classification.saved.train", None)  # nothing is trained again
+    monkeypatch.setattr("eval.interpretation.kept_classifiers.train", None)  # nothing is trained again
     again = fine_tuned(run, task, config)
     np.testing.assert_allclose(predict(again.classifier, again.validation, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):

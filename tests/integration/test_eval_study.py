@@ -15,10 +15,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.evaluate import choose_workers, evaluate_run, evaluate_runs
-from eval.runs import find_runs, study_config
-from ffn_variants.errors import UsageError
+from eval.runner.evaluate import choose_workers, evaluate_run, evaluate_runs
+from eval.runner.find_runs import find_runs, study_config
 
 CONFIG = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=4)
 

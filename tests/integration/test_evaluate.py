@@ -12,18 +12,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig, FineTuneConfig
-from eval.evaluate import evaluate_run, is_evaluated
-from eval.loading import identify_run
-from eval.plan import check_sources
-from eval.protocol import ProtocolConfig
-from eval.rows import ROW_COLUMNS, read_rows
-from eval.store import sole_evaluator
-from eval.suites import SUITE_TASKS, find_suite_tasks
-from eval.summary import summary
+from eval.models.loading import identify_run
+from eval.results.rows import ROW_COLUMNS, read_rows
+from eval.results.store import sole_evaluator
+from eval.results.summary import summary
+from eval.runner.evaluate import evaluate_run, is_evaluated
+from eval.runner.work_units import check_sources
+from eval.scoring.protocol import ProtocolConfig
+from eval.zero_shot.suites import SUITE_TASKS, find_suite_tasks
 from ffn_variants import UsageError
-from ffn_variants.errors import run_cli
 
 GLUE = FineTuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
@@ -39,10 +39,13 @@ def done_records(run: Path) -> list[dict]:
 def count_calls(monkeypatch) -> list[str]:
     """Record the tasks that are measured from here on."""
     import eval.classification.evaluate
-    import eval.pairs
+    import eval.zero_shot.minimal_pairs
 
     calls: list[str] = []
-    score_pairs, evaluate_tasks = eval.pairs.score_pairs, eval.classification.evaluate.evaluate_tasks
+    score_pairs, evaluate_tasks = (
+        eval.zero_shot.minimal_pairs.score_pairs,
+        eval.classification.evaluate.evaluate_tasks,
+    )
 
     def counted_pairs(task, *arguments):
         calls.append(task.name)
@@ -52,7 +55,7 @@ def count_calls(monkeypatch) -> list[str]:
         calls.extend(task.name for task in tasks)
         return evaluate_tasks(model_dir, tasks, *arguments)
 
-    monkeypatch.setattr("eval.pairs.score_pairs", counted_pairs)
+    monkeypatch.setattr("eval.zero_shot.minimal_pairs.score_pairs", counted_pairs)
     monkeypatch.setattr("eval.classification.evaluate.evaluate_tasks", counted_tasks)
     return calls
 
@@ -119,7 +122,7 @@ def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step
                 raise KeyboardInterrupt
         replace(source, target)
 
-    monkeypatch.setattr("ffn_variants.files.os.replace", kill_at_the_fourth)
+    monkeypatch.setattr("base.files.os.replace", kill_at_the_fourth)
     with pytest.raises(KeyboardInterrupt):
         evaluate_run(run, PAIRS, progress=False)
     calls = count_calls(monkeypatch)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import eval.__main__ as evaluation
-from eval import concept_space, explain, sufficiency
+from base.errors import UsageError
 from eval.config import EvalConfig, FineTuneConfig
+from eval.interpretation import concept_space, explain, sufficiency
 from eval.interpretation.commands import with_fewer_flags
-from ffn_variants.errors import UsageError
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 TOLD = {"happy": "she was very glad.", "sad": "he cried and cried."}

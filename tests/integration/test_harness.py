@@ -14,15 +14,15 @@ import pandas as pd
 import pytest
 import yaml
 
+from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
-from eval.evaluate import evaluate_run, is_evaluated
-from eval.harness import find_harness_tasks
-from eval.lm_models import SCORERS
-from eval.plan import check_sources
+from eval.runner.evaluate import evaluate_run, is_evaluated
+from eval.runner.work_units import check_sources
+from eval.scoring.lm_eval_models import SCORERS
+from eval.zero_shot.lm_eval_tasks import find_harness_tasks
 from ffn_variants import UsageError
-from ffn_variants.errors import run_cli
-from pretrain.embedded import minimal_pairs, stories
+from pretrain.data.embedded import minimal_pairs, stories
 
 PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)

@@ -54,7 +54,7 @@ def _train(flags: list[str], output: str, limit_mib: int | None) -> None:
     """Train with everything printed going to a file; a user's mistake ends with 2, as in the command."""
     import psutil
 
-    from ffn_variants.errors import run_cli
+    from base.errors import run_cli
 
     with open(output, "a") as file:
         os.dup2(file.fileno(), 1)

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from ffn_variants.spline_kan import FeatureSplines
-from ffn_variants.spline_layer import sparsity_penalty, spline_layers
-from pretrain import knots
+from ffn_variants.splines.spline_layer import sparsity_penalty, spline_layers
+from ffn_variants.variants.spline_kan import FeatureSplines
 from pretrain.config import RunConfig, load_config
-from pretrain.knots import NUM_TOKENS
-from pretrain.loop import Loop
 from pretrain.train import train
+from pretrain.training import knots
+from pretrain.training.knots import NUM_TOKENS
+from pretrain.training.loop import Loop
 
 ALL = ["--splines.knot-updates", "0", "0.5", "--splines.penalty", "0.01", "--splines.prune-below", "0.2"]
 SPARSE = ["--model.ffn-options", "splines", "sparse"]

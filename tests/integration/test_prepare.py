@@ -16,7 +16,8 @@ import pytest
 
 SCRIPT = """
 import sys
-from pretrain import data, shards
+from pretrain.data import prepare as data
+from pretrain.data import shards
 from pretrain.config import load_config
 
 shard_characters, window_tokens, *flags = sys.argv[1:]

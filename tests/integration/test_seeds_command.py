@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.config import load_config
-from pretrain.run_dir import run_dir
+from pretrain.run.run_dir import run_dir
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -38,7 +38,7 @@ def start():
 
 
 def _command(args: list[str], output: str) -> None:
-    from ffn_variants.errors import run_cli
+    from base.errors import run_cli
     from pretrain.train import main
 
     with open(output, "a") as file:

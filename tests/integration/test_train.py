@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from pretrain.config import load_config
-from pretrain.plan import describe_plan
+from pretrain.run.dry_run import describe_plan
 from pretrain.train import train
 
 TINY = [

@@ -1,6 +1,6 @@
 """A real SLURM for tests: its daemons run as child processes on this host and end with whoever started them.
 
-    python tests/slurm/cluster.py --dir /tmp/mini --nodes 2
+    python -m tests.slurm.cluster --dir /tmp/mini --nodes 2
 
 runs one until Ctrl-C. It needs no systemd, no cgroups, no accounting and no root.
 """
@@ -20,10 +20,11 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import leftovers
 import psutil
-from cluster_config import INSTALL, find_program, missing_programs, user_name, write_config
-from leftovers import is_step, kill, parent_of, processes_of
+
+from tests.slurm import leftovers
+from tests.slurm.cluster_config import INSTALL, find_program, missing_programs, user_name, write_config
+from tests.slurm.leftovers import is_step, kill, parent_of, processes_of
 
 # Options of slurm.conf that a test may want otherwise; times in seconds.
 DEFAULTS = {"KillWait": 2, "MinJobAge": 300, "SlurmdTimeout": 30, "MaxArraySize": 1001}

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from cluster_config import INSTALL, missing_programs
 from filelock import FileLock
-from studies import SubmittedStudy, TinyStudy, run_here
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.cluster_config import INSTALL, missing_programs
+from tests.slurm.studies import SubmittedStudy, TinyStudy, run_here
 
 HERE = Path(__file__).parent
 

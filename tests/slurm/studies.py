@@ -18,9 +18,9 @@ from unittest import mock
 import pandas as pd
 import psutil
 import yaml
-from cluster import Cluster, QueuedJob
 
 from slurm import submit as submit_command
+from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
 PER_DEVICE_TRAIN_BATCH_SIZE = 8

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cluster import Cluster
-from leftovers import processes_of
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.leftovers import processes_of
 
 
 def submit(cluster: Cluster, folder: Path, script: str, *flags: str) -> str:
@@ -117,8 +118,7 @@ def test_nothing_is_left_after_stop(tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_after_sigkill_of_whoever_started_it(tmp_path: Path) -> None:
-    program = Path(__file__).with_name("cluster.py")
-    command = [sys.executable, str(program), "--dir", str(tmp_path / "c")]
+    command = [sys.executable, "-m", "tests.slurm.cluster", "--dir", str(tmp_path / "c")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         conf = Path(process.stdout.readline().strip().removeprefix("export SLURM_CONF="))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from cluster import Cluster
-from studies import SubmittedStudy, TinyStudy, assert_as_undisturbed, is_idle, is_told_to_stop
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.studies import SubmittedStudy, TinyStudy, assert_as_undisturbed, is_idle, is_told_to_stop
 
 Make = Callable[..., SubmittedStudy]
 # With two cells in one job, what happens to the first must not lose the second.

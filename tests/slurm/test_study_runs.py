@@ -7,9 +7,10 @@ import subprocess
 from collections.abc import Callable
 
 import numpy as np
-from cluster import Cluster
 from safetensors.numpy import load
-from studies import (
+
+from tests.slurm.cluster import Cluster
+from tests.slurm.studies import (
     CONFIG,
     MAX_STEPS,
     PER_DEVICE_TRAIN_BATCH_SIZE,

@@ -99,11 +99,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "module",
     [
-        *("ffn_variants", "ffn_variants.errors", "ffn_variants.files", "ffn_variants.cli"),
-        *("ffn_variants.budget", "pretrain.run_dir", "pretrain.costs", "eval.evaluate"),
+        *("ffn_variants", "base.errors", "base.files", "base.command_line"),
+        *("ffn_variants.budget", "pretrain.run.run_dir", "pretrain.model.costs", "eval.runner.evaluate"),
         *(
             "eval.report.__main__",
-            "eval.heads.__main__",
+            "eval.classification.heads.__main__",
             "eval.concept_space",
             "eval.explain",
             "eval.sufficiency",
@@ -161,7 +161,7 @@ def test_the_config_alone_is_enough_to_know_the_models(folder: Path) -> None:
     assert run_python(
         "import json, sys, ffn_variants\n"
         "from transformers import CONFIG_MAPPING\n"
-        "before = 'ffn_variants.modeling' in sys.modules\n"
+        "before = 'ffn_variants.models.modeling' in sys.modules\n"
         "found = CONFIG_MAPPING['ffn_roberta'].model_type\n"
         "real = CONFIG_MAPPING['ffn_roberta'] is ffn_variants.FFNRobertaConfig\n"
         f"config = CONFIG_MAPPING['ffn_gpt_neo'].from_pretrained({str(folder)!r})\n"
@@ -208,7 +208,7 @@ def test_every_public_name_is_there() -> None:
         "listed = set(ffn_variants.__all__) <= set(dir(ffn_variants))\n"
         "space = {}\n"
         "exec('from ffn_variants import *', space)\n"
-        "homes = {n: [m for m in sys.modules if m.startswith('ffn_variants.') and "
+        "homes = {n: [m for m in sys.modules if m.startswith(('base.', 'ffn_variants.')) and "
         "getattr(sys.modules[m], n, None) is getattr(ffn_variants, n)] for n in ffn_variants.__all__}\n"
         "print(json.dumps([homes, sorted(n for n in space if n != '__builtins__'), listed]))"
     )

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from eval.comparison import Comparison
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     GREY,
@@ -24,6 +23,7 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.names import family_label
+from eval.significance.comparison import Comparison
 
 ROW_IN = 0.21
 USUAL_LABEL_IN = 1.3

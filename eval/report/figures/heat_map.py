@@ -12,10 +12,10 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from eval.comparison import Comparison
 from eval.report.analysis import Analysis
 from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
 from eval.report.names import family_label
+from eval.significance.comparison import Comparison
 
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
 COLOURS = LinearSegmentedColormap.from_list("worse-better", [VERMILION, "#ffffff", BLUE], N=41)

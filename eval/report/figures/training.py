@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.facts import RunFacts
 from eval.report.figures.style import VariantStyle, add_legend, filled, label_log_axis, panels, variant_styles
 from eval.report.names import family_label
+from eval.report.run_facts import RunFacts
 
 MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file
 PANEL_IN = 2.7

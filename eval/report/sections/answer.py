@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eval.comparison import (
+from eval.report.analysis import Analysis
+from eval.report.markdown import escape, interval, listed, signed, table
+from eval.report.names import family_label
+from eval.report.sections.context import place
+from eval.significance.comparison import (
     EQUIVALENT,
     INCONCLUSIVE,
     NEGLIGIBLE,
     NOT_ESTIMABLE,
     Comparison,
 )
-from eval.report.analysis import Analysis
-from eval.report.format import escape, interval, listed, signed, table
-from eval.report.names import family_label
-from eval.report.sections.context import place
 
 NAMES_SHOWN = 6
 NAMED = 3

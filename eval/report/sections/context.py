@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eval.aggregate import SINGLE_TASK
 from eval.report.analysis import Analysis
-from eval.report.format import escape
+from eval.report.markdown import escape
 from eval.report.names import family_label, file_name
+from eval.results.run_scores import SINGLE_TASK
 
 
 @dataclass(frozen=True, kw_only=True)

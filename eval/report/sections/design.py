@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eval.aggregate import SINGLE_TASK
 from eval.report.analysis import Analysis
-from eval.report.format import count, escape, table
+from eval.report.markdown import count, escape, table
 from eval.report.names import family_label
+from eval.results.run_scores import SINGLE_TASK
 
 
 def design_section(analysis: Analysis) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.comparison import Comparison
 from eval.report.analysis import Analysis
-from eval.report.format import bold, interval, p_value, signed, table
+from eval.report.markdown import bold, interval, p_value, signed, table
 from eval.report.names import family_label
 from eval.report.power import EFFECTS, POWER, seeds_text
 from eval.report.sections.context import Context
 from eval.report.sections.methods import INTERVALS
-from eval.statistics.bootstrap import MIN_RUNS
+from eval.significance.comparison import Comparison
+from eval.significance.statistics.bootstrap import MIN_RUNS
 
 
 def differences_section(analysis: Analysis, context: Context) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eval.report.analysis import PAIR_BENCHMARKS, Analysis
-from eval.report.format import listed, share
+from eval.report.markdown import listed, share
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 

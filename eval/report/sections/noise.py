@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.comparison import Comparison
-from eval.report.format import details, interval, signed, table
-from eval.report.items import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
+from eval.report.markdown import details, interval, signed, table
 from eval.report.names import family_label
-from eval.statistics.items import ITEM_RESAMPLES, MIN_RUNS, RUN_RESAMPLES
+from eval.report.noise import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
+from eval.significance.comparison import Comparison
+from eval.significance.statistics.items import ITEM_RESAMPLES, MIN_RUNS, RUN_RESAMPLES
 
 
 def noise_section(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from eval.aggregate import SINGLE_TASK, decimals
 from eval.report.analysis import Analysis
-from eval.report.format import best_of, bold, details, spread, table
+from eval.report.markdown import best_of, bold, details, spread, table
 from eval.report.names import family_label
 from eval.report.sections.context import Context, mean_name
+from eval.results.run_scores import SINGLE_TASK, decimals
 
 
 def scores_section(analysis: Analysis, context: Context) -> str:

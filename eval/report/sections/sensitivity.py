@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from eval.comparison import Comparison
 from eval.report.analysis import Analysis
-from eval.report.format import interval, signed, table
+from eval.report.markdown import interval, signed, table
 from eval.report.sensitivity import Sensitivity
+from eval.significance.comparison import Comparison
 
 
 def sensitivity_section(analysis: Analysis) -> str:

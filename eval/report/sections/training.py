@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.report.analysis import Analysis
-from eval.report.facts import RunFacts
-from eval.report.format import best_of, bold, count, millions, share, spread, table
+from eval.report.markdown import best_of, bold, count, millions, share, spread, table
 from eval.report.names import family_label
+from eval.report.run_facts import RunFacts
 from eval.report.sections.context import Context
 
 BUDGETS = {"params": "parameters", "flops": "FLOPs"}

@@ -1,0 +1,1 @@
+"""What every package and every light command needs: errors, files, command lines, tables."""

@@ -1,0 +1,54 @@
+"""Writing files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CODE_ROOT = Path(__file__).resolve().parents[1]
+"""The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
+SNAPSHOT = "SNAPSHOT.json"
+"""In a copy of this project's code: what it was copied from."""
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let ``write`` fill a temporary file beside ``path``, then give it its name.
+
+    A reader sees the old file or the new one, never a half-written one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file in one step."""
+    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
+    """Hold a lock inside the block, which the system releases with its holder, however that dies.
+
+    Args:
+        lock_file: Made with its folder if need be.
+        occupied: Raised if another process holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise occupied from None
+    try:
+        yield
+    finally:
+        lock.release()

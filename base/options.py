@@ -1,0 +1,86 @@
+"""The options of a variant: their defaults, what they may be, and the errors for what they may not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from base.errors import UsageError, unknown_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One option of a variant, as typed in a YAML file or after ``--model.ffn-options``."""
+
+    default: int | float | str
+    """Value when the user gives none; its type is the type of the option."""
+    help: str
+    """What it does, in a few words."""
+    minimum: int | None = None
+    """Smallest allowed number."""
+    maximum: int | None = None
+    """Largest allowed number."""
+    choices: tuple[str, ...] | None = None
+    """Allowed words."""
+
+    def check(self, label: str, value: Any) -> int | float | str:
+        """Return ``value`` in the option's type.
+
+        Args:
+            label: The option as named in messages, for example ``"'kan' option grid_size"``.
+            value: What the user gave.
+
+        Raises:
+            UsageError: If the type, the range or the word does not fit.
+        """
+        if self.choices is not None:
+            if value not in self.choices:
+                raise unknown_name(f"value of {label}:", value, self.choices)
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise UsageError(f"{label} must be a finite number, got {value!r}")
+        if isinstance(self.default, int):
+            if value != int(value):
+                raise UsageError(f"{label} must be a whole number, got {value!r}")
+            value = int(value)
+        if self.minimum is not None and value < self.minimum:
+            raise UsageError(f"{label} must be at least {self.minimum}, got {value!r}")
+        if self.maximum is not None and value > self.maximum:
+            raise UsageError(f"{label} must be at most {self.maximum}, got {value!r}")
+        return value if isinstance(self.default, int) else float(value)
+
+
+def resolve_options(
+    name: str,
+    allowed: Mapping[str, Option],
+    given: Mapping[str, Any] | None,
+    kind: str = "FFN variant",
+) -> dict[str, int | float | str]:
+    """Fill in the defaults of a variant's options and check those that were given.
+
+    Args:
+        name: Name of the variant, for messages.
+        allowed: The variant's options.
+        given: What the user set; ``None`` is the same as nothing.
+        kind: What the variant is one of, for messages.
+
+    Returns:
+        One value for each allowed option.
+
+    Raises:
+        UsageError: For an option that the variant does not have, or a value that it does not accept.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"ffn_options must be a mapping such as {{'grid_size': 3}}, got {given!r}")
+    given = given or {}
+    for key in given:
+        if key not in allowed and not allowed:
+            raise UsageError(f"{kind} {name!r} takes no options, got {key!r}; remove it")
+        if key not in allowed:
+            raise unknown_name(f"option of {kind} {name!r}:", key, allowed)
+    return {
+        key: option.check(f"{name!r} option {key}", given.get(key, option.default))
+        for key, option in allowed.items()
+    }

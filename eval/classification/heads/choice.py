@@ -1,0 +1,91 @@
+"""Which head a user asked for: ``linear``, ``fourier-kan grid_size=10``, ``swipe pooling=max frozen``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from base.errors import UsageError, unknown_name
+from eval.classification.heads.names import DEFAULT_HEAD, FROZEN, HEAD_NAMES, OPTION_DEFAULTS
+
+Value = int | float | str
+
+
+@dataclass(frozen=True)
+class HeadChoice:
+    """A head, the options that are not left at their defaults, and whether the backbone is frozen."""
+
+    name: str
+    options: tuple[tuple[str, Value], ...] = ()
+    is_frozen: bool = False
+
+    def __str__(self) -> str:
+        """Write it as ``parse_head`` reads it; the same choice always has the same text."""
+        options = [f"{name}={value}" for name, value in sorted(self.options)]
+        return " ".join([self.name, *options, *([FROZEN] if self.is_frozen else [])])
+
+
+def parse_head(text: str) -> HeadChoice:
+    """Read a head's name, options as ``name=value``, and the word ``frozen``, with spaces between.
+
+    Whether the options exist, and have values that fit, is for the head to say (``registry.check_head``).
+
+    Raises:
+        UsageError: For an unknown name, or a word that is neither an option nor ``frozen``.
+    """
+    words = text.split()
+    if not words:
+        raise UsageError(f"a head has no name; choose one of {', '.join(HEAD_NAMES)}")
+    name, *rest = words
+    if name == FROZEN or "=" in name:
+        raise UsageError(
+            f"{name!r} is no head; quotes keep a head and what belongs to it together, "
+            f'"linear {FROZEN}" or "swipe pooling=sum"'
+        )
+    if name not in HEAD_NAMES:
+        raise unknown_name("head", name, HEAD_NAMES)
+    options: dict[str, Value] = {}
+    for word in rest:
+        key, equals, value = word.partition("=")
+        if word == FROZEN:
+            continue
+        if not (equals and key and value):
+            raise UsageError(
+                f"head {text!r}: {word!r} is neither option=value nor {FROZEN}; write for example "
+                f'"{name} option=value {FROZEN}"'
+            )
+        if key in options:
+            raise UsageError(f"head {text!r}: {key} is given twice; give it once")
+        options[key] = _value(value)
+    if name == DEFAULT_HEAD and options:
+        raise UsageError(f"head {text!r}: {DEFAULT_HEAD} takes no options; remove {', '.join(options)}")
+    return HeadChoice(name, tuple(options.items()), FROZEN in rest)
+
+
+def head_name(text: str) -> str:
+    """Name a head as rows do, without options that are at their defaults; loads no head.
+
+    Raises:
+        UsageError: As ``parse_head``.
+    """
+    choice = parse_head(text)
+    defaults = OPTION_DEFAULTS.get(choice.name, {})
+    options = {name: _like(defaults.get(name), value) for name, value in choice.options}
+    changed = tuple((name, value) for name, value in options.items() if value != defaults.get(name))
+    return str(HeadChoice(choice.name, changed, choice.is_frozen))
+
+
+def _like(default: Value | None, value: Value) -> Value:
+    """Return a number in the type of an option's default, where it has the same value there."""
+    if not isinstance(default, int | float) or isinstance(value, str) or not math.isfinite(value):
+        return value
+    return type(default)(value) if type(default)(value) == value else value
+
+
+def _value(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

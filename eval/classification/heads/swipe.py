@@ -1,0 +1,122 @@
+"""SWIPE: a text's labels from those of its segments (Wang et al. 2023, arXiv:2304.01638, EMNLP Findings).
+
+Each segment's vector s gets a score for every label, z = W s + b, and in the gated forms a gate for every
+label, g = sigmoid(W_g s + b_g). What a segment contributes to a label is z, or g z; a text's logits are the
+maximum or the sum of what its segments contribute. Before that, transformer layers may let segments see one
+another. The gate is one number a segment and label, of the shape of z.
+
+Shapes: n examples, M segments of the longest, D hidden_size, C labels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from base.errors import UsageError
+from base.options import Option
+from eval.classification.heads.layers import linear
+from eval.classification.heads.spec import HeadOutput, HeadSpec
+from eval.classification.inputs.segments import SEGMENT_KINDS
+
+POOLINGS = ("max", "gated-max", "sum", "gated-sum")
+
+
+class SwipeHead(nn.Module):
+    """Score segments and pool their scores.
+
+    Args:
+        hidden_size: D.
+        num_labels: C.
+        pooling: One of ``POOLINGS``.
+        num_layers: Transformer encoder layers over the segments, before they are scored.
+        num_heads: Attention heads of each.
+
+    Raises:
+        UsageError: If ``num_heads`` does not divide ``hidden_size``.
+    """
+
+    def __init__(
+        self, hidden_size: int, num_labels: int, pooling: str = "max", num_layers: int = 0, num_heads: int = 4
+    ):
+        super().__init__()
+        if num_layers and hidden_size % num_heads:
+            raise UsageError(
+                f"'swipe' option num_heads is {num_heads}, which does not divide the backbone's hidden_size "
+                f"{hidden_size}; choose a divisor"
+            )
+        self.is_max = pooling.endswith("max")
+        self.layers = nn.ModuleList(
+            nn.TransformerEncoderLayer(
+                hidden_size, num_heads, 4 * hidden_size, activation="gelu", batch_first=True
+            )
+            for _ in range(num_layers)
+        )
+        self.score = linear(hidden_size, num_labels)
+        self.gate = linear(hidden_size, num_labels) if pooling.startswith("gated") else None
+
+    def forward(self, vectors: Tensor, mask: Tensor) -> HeadOutput:
+        """Return logits, and as segment scores what each segment contributes, zero where there is none.
+
+        Args:
+            vectors: (n, M, D).
+            mask: (n, M), true where there is a segment; every example has one at least.
+        """
+        if len(self.layers):
+            vectors = vectors + positions(vectors.shape[1], vectors.shape[2], vectors)
+        for layer in self.layers:
+            vectors = layer(vectors, src_key_padding_mask=~mask)
+        scores = self.score(vectors)
+        if self.gate is not None:
+            scores = scores * self.gate(vectors).sigmoid()
+        absent = ~mask[..., None]
+        scores = scores.masked_fill(absent, 0.0)
+        logits = scores.masked_fill(absent, -math.inf).amax(1) if self.is_max else scores.sum(1)
+        return HeadOutput(logits, segment_scores=scores)
+
+
+def positions(num_positions: int, hidden_size: int, like: Tensor) -> Tensor:
+    """Return (M, D) sines and cosines (Vaswani et al. 2017, section 3.5), for any number of positions.
+
+    Args:
+        num_positions: M.
+        hidden_size: D.
+        like: Says the type and the device.
+    """
+    steps = torch.arange(num_positions, device=like.device, dtype=torch.float32)
+    powers = torch.arange(0, hidden_size, 2, device=like.device, dtype=torch.float32) / hidden_size
+    angles = steps[:, None] * torch.pow(10_000.0, -powers)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :hidden_size].to(like.dtype)
+
+
+def _build(
+    hidden_size: int,
+    num_labels: int,
+    pooling: str,
+    num_layers: int,
+    num_heads: int,
+    segments: str,
+    window: int,
+    stride: int,
+) -> SwipeHead:
+    """Build the head; how texts are cut for it is for ``eval.classification.inputs.data`` to see to."""
+    return SwipeHead(hidden_size, num_labels, pooling, num_layers, num_heads)
+
+
+SPEC = HeadSpec(
+    name="swipe",
+    reads="segments",
+    build=_build,
+    formula="max_i or sum_i of z_i = W s_i + b over segments s_i; gated: sigmoid(W_g s_i + b_g) * z_i",
+    reference="SWIPE: Wang et al. 2023, arXiv:2304.01638",
+    options={
+        "pooling": Option(default="max", choices=POOLINGS, help="how the scores of segments become logits"),
+        "num_layers": Option(default=0, minimum=0, help="transformer layers over the segments"),
+        "num_heads": Option(default=4, minimum=1, help="attention heads of each"),
+        "segments": Option(default="windows", choices=SEGMENT_KINDS, help="what a segment is"),
+        "window": Option(default=128, minimum=3, help="tokens of the longest segment, special ones included"),
+        "stride": Option(default=32, minimum=0, help="tokens that a window shares with the one before it"),
+    },
+)

@@ -1,0 +1,110 @@
+"""The classification tasks that are asked for.
+
+A task is a YAML file: one of this folder, or a user's own. The eleven of GLUE and their inputs are those
+of the BabyLM 2023 evaluation (https://github.com/babylm/evaluation-pipeline-2023,
+finetune_classification.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from base.errors import UsageError
+from eval.classification.config import GLUE_TASK_NAMES
+from eval.classification.metrics import unfit_metric
+from eval.classification.tasks.examples import SPLITS, embedded_examples, find_file, label_value, read_rows
+from eval.classification.tasks.examples import data_source as data_source
+from eval.classification.tasks.examples import flatten_multirc as flatten_multirc
+from eval.classification.tasks.examples import protocol_source as protocol_source
+from eval.classification.tasks.examples import read_examples as read_examples
+from eval.classification.tasks.labels import Label, find_labels
+from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_task
+from eval.classification.tasks.task import EMBEDDED_GLUE
+from eval.classification.tasks.task import ClassificationTask as ClassificationTask
+from eval.config import EvalConfig
+
+# Their labels mean the same.
+_EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}
+_found_labels: dict[tuple[str, ...], tuple[Label, ...]] = {}
+
+
+def _glue_task(name: str) -> ClassificationTask:
+    definition = shipped_task(name)
+    return ClassificationTask(definition, definition.labels or ())
+
+
+GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
+
+
+def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
+    """Return the small tasks that the embedded grammar writes."""
+    tasks = {}
+    for name, splits in embedded_examples(config.embedded_seed).items():
+        texts = tuple(key for key in ("sentence", "sentence1", "sentence2") if key in splits["train"][0])
+        definition = TaskFile(
+            name=name, benchmark=EMBEDDED_GLUE, group="GLUE", text=texts, labels=(0, 1),
+            label_names=shipped_task(_EMBEDDED_LIKE[name]).label_names,
+        )  # fmt: skip
+        tasks[name] = ClassificationTask(definition, (0, 1))
+    return tasks
+
+
+def find_task(task: str, config: EvalConfig) -> ClassificationTask:
+    """Return a task by its name, or by the path of its YAML file.
+
+    Where the file declares no labels, the training set is read for them.
+
+    Raises:
+        UsageError: For an unknown name, a faulty file, absent data, or labels that must be declared.
+    """
+    definition = find_task_file(task)
+    if definition.labels is not None:
+        return ClassificationTask(definition, definition.labels)
+    unlabelled = ClassificationTask(definition, ())
+    key = (definition.benchmark, definition.name, data_source(unlabelled, "train", config))
+    if key not in _found_labels:
+        rows, source = read_rows(unlabelled, "train", config)
+        values = [label_value(definition, row) for row in rows]
+        found = find_labels((value for value in values if value is not None), definition.multi_label, source)
+        if len(found) < 2:
+            raise UsageError(
+                f"{source}: field {definition.label!r} has {len(found)} label(s), so there is nothing to "
+                "learn; name the right field under label:, or declare labels:"
+            )
+        for metric in definition.metrics:
+            if reason := unfit_metric(metric, len(found), definition.multi_label):
+                raise UsageError(f"{definition.name}: metrics: {reason}")
+        _found_labels[key] = found
+    return ClassificationTask(definition, _found_labels[key])
+
+
+def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
+    """Group the tasks asked for by the training set that they share.
+
+    Raises:
+        UsageError: For an unknown task, a faulty file or absent data, or two tasks of one name.
+    """
+    tasks: list[ClassificationTask] = []
+    if "glue" in config.suites:
+        tasks += [GLUE_TASKS[name] for name in config.finetune.task_names]
+    if "embedded-glue" in config.suites:
+        tasks += embedded_tasks(config).values()
+    tasks += [find_task(name, config) for name in config.classify]
+    groups: dict[tuple[str, str], list[ClassificationTask]] = {}
+    for task in _once(tasks):
+        for split in SPLITS:
+            find_file(task, split, config)
+        groups.setdefault((task.benchmark, task.train), []).append(task)
+    return list(groups.values())
+
+
+def _once(tasks: Iterable[ClassificationTask]) -> list[ClassificationTask]:
+    named: dict[tuple[str, str], ClassificationTask] = {}
+    for task in tasks:
+        same = named.setdefault((task.benchmark, task.name), task)
+        if same != task:
+            raise UsageError(
+                f"two tasks are called {task.name} in benchmark {task.benchmark}; give one of them another "
+                "name: or benchmark:"
+            )
+    return list(named.values())

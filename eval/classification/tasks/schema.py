@@ -1,0 +1,227 @@
+"""What the YAML file of a classification task says, and which tasks have one here."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from base.command_line import Section
+from base.config_input import read_config
+from base.errors import UsageError, unknown_name
+from eval.classification.config import Metric
+from eval.classification.metrics import unfit_metric
+from eval.classification.tasks.inputs import parse_template
+from eval.classification.tasks.labels import Label
+from eval.config import HARNESS_PREFIX, SUITES, UNGROUPED
+
+FOLDER = Path(__file__).parent
+METRIC_NAMES: tuple[str, ...] = get_args(Metric)
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
+
+
+def _check_metric(name: object) -> object:
+    if name not in METRIC_NAMES:
+        raise unknown_name("metric", name, METRIC_NAMES)
+    return name
+
+
+class HubSource(Section):
+    """A data set of the Hugging Face hub."""
+
+    path: str
+    """Its repository, such as fancyzhx/ag_news."""
+    name: str | None = None
+    """Its configuration, where it has several."""
+    data_dir: str | None = None
+    """Only the files in this folder of the repository."""
+    revision: str | None = None
+    """A commit, tag or branch of it."""
+    train: str = "train"
+    """The split that is trained on."""
+    validation: str = "validation"
+    """The split that is reported on. The epoch is chosen on a part held out of the training split, so this
+    may be a test split."""
+
+
+class FileSource(Section):
+    """Files: .jsonl, .json, .csv, .tsv (each may be gzipped) or .parquet."""
+
+    train: Path
+    """What is trained on; a relative path starts at the task's file."""
+    validation: Path
+    """What is reported on."""
+
+
+class FolderNames(Section):
+    """What the files of a task are called in a folder of tasks, without suffix."""
+
+    train: str
+    validation: str
+
+
+class TaskFile(Section):
+    """A classification task."""
+
+    name: str = Field("", pattern=r"^$|" + NAME)
+    """In rows; empty: the name of the file."""
+    benchmark: str = Field(UNGROUPED, pattern=NAME)
+    """What the task is averaged with in a report."""
+    group: str | None = None
+    """In rows; null: the benchmark."""
+    reference: str = ""
+    """Where the task comes from."""
+    hub: HubSource | None = None
+    """A data set of the hub."""
+    files: FileSource | None = None
+    """Files in place of the hub."""
+    folder_names: FolderNames | None = None
+    """Names of its files in --classification-dir and --glue-dir; null: <name>.train and <name>.validation."""
+    text: tuple[str, ...]
+    """A field, a template with {field}s in it, or a list of two of them, which are read as a pair. A field
+    may hold a list of texts, such as the turns of a dialogue; turns.utterance is a field within a field."""
+    flatten: Literal["multirc"] | None = None
+    """multirc: rows nest questions and answers in a passage, and an answer is an example."""
+    min_words: int = Field(0, ge=0)
+    """Leave out examples of fewer words."""
+    label: str = "label"
+    """The field with the label."""
+    labels: tuple[Label, ...] | None = None
+    """Every label in the order of its integer; the data has names, or positions from 0 where all labels here
+    are names. Null: those of the training set, which are integers from 0 or names."""
+    label_names: tuple[str, ...] | None = None
+    """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
+    multi_label: bool = False
+    """The label's field holds a list, and any number of labels may be right."""
+    majority: bool = False
+    """The label's field holds what each annotator says; the most frequent counts, and an example with a tie
+    is left out."""
+    metrics: tuple[Annotated[Metric, BeforeValidator(_check_metric)], ...] = Field(
+        ("accuracy",), min_length=1
+    )
+    """What is reported. By the first one the epoch is chosen, and it stands for the task in means."""
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _check_text(cls, value: Any) -> Any:
+        texts = [value] if isinstance(value, str) else value
+        if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"text is {value!r}; a field, a template with {{field}}s, or a list of two")
+        if len(texts) not in (1, 2):
+            raise ValueError(f"text names {len(texts)} texts; a model reads one, or two as a pair")
+        for text in texts:
+            parse_template(text)
+        return tuple(texts)
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _check_metrics(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _check_labels(cls, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list | tuple) or len(value) < 2:
+            raise ValueError(f"labels is {value!r}; a list of two or more names or integers")
+        for label in value:
+            if isinstance(label, bool):
+                raise ValueError(f"label {label} is how YAML reads yes, no, on and off; put it in quotes")
+            if not isinstance(label, str | int):
+                raise ValueError(f"label {label!r} is neither a name nor an integer")
+        if len({type(label) for label in value}) > 1:
+            raise ValueError("some labels are names and some integers; make them one or the other")
+        if len(set(value)) < len(value):
+            raise ValueError(f"label {next(x for x in value if value.count(x) > 1)!r} stands there twice")
+        return tuple(value)
+
+    @field_validator("label_names", mode="before")
+    @classmethod
+    def _check_label_names(cls, value: Any) -> Any:
+        if value is not None and not (
+            isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
+        ):
+            raise ValueError(
+                f'label_names is {value!r}; a list of names, such as ["no", "yes"] with the quotes'
+            )
+        if value and len(set(value)) < len(value):
+            raise ValueError(f"label_names has {next(x for x in value if value.count(x) > 1)!r} twice")
+        return value
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> TaskFile:
+        names, labels = self.label_names, self.labels or ()
+        if names is not None and len(names) != len(labels):
+            raise ValueError(
+                f"label_names has {len(names)} names and {len(labels)} labels are declared; each needs "
+                "one, in the order of labels"
+            )
+        if self.majority and self.multi_label:
+            raise ValueError("majority and multi_label exclude each other: one makes one label of a list")
+        num_labels = len(self.labels) if self.labels else None
+        for metric in self.metrics:
+            if reason := unfit_metric(metric, num_labels, self.multi_label):
+                raise ValueError(f"metrics: {reason}")
+        return self
+
+
+def shipped_tasks() -> tuple[str, ...]:
+    """Return the names of the tasks that have a file here, in order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def find_task_file(task: str) -> TaskFile:
+    """Return a task by its name, or by the path of its YAML file.
+
+    Raises:
+        UsageError: For an unknown name, or a file that is absent or faulty.
+    """
+    if task.endswith((".yaml", ".yml")) or "/" in task:
+        return read_task_file(Path(task))
+    if task not in (names := shipped_tasks()):
+        raise unknown_name("classification task (one of your own is given by its .yaml file)", task, names)
+    return shipped_task(task)
+
+
+@lru_cache(maxsize=64)
+def shipped_task(name: str) -> TaskFile:
+    """Return a task that has a file here."""
+    return _complete(FOLDER / f"{name}.yaml")
+
+
+def read_task_file(path: Path) -> TaskFile:
+    """Read a user's task.
+
+    Raises:
+        UsageError: If the file cannot be read, does not fit, or names a benchmark that is another's.
+    """
+    task = _complete(path)
+    if task.benchmark in SUITES or task.benchmark.startswith(HARNESS_PREFIX):
+        raise UsageError(
+            f"{path}: benchmark {task.benchmark} has tasks of its own, which yours would be averaged with; "
+            "give it another name or leave it out"
+        )
+    return task
+
+
+def _complete(path: Path) -> TaskFile:
+    task = read_config(path, TaskFile)
+    if (task.hub is None) == (task.files is None):
+        raise UsageError(
+            f"{path}: says where the examples are either under hub: or under files:, one of them"
+        )
+    changes: dict[str, Any] = {"name": task.name or path.stem, "group": task.group or task.benchmark}
+    if not re.match(NAME, changes["name"]):
+        raise UsageError(
+            f"{path}: {changes['name']!r} is no name for a task; give it one of letters, digits, -, _ and ."
+        )
+    if task.files is not None:
+        folder = path.absolute().parent
+        changes["files"] = FileSource(
+            train=folder / task.files.train, validation=folder / task.files.validation
+        )
+    return task.model_copy(update=changes)

@@ -1,0 +1,1 @@
+"""The commands ``python -m eval.NAME`` that have no folder of that name."""

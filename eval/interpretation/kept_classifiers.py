@@ -1,0 +1,114 @@
+"""A run's fine-tuned classifiers, kept for whoever wants to look into one: explanations and plots.
+
+``<run>/eval/classifiers/<benchmark>/<task>/<head>.safetensors`` holds what fine-tuning changed, the head
+alone where the backbone is frozen, and in its metadata what it depends on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+from base.files import write_atomically
+from eval.classification.classifier import Batch, Classifier
+from eval.classification.config import FineTuning
+from eval.classification.evaluate import train
+from eval.classification.finetune import trained_state
+from eval.classification.inputs.data import chosen_rows, read_task_data
+from eval.classification.loading import load_classifier_tokenizer, load_for_task
+from eval.classification.tasks.chosen import ClassificationTask
+from eval.config import EvalConfig
+from eval.models.loading import identify_run, model_folder, weights_hash
+from eval.results.store import protocol_hash
+from eval.runner.work_units import classification_protocol, settled, task_heads
+from eval.scoring.log_likelihood import num_positions
+
+
+@dataclass(frozen=True)
+class FineTunedClassifier:
+    """A classifier with its best weights, in evaluation mode, and what it is reported on.
+
+    Attributes:
+        classifier: Of the first seed.
+        task: What it was fine-tuned on.
+        settings: How.
+        tokenizer: The run's.
+        validation: The examples as the classifier takes them.
+        rows: The same examples as their file has them, in the same order.
+    """
+
+    classifier: Classifier
+    task: ClassificationTask
+    settings: FineTuning
+    tokenizer: PreTrainedTokenizerBase
+    validation: Batch
+    rows: list[dict]
+
+
+def fine_tuned(
+    run_dir: Path,
+    task: ClassificationTask,
+    config: EvalConfig,
+    report: Callable[[str], None] = lambda message: None,
+) -> FineTunedClassifier:
+    """Load a run's classifier of a task; where there is none of these settings, fine-tune and keep it.
+
+    Args:
+        run_dir: The run's folder.
+        task: The task.
+        config: Where examples come from, how models are fine-tuned, and under which head, the first.
+        report: Told of progress every few seconds.
+
+    Raises:
+        UsageError: For data or a model that cannot be fine-tuned.
+    """
+    config = settled(config, identify_run(run_dir))
+    (head, *_) = task_heads([task], config)
+    settings, model_dir = task.fine_tuning(config.finetune, head), model_folder(run_dir)
+    seed = settings.seeds[0]
+    path = (
+        run_dir / "eval" / "classifiers" / task.benchmark / task.name / f"{_file_name(str(head))}.safetensors"
+    )
+    wanted = {
+        "weights": weights_hash(run_dir),
+        "protocol": protocol_hash(classification_protocol(task, config, head)),
+        "seed": str(seed),
+    }
+    tokenizer = load_classifier_tokenizer(model_dir)
+    state = _read(path, wanted)
+    if state is None:
+        classifier = train(model_dir, [task], config, settings, seed, report).classifier
+        path.parent.mkdir(parents=True, exist_ok=True)
+        state = {name: value.contiguous() for name, value in trained_state(classifier).items()}
+        write_atomically(path, lambda temporary: save_file(state, temporary, metadata=wanted))
+    else:
+        classifier = load_for_task(model_dir, task, settings, seed, tokenizer, config.device)
+        classifier.load_state_dict(state, strict=False)
+    max_length = min(settings.max_length, num_positions(classifier.body))
+    data = read_task_data([task], tokenizer, max_length, config, settings)
+    rows = chosen_rows(task, config, settings)
+    return FineTunedClassifier(classifier.eval(), task, settings, tokenizer, data.validation[task.name], rows)
+
+
+def _file_name(head: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.=-]+", "_", head)
+
+
+def _read(path: Path, wanted: dict[str, str]) -> dict[str, Tensor] | None:
+    """Return what a file holds, if it is what is wanted."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            if file.metadata() != wanted:
+                return None
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError:
+        return None  # cut off; fine-tuning writes it again

@@ -1,0 +1,1 @@
+"""A run's model, loaded to be scored."""

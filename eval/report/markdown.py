@@ -1,0 +1,86 @@
+"""Numbers and Markdown as the report writes them: scores to one decimal, differences to two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from eval.significance.comparison import Comparison
+
+
+def listed(names: Iterable[str], word: str = "and") -> str:
+    """Join names as a sentence does."""
+    names = list(names)
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+
+
+def signed(value: float | None) -> str:
+    """Write a difference, always with its sign."""
+    return "-" if value is None else f"{value:+.2f}"
+
+
+def interval(comparison: Comparison) -> str:
+    """Write both ends of an interval."""
+    return "-" if comparison.low is None else f"[{comparison.low:+.2f}, {comparison.high:+.2f}]"
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value."""
+    if value is None:
+        return "-"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def spread(value: float, digits: int = 1) -> str:
+    """Write a standard deviation behind its mean; a single run has none."""
+    return "" if np.isnan(value) else f" ± {value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """Write a whole number."""
+    return "-" if value is None else f"{value:,}"
+
+
+def millions(value: int | None) -> str:
+    """Write a whole number in millions."""
+    return "-" if value is None else f"{value / 1e6:,.3f}"
+
+
+def share(value: int | None, base: int | None) -> str:
+    """Write how much larger a number is than its base, in percent."""
+    return "-" if not value or not base else f"{100 * (value / base - 1):+.1f}%"
+
+
+def bold(text: str, wanted: bool) -> str:
+    """Set in bold if wanted."""
+    return f"**{text}**" if wanted else text
+
+
+def escape(text: str) -> str:
+    """Keep text inside its table cell."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a Markdown table."""
+    lines = [list(header), ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(escape(cell) for cell in line) + " |" for line in lines)
+
+
+def details(summary: str, body: str) -> str:
+    """Fold a long part away under its summary."""
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def best_of(means: Mapping[str, float], lower: bool = False) -> set[str]:
+    """Names whose mean is the best, equal ones together; none when all are equal.
+
+    Equal is what reads the same: to one decimal, for losses (``lower``) to three.
+    """
+    digits = 3 if lower else 1
+    rounded = {name: round(value, digits) for name, value in means.items()}
+    if len(set(rounded.values())) < 2:
+        return set()
+    top = min(rounded.values()) if lower else max(rounded.values())
+    return {name for name, value in rounded.items() if value == top}

@@ -1,0 +1,87 @@
+"""Differences by phenomenon, or by task where a benchmark has no phenomena with several tasks each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from eval.results.run_scores import SINGLE_TASK, is_percent, task_scores
+from eval.significance.cells import CellTable
+from eval.significance.compare import compare_cells, scopes
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.corrections import benjamini_hochberg
+
+
+def part_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average each run's tasks within each part of a benchmark.
+
+    Args:
+        rows: Cleaned rows.
+
+    Returns:
+        benchmark, part, family, variant, seed, score; benchmarks of one part only are left out.
+    """
+    scores = task_scores(rows[is_percent(rows["metric"])])
+    tasks = scores.groupby("benchmark")["task"].transform("nunique")
+    groups = scores.groupby("benchmark")["group"].transform("nunique")
+    grouped = (groups > 1) & (groups <= tasks / 2)
+    scores = scores.assign(part=scores["group"].where(grouped, scores["task"]))
+    num_parts = scores.groupby("benchmark")["part"].transform("nunique")
+    scores = scores[(num_parts > 1) & (scores["part"] != SINGLE_TASK)]
+    keys = ["benchmark", "part", "family", "variant", "seed"]
+    return scores.groupby(keys)[["score"]].mean().reset_index()
+
+
+def means_over_parts(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average each run over the phenomena of a benchmark, where phenomena are not the tasks themselves.
+
+    Args:
+        rows: Cleaned rows.
+
+    Returns:
+        benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
+    """
+    parts = part_scores(rows)
+    num_tasks = rows.groupby("benchmark")["task"].nunique().to_dict()
+    num_parts = parts.groupby("benchmark")["part"].transform("nunique")
+    are_fewer = np.array(
+        [n < num_tasks[name] for name, n in zip(parts.benchmark, num_parts, strict=True)], bool
+    )
+    parts = parts.assign(num_parts=num_parts)[are_fewer]
+    run = ["benchmark", "family", "variant", "seed"]
+    complete = parts[parts.groupby(run)["part"].transform("nunique") == parts["num_parts"]]
+    return complete.groupby(run, as_index=False).agg(
+        score=("score", "mean"), num_parts=("num_parts", "first")
+    )
+
+
+def compare_parts(
+    rows: pd.DataFrame, baseline: str, variants: Sequence[str], inference: Inference
+) -> list[Comparison]:
+    """Compare every variant with the baseline on every part, averaged over families.
+
+    P-values are corrected over all parts and variants of a benchmark (Benjamini and Hochberg).
+
+    Args:
+        rows: Cleaned rows.
+        baseline: The variant that the others are compared with.
+        variants: The others.
+        inference: How.
+    """
+    comparisons: list[Comparison] = []
+    for benchmark, of_benchmark in part_scores(rows).groupby("benchmark"):
+        group = []
+        for part, scores in of_benchmark.groupby("part"):
+            cells = CellTable.of_scores(scores, str(benchmark), str(part))
+            scope = scopes(cells.families)[0]
+            group += [
+                compare_cells(cells, Contrast((name,), (baseline,)), scope, inference, thorough=False)
+                for name in variants
+            ]
+        corrected = benjamini_hochberg([comparison.p for comparison in group])
+        comparisons += [replace(c, p_bh=p) for c, p in zip(group, corrected, strict=True)]
+    return comparisons

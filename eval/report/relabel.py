@@ -1,0 +1,110 @@
+"""A source seen by one factor: its rows, its plan and what is known of benchmarks, relabelled alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from eval.classification.heads.names import DEFAULT_HEAD
+from eval.report.markdown import listed
+from eval.report.names import FAMILY_LABELS
+from eval.report.run_facts import RunFacts
+from eval.report.sources import Plan, Source
+from eval.results.rows import NO_HEAD
+from eval.significance.factor import Relabelling, is_paired, levels
+
+
+def seen_by(source: Source, labels: Relabelling) -> Source:
+    """Relabel a source; what its plan says of another factor's levels is left out."""
+    return replace(
+        source,
+        rows=labels.rows(source.rows),
+        plan=_plan(source, labels),
+        factor=labels.factor,
+        facts=source.facts if labels.factor == "ffn" else tuple(map(_without_model, source.facts)),
+        baselines=_by_label(source.baselines, labels),
+        contamination=_by_label(source.contamination, labels),
+        remarks=tuple(_remarks(source, labels)),
+    )
+
+
+def _plan(source: Source, labels: Relabelling) -> Plan:
+    plan, factor = source.plan, labels.factor
+    heads = plan.heads or _kept(labels)
+    headless = set(source.rows["benchmark"]) - set(labels.heads)
+    wanted = [name for name in plan.benchmarks if factor == "ffn" or name not in headless]
+    families = [labels.family(family, variant) for family in plan.families for variant in plan.variants]
+    own = plan if factor == plan.factor else replace(plan, baseline=None, contrasts=())
+    return replace(
+        own,
+        families=tuple(dict.fromkeys(families)),
+        variants=levels(factor, plan.variants, heads),
+        benchmarks=tuple(label for name in wanted for label in _expected(name, labels)),
+        paired=plan.paired or is_paired(factor),
+    )
+
+
+def _expected(benchmark: str, labels: Relabelling) -> tuple[str, ...]:
+    """Scores that name no head are not asked for again where others do."""
+    heads = [head for head in labels.heads.get(benchmark, ()) if head != NO_HEAD] or [NO_HEAD]
+    return tuple(dict.fromkeys(labels.benchmark(benchmark, head) for head in heads))
+
+
+def _kept(labels: Relabelling) -> tuple[str, ...]:
+    heads = dict.fromkeys(head for heads in labels.heads.values() for head in heads if head != NO_HEAD)
+    return tuple(heads)
+
+
+def _by_label(known: Mapping[str, Any], labels: Relabelling) -> dict[str, Any]:
+    """What is known of a benchmark is known of it under every head."""
+    return {label: value for name, value in known.items() for label in labels.benchmarks(name)}
+
+
+def _without_model(facts: RunFacts) -> RunFacts:
+    """Keep who a run is and what made it: its size, cost and training are the same for all heads."""
+    return RunFacts(
+        run_id=facts.run_id,
+        family=facts.family,
+        variant=facts.variant,
+        seed=facts.seed,
+        trained_with=facts.trained_with,
+    )
+
+
+def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
+    """Say what stands behind the names of benchmarks, families and variants."""
+    split = [name for name in sorted(labels.heads) if len(labels.benchmarks(name)) > 1]
+    if split:
+        name, head = split[0], _kept(labels)[0]
+        yield (
+            f"{listed(split)} {'was' if len(split) == 1 else 'were'} scored under several classification "
+            "heads, each of which counts as a benchmark of its own: "
+            f"*{labels.benchmark(name, head)}* is {name} under the head `{head}`."
+        )
+    elif labels.factor == "ffn" and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
+        yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
+    if labels.factor == "head":
+        yield "A variant is a classification head."
+    if labels.factor == "head" and labels.has_several_ffns:
+        yield (
+            "A family is here one FFN variant of one family, such as `kan` in GPT-Neo; their models count as "
+            "independent, although those of one seed share the order of data."
+        )
+    if labels.factor == "both":
+        yield "A variant is an FFN variant with a classification head: `gelu/linear`."
+    if labels.factor != "ffn":
+        left_out = sorted(set(source.rows["benchmark"]) - set(labels.heads))
+        if left_out:
+            yield f"Left out, as no head has part in it: {', '.join(left_out)}."
+        if source.facts:
+            yield (
+                "Size, cost and training of the pretrained models are in the report of the FFN variants "
+                "(`--factor ffn`)."
+            )
+    of_heads = source.rows[source.rows["head"] != NO_HEAD]
+    if foreign := sorted(set(of_heads["family"]) - set(FAMILY_LABELS)):
+        yield (
+            f"Seeds of {listed(foreign)}, which this project has not pretrained, are seeds of fine-tuning: "
+            "what is said holds for that one pretrained model, not for another pretraining of it."
+        )

@@ -1,0 +1,1 @@
+"""Scores as rows: the table, the store, one number a run."""

@@ -1,0 +1,200 @@
+"""From rows to the one number per run and benchmark that is compared, and what a table must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from base.errors import UsageError
+from eval.results.rows import NO_HEAD, ROW_COLUMNS
+
+REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
+SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
+
+# Headline metrics of shipped tasks that are not accuracy; those of a user's own tasks are told by their rows.
+PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
+# Where rows hold one of these, they were made for the source study's average.
+SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
+
+
+# Every other metric is a percentage: perplexities are not, nor is what lm-eval gives no unit for.
+_NO_PERCENT = r"(?:^|_)perplexity|bits_per_byte|^raw_"
+
+
+def is_percent(metrics: pd.Series) -> pd.Series:
+    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
+    return ~metrics.str.contains(_NO_PERCENT, regex=True)
+
+
+def decimals(metric: str) -> int:
+    """Return how many decimals to show of a metric: perplexities and bits need more than percentages."""
+    return 1 if is_percent(pd.Series([metric])).item() else 3
+
+
+def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
+    """Check a table of scores and give it every column of the rows schema.
+
+    Args:
+        frame: At least family, variant, seed, benchmark, score (percent); the rest of the schema is optional.
+        origin: Where the table comes from, named in errors.
+
+    Returns:
+        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant but
+        for what a classification's rows begin with, which is its headline metric.
+
+    Raises:
+        UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, or two
+            runs of one family, variant and seed.
+    """
+    missing = [name for name in REQUIRED_COLUMNS if name not in frame.columns]
+    if missing:
+        raise UsageError(
+            f"{origin}: missing column(s) {', '.join(missing)}; needed are {', '.join(REQUIRED_COLUMNS)} "
+            f"(found: {', '.join(map(str, frame.columns)) or 'none'})"
+        )
+    if frame.empty:
+        raise UsageError(f"{origin}: holds no rows; score runs first with: python -m eval RUN...")
+    rows = frame.copy()
+    for name in ("family", "variant", "benchmark"):
+        rows[name] = _names(rows[name], name, origin)
+    rows["score"] = _numbers(rows["score"], "score", origin)
+    seeds = _numbers(rows["seed"], "seed", origin)
+    if (fractional := seeds[seeds % 1 != 0]).size:
+        raise UsageError(f"{origin}: seed {fractional.iloc[0]} is not a whole number; seeds are integers")
+    rows["seed"] = seeds.astype(int)
+    derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
+    for name, value in (
+        ("run_id", derived_id),
+        ("task", SINGLE_TASK),
+        ("group", ""),
+        ("metric", "score"),
+        ("head", NO_HEAD),
+    ):
+        column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
+        rows[name] = column.where(column.notna(), value).astype(str)
+    items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
+    rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
+    _refuse_second_runs(rows, origin)
+    rows["place"] = _metric_places(rows)
+    order = ["benchmark", "family", "variant", "seed", "group", "task", "place", "metric", "head"]
+    return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
+
+
+def _metric_places(rows: pd.DataFrame) -> pd.Series:
+    """Where each row's metric first stands among its task's; 0 for all that no head has part in.
+
+    The metrics of a classification are written headline first, which their names do not tell.
+    """
+    places = pd.Series(np.arange(len(rows)), rows.index)
+    first = places.groupby([rows["benchmark"], rows["task"], rows["metric"]]).transform("min")
+    return first.where(rows["head"] != NO_HEAD, 0)
+
+
+def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
+    text = column.astype(str).str.strip()
+    empty = [number for number, gap in enumerate(column.isna() | (text == ""), start=1) if gap]
+    if empty:
+        raise UsageError(f"{origin}: data row {empty[0]} has no {name}; every row needs one")
+    return text
+
+
+def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce").astype(float)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise UsageError(
+            f"{origin}: {name} {column.iloc[bad[0]]!r} in data row {bad[0] + 1} is not a number "
+            f"({bad.size} such row(s)); correct or remove it"
+        )
+    return numbers
+
+
+def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
+    runs = rows.drop_duplicates(["family", "variant", "seed", "run_id"])
+    twice = runs[runs.duplicated(["family", "variant", "seed"], keep=False)]
+    if len(twice):
+        first = twice.iloc[0]
+        same = (twice.family == first.family) & (twice.variant == first.variant) & (twice.seed == first.seed)
+        raise UsageError(
+            f"{origin}: {first.family} {first.variant} seed {first.seed} has {same.sum()} runs "
+            f"({', '.join(twice[same].run_id)}); a report compares runs of one configuration: "
+            "move the others out of the folder"
+        )
+
+
+def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) -> str:
+    """Name the metric that stands for a task.
+
+    That is the source study's where it is there, else the headline one of a task that is known here, else
+    what its rows begin with, else accuracy, else the first in order of names. Only of those that there are
+    scores in: a user's task may have the name of a known one.
+
+    Args:
+        task: Its name.
+        metrics: What there are scores in.
+        first: What its rows begin with, where that says something: under a head they begin with the headline.
+    """
+    available = sorted(metrics)
+    known = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1])
+    for metric in (*SOURCE_STUDY_METRICS, known, first, "accuracy"):
+        if metric in available:
+            return metric
+    return available[0]
+
+
+def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
+    headed = rows[rows["head"] != NO_HEAD] if "head" in rows.columns else rows.iloc[:0]
+    first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
+    names = rows.groupby(["benchmark", "task"])["metric"].agg(set).to_dict()
+    chosen = {key: primary_metric(key[1], metrics, first.get(key)) for key, metrics in names.items()}
+    keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
+    return rows[[chosen[benchmark, task] == metric for benchmark, task, metric in keys]].reset_index(
+        drop=True
+    )
+
+
+def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Average each run's tasks, unweighted, into one score per benchmark.
+
+    A mean over other tasks is another quantity. So a task counts when more than half of the benchmark's runs
+    have it, and a run counts when it has all of those tasks; whatever is left out is named.
+
+    Args:
+        rows: What ``normalise_rows`` returns.
+
+    Returns:
+        A table of run_id, family, variant, seed, benchmark, score (percent), and sentences that name what was
+        left out.
+    """
+    kept, notes = [], []
+    rows = rows[is_percent(rows["metric"])]
+    if rows.empty:
+        columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
+        return pd.DataFrame(columns=columns), notes
+    for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
+        table = scores.pivot_table(
+            index=["family", "variant", "seed", "run_id"], columns="task", values="score"
+        )
+        common = table.columns[table.notna().mean() > 0.5]
+        if len(rare := table.columns.difference(common)):
+            notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
+        complete = table[common].notna().all(axis=1) & (len(common) > 0)
+        notes += [
+            f"{benchmark}: run {run} left out, it has no score for {lacking}"
+            for run, lacking in _lacking(table, table.loc[~complete, common])
+        ]
+        mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
+        kept.append(mean.assign(benchmark=benchmark))
+    return pd.concat(kept, ignore_index=True), notes
+
+
+def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
+    """Name runs, with their variant where several variants are those of one run, and the tasks they lack."""
+    run_ids = left_out.index.get_level_values("run_id")
+    if not table.index.get_level_values("run_id").is_unique:
+        run_ids = run_ids + " (" + left_out.index.get_level_values("variant") + ")"
+    for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
+        yield str(run), ", ".join(left_out.columns[gaps]) or "every common task"

@@ -1,0 +1,63 @@
+"""The tables with which ``python -m eval`` ends: the scores of what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from eval.classification.heads.names import DEFAULT_HEAD
+from eval.results.rows import NO_HEAD
+from eval.results.run_scores import decimals, task_scores
+from eval.results.suite_means import suite_means
+
+
+def summary(tables: Sequence[pd.DataFrame]) -> str:
+    """Return a table for each benchmark: tasks down, runs across, a suite's means below its tasks.
+
+    Where one run was scored under several heads, they stand across; of several runs, each head has a table.
+    A task's headline metric comes first.
+
+    Args:
+        tables: The rows of each run, in the order in which tasks and heads are to stand.
+    """
+    rows = pd.concat(tables)
+    return "\n".join(
+        f"{title}\n{_table(part, across)}\n"
+        for benchmark in rows["benchmark"].unique()
+        for title, part, across in _parts(benchmark, rows[rows["benchmark"] == benchmark])
+    )
+
+
+def _parts(benchmark: str, rows: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
+    """Split a benchmark's rows into tables: title, rows, and the column that stands across."""
+    heads, runs = rows["head"].unique(), rows["run_id"].unique()
+    if len(heads) > 1 and len(runs) == 1:
+        yield f"{benchmark}, {runs[0]}", rows, "head"
+        return
+    for head in heads:
+        title = benchmark if heads.tolist() in ([NO_HEAD], [DEFAULT_HEAD]) else f"{benchmark}, head {head}"
+        yield title, rows[rows["head"] == head], "run_id"
+
+
+def _table(rows: pd.DataFrame, across: str) -> str:
+    columns = list(rows[across].unique())
+    table = rows.pivot(index=["task", "metric"], columns=across, values="score")
+    table = table.loc[_headline_first(rows), columns]
+    means = pd.DataFrame({name: suite_means(of_one) for name, of_one in rows.groupby(across, sort=False)})
+    means.index = pd.MultiIndex.from_tuples([(name, "") for name in means.index], names=table.index.names)
+    table = pd.concat([table, means]).rename_axis(columns=None)
+    digits = table.index.get_level_values("metric").map(decimals)
+    texts = [
+        ["-" if pd.isna(score) else f"{score:.{places}f}" for score in scores]
+        for places, scores in zip(digits, table.to_numpy(), strict=True)
+    ]
+    return pd.DataFrame(texts, index=table.index, columns=table.columns).to_string()
+
+
+def _headline_first(rows: pd.DataFrame) -> list[tuple[str, str]]:
+    """List every task and metric in the order of the rows, but each task's headline metric first."""
+    headlines = task_scores(rows).drop_duplicates("task").set_index("task")["metric"]
+    keys = list(dict.fromkeys(zip(rows["task"], rows["metric"], strict=True)))
+    tasks = {task: place for place, task in enumerate(rows["task"].unique())}
+    return sorted(keys, key=lambda key: (tasks[key[0]], key[1] != headlines[key[0]]))

@@ -1,0 +1,1 @@
+"""Which work is missing, and doing it in processes."""

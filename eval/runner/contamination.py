@@ -1,0 +1,105 @@
+"""How much of what a model is evaluated on stood in the text that it was trained on.
+
+A text counts as found when its words stand in one training document one after the other; case and
+punctuation are ignored. Texts of fewer than four words are left out: they say little when they are found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from filelock import FileLock
+from tqdm import tqdm
+
+from base.files import write_text
+from pretrain.config import DataConfig
+from pretrain.data import corpus
+
+FILE = "contamination.json"
+MIN_WORDS = 4
+_WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
+
+
+@dataclass(frozen=True)
+class Contamination:
+    """Of ``num_texts`` texts of a benchmark, ``num_found`` stand in the training text."""
+
+    num_texts: int
+    num_found: int
+
+    @property
+    def percent(self) -> float:
+        """Share of the texts that were found, in percent."""
+        return 100 * self.num_found / self.num_texts if self.num_texts else 0.0
+
+
+def contamination(
+    data: DataConfig, texts: Mapping[str, Sequence[str]], cache_dir: Path
+) -> dict[str, Contamination]:
+    """Look for evaluation texts in a training corpus, once for each corpus and set of texts.
+
+    Args:
+        data: The training corpus.
+        texts: The texts of each benchmark.
+        cache_dir: Where the answer is kept for the next run with this corpus.
+
+    Returns:
+        For each benchmark how many of its texts there are and were found, repeated texts counted once.
+
+    Raises:
+        UsageError: If the corpus cannot be read.
+    """
+    digest = hashlib.sha256(corpus.fingerprint(data).encode())
+    digest.update(json.dumps({name: list(of_suite) for name, of_suite in sorted(texts.items())}).encode())
+    file = cache_dir / f"contamination-{digest.hexdigest()[:16]}.json"
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with FileLock(file.with_suffix(".lock")):  # several runs of a study ask at the same time
+        if not file.is_file():
+            found = find_texts(corpus.documents(data, "train"), texts)
+            content = {name: asdict(counts) for name, counts in found.items()}
+            write_text(file, json.dumps(content, indent=1) + "\n")
+    return {name: Contamination(**counts) for name, counts in json.loads(file.read_text()).items()}
+
+
+def find_texts(
+    documents: Iterable[str], texts: Mapping[str, Sequence[str]], progress: bool = True
+) -> dict[str, Contamination]:
+    """Count which texts stand in any of the documents; takes about a microsecond a word of them."""
+    wanted = {
+        name: {words for text in of_suite if (words := _words(text))} for name, of_suite in texts.items()
+    }
+    left: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for text in set().union(*wanted.values()):
+        left[tuple(text.split(" ", MIN_WORDS)[:MIN_WORDS])].add(text)
+    found: set[str] = set()
+    bar = tqdm(documents, desc="looking for evaluation texts in the training text", unit=" documents",
+               disable=None if progress else True, leave=False)  # fmt: skip
+    for document in bar:
+        words = _WORD.findall(document.lower())
+        begins = left.keys() & set(zip(*(words[start:] for start in range(MIN_WORDS)), strict=False))
+        if begins:
+            whole = f" {' '.join(words)} "
+            for begin in begins:
+                found |= {text for text in left[begin] if f" {text} " in whole}
+    return {name: Contamination(len(of_suite), len(of_suite & found)) for name, of_suite in wanted.items()}
+
+
+def read_contamination(folder: Path) -> dict[str, Contamination]:
+    """Read what ``<run>/eval/contamination.json`` says of each benchmark; empty where there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return {name: Contamination(**counts) for name, counts in content.items()}
+
+
+def _words(text: str) -> str:
+    """Return a text as its words, or nothing for a short one."""
+    words = _WORD.findall(text.lower())
+    return " ".join(words) if len(words) >= MIN_WORDS else ""

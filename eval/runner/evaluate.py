@@ -1,0 +1,260 @@
+"""Runs and suites: finds what is not scored yet, has it measured, writes rows and items after every task."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.config import EvalConfig
+from eval.models.loading import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
+from eval.results.store import ResultStore, sole_evaluator
+from eval.runner.progress import Progress
+from eval.runner.references import has_references, write_references
+from eval.runner.work_units import TaskResult, Work, work_units
+from eval.runner.workers import Order, Results, measure_here, measure_in_workers
+
+# A worker takes some 8 s of processor time to start, so it should have this much to do.
+SECONDS_WORTH_A_WORKER = 60.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be measured: a unit of work, or a whole run where ``key`` is None."""
+
+    run_dir: Path
+    key: str | None
+    error: Exception
+
+    def __str__(self) -> str:
+        # What is wrong with a whole run names its folder itself.
+        return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of every run that could be read the rows, and what failed.
+
+    Attributes:
+        rows: All of a run's, those of earlier evaluations included.
+        asked: Those of the tasks and heads asked for, in the order asked; run_id is the folder where several
+            have the same.
+        failures: What could not be measured.
+    """
+
+    rows: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    asked: dict[Path, pd.DataFrame] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _OpenRun:
+    """A run that this process alone evaluates, what is asked of it, and what of that is missing, by key."""
+
+    identity: RunIdentity
+    store: ResultStore
+    asked: dict[str, Work]
+    missing: dict[str, Work]
+
+    @property
+    def asked_rows(self) -> pd.DataFrame:
+        """The rows of what was asked for and is scored, in that order."""
+        done = [work for work in self.asked.values() if _is_done(work, self.store)]
+        wanted = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
+        places = {key: place for place, key in enumerate(wanted)}
+        rows = self.store.rows()
+        keys = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
+        order = sorted((places[key], number) for number, key in enumerate(keys) if key in places)
+        return rows.iloc[[number for _, number in order]]
+
+
+def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd.DataFrame:
+    """Score one run in this process; returns its rows.
+
+    Raises:
+        UsageError: For a folder that is no run or has no model, and for faulty data. Every task that could be
+            scored was, and is kept.
+    """
+    outcome = evaluate_runs([run_dir], config, num_workers=1, progress=progress)
+    if outcome.failures:
+        raise outcome.failures[0].error
+    return outcome.rows[run_dir]
+
+
+def evaluate_runs(
+    run_dirs: Sequence[Path], config: EvalConfig, num_workers: int | None = None, progress: bool = True
+) -> Outcome:
+    """Score runs on every task asked for, leaving out those that are done.
+
+    What fails, a run or one task of it, is told and does not stop the rest.
+
+    Args:
+        run_dirs: Runs' folders, with trained models.
+        config: The suites, where their data is, and how they are scored.
+        num_workers: Processes that measure at the same time; 1 measures in this one, None chooses.
+        progress: Show a bar with the current scores, or lines where there is no terminal.
+    """
+    outcome = Outcome()
+    with ExitStack() as locks:
+        runs: dict[Path, _OpenRun] = {}
+        for run_dir in dict.fromkeys(run_dirs):
+            try:
+                runs[run_dir] = _open(run_dir, config, locks)
+            except UsageError as error:
+                outcome.failures.append(Failure(run_dir, None, error))
+        _measure_missing(runs, config, num_workers, progress, outcome)
+        failed = {failure.run_dir for failure in outcome.failures}
+        for run_dir, run in runs.items():
+            if run.missing or not has_references(run_dir, config):
+                note = write_references(run_dir, config)
+                if note and progress and run_dir not in failed:
+                    print(f"note: {note}", file=sys.stderr)
+        outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
+        names = _names(runs)
+        outcome.asked.update(
+            {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}
+        )
+    return outcome
+
+
+def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
+    """Whether every task asked for is scored, under this protocol and with the run's present weights."""
+    try:
+        run = identify_run(run_dir)
+        weights = known_weights_hash(run_dir)
+    except UsageError:
+        return False
+    store = ResultStore(run_dir, weights)
+    return all(_is_done(work, store) for work in work_units(run_dir, run, config))
+
+
+def choose_workers(costs: Sequence[float], device: str | None) -> int:
+    """Return how many processes to use: one a core on a CPU, up to four on a GPU, one for little work.
+
+    Args:
+        costs: The cost of every unit.
+        device: As in the config; None is the GPU where there is one.
+    """
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    on_gpu = torch.cuda.is_available() and device != "cpu"
+    most = min(4, cores) if on_gpu else cores
+    return max(1, min(most, len(costs), int(sum(costs) / SECONDS_WORTH_A_WORKER)))
+
+
+def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
+    run = identify_run(run_dir)
+    weights = weights_hash(run_dir)
+    locks.enter_context(sole_evaluator(run_dir))
+    remember_weights(run_dir)
+    store = ResultStore(run_dir, weights)
+    asked = {work.key: work for work in work_units(run_dir, run, config)}
+    missing = {key: work for key, work in asked.items() if not _is_done(work, store)}
+    return _OpenRun(run, store, asked, missing)
+
+
+def _is_done(work: Work, store: ResultStore) -> bool:
+    return all(
+        store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+        for task, protocol in work.protocols.items()
+    )
+
+
+def _measure_missing(
+    runs: dict[Path, _OpenRun],
+    config: EvalConfig,
+    num_workers: int | None,
+    progress: bool,
+    outcome: Outcome,
+) -> None:
+    units = {Order(run_dir, key): work for run_dir, run in runs.items() for key, work in run.missing.items()}
+    costs = [_cost(work) for work in units.values()]
+    num_workers = choose_workers(costs, config.device) if num_workers is None else num_workers
+    names = _names(runs)
+    ids = [(names[order.run_dir], order.key) for order in units]
+    with Progress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
+        for run_dir, run in runs.items():
+            if not run.missing:
+                shown.say(f"{names[run_dir]}: everything asked for is scored already")
+            elif run.store.is_stale:
+                shown.say(
+                    f"{names[run_dir]}: the weights have changed, the scores of the old ones are dropped"
+                )
+
+        def report(order: Order, message: str) -> None:
+            shown.detail(names[order.run_dir], order.key, message)
+
+        if num_workers == 1:
+            outcomes = measure_here(units, report)
+        else:
+            # A run's longest unit first, so that it is not the last to end.
+            nth = {run_dir: number for number, run_dir in enumerate(runs)}
+            ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
+            outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, report)
+        for order, results in outcomes:
+            run = runs[order.run_dir]
+            if isinstance(results, Exception):
+                outcome.failures.append(Failure(order.run_dir, order.key, results))
+                shown.say(f"failed: {names[order.run_dir]} {order.key}: {_last_line(results)}")
+                results = {}
+            shown.finish(names[order.run_dir], order.key, _record(run, order.key, results))
+
+
+def _cost(work: Work) -> float:
+    try:
+        return work.cost()
+    except UsageError:
+        return 0.0  # faulty data, which measuring will tell
+
+
+def _names(runs: dict[Path, _OpenRun]) -> dict[Path, str]:
+    """Name each run by its id, or by its folder where one run is given in several places."""
+    ids = [run.identity.run_id for run in runs.values()]
+    return {
+        run_dir: run_id if ids.count(run_id) == 1 else str(run_dir)
+        for run_dir, run_id in zip(runs, ids, strict=True)
+    }
+
+
+def _record(run: _OpenRun, key: str, results: Results) -> dict[str, dict[str, float]]:
+    """Write what was measured; returns the metrics by benchmark and task."""
+    work = run.missing[key]
+    for task, result in results.items():
+        rows = _rows(run.identity, work.benchmark, task, result)
+        run.store.record(work.benchmark, task, work.protocols[task], rows, result.items)
+    return {f"{work.benchmark}/{task}": result.metrics for task, result in results.items()}
+
+
+def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd.DataFrame:
+    return pd.DataFrame(
+        {
+            "run_id": run.run_id,
+            "family": run.family,
+            "variant": run.variant,
+            "seed": run.seed,
+            "benchmark": benchmark,
+            "task": task,
+            "group": result.group,
+            "metric": metric,
+            "score": score,
+            "n_items": _num_items(result.items),
+        }
+        for metric, score in result.metrics.items()
+    )
+
+
+def _num_items(items: pd.DataFrame) -> int:
+    """Count items once, however many seeds they were answered with."""
+    return len(items) // (items["seed"].nunique() if "seed" in items.columns else 1)
+
+
+def _last_line(error: Exception) -> str:
+    """Return what went wrong in one line: of a traceback its last one."""
+    return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__

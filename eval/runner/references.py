@@ -1,0 +1,94 @@
+"""What a run's scores are to be read against: constant answers, and the test items that were trained on.
+
+Both lie beside the rows, as ``baselines.json`` and ``contamination.json``, where the report finds them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+from base.errors import UsageError
+from base.files import write_text
+from eval.classification.metrics import read_baselines, write_baselines
+from eval.classification.tasks.chosen import classification_tasks, read_examples
+from eval.config import EvalConfig
+from eval.models.backbones import read_backbone
+from eval.runner.contamination import FILE, contamination, read_contamination
+from eval.zero_shot.suites import find_text_tasks
+from pretrain.config import RunConfig
+from pretrain.run.run_dir import read_run
+
+
+def write_references(run_dir: Path, config: EvalConfig) -> str | None:
+    """Write what the scores of a run are to be read against, for the benchmarks asked for.
+
+    Args:
+        run_dir: The run's folder.
+        config: What it was evaluated on.
+
+    Returns:
+        Why the training text could not be searched, or not for a task that cannot be read; None where all
+        is well.
+    """
+    folder = run_dir / "eval"
+    try:
+        baselines, texts, problem = _of_classification(config.model_dump_json())
+        if baselines:
+            write_baselines(folder, baselines)
+        if not config.check_contamination or read_backbone(run_dir) is not None:
+            return problem  # what another model was trained on is not known here
+        run = read_run(run_dir)
+        texts = _texts(run_dir, config) | texts
+        found = contamination(run.data, texts, _cache_dir(run_dir, run))
+    except (UsageError, OSError) as error:
+        return f"{run_dir}: the training text was not searched for test items: {error}"
+    known = {name: asdict(counts) for name, counts in (read_contamination(folder) | found).items()}
+    write_text(folder / FILE, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    return problem
+
+
+def has_references(run_dir: Path, config: EvalConfig) -> bool:
+    """Whether both files speak of every suite that they could speak of."""
+    known = read_baselines(run_dir / "eval").keys() | read_contamination(run_dir / "eval").keys()
+    return {*config.suites, *config.classified} <= known or not config.check_contamination
+
+
+def _cache_dir(run_dir: Path, run: RunConfig) -> Path:
+    """The study's folder, so that all its runs share one search; the run's own where it lies elsewhere."""
+    in_study = (run_dir.parent.name, run_dir.parent.parent.name) == (run.model.ffn, run.family)
+    return (run_dir.parents[2] if in_study else run_dir / "eval") / ".contamination"
+
+
+def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:
+    """The texts of every benchmark; those of lm-eval's own tasks are left out."""
+    texts: dict[str, list[str]] = {}
+    for task in find_text_tasks(config, run_dir):
+        texts.setdefault(task.suite, []).extend(task.texts())
+    return {name: tuple(of_suite) for name, of_suite in texts.items()}
+
+
+# All runs of a study have the same.
+@lru_cache(maxsize=1)
+def _of_classification(
+    config_json: str,
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, tuple[str, ...]], str | None]:
+    """Return the baselines and texts of the tasks that can be read, and why the first other one cannot."""
+    from eval.classification.inputs.data import majority_baselines
+
+    config = EvalConfig.model_validate_json(config_json)
+    baselines: dict[str, dict[str, dict[str, float]]] = {}
+    texts: dict[str, list[str]] = {}
+    problem = None
+    for task in (task for group in classification_tasks(config) for task in group):
+        try:
+            of_task = majority_baselines([task], config)[task.benchmark]
+            examples = read_examples(task, "validation", config)
+        except UsageError as error:
+            problem = problem or f"{task.name} has no baseline and was not searched for: {error}"
+            continue
+        baselines.setdefault(task.benchmark, {}).update(of_task)
+        texts.setdefault(task.benchmark, []).extend(text for row in examples for text in task.texts(row))
+    return baselines, {name: tuple(of_benchmark) for name, of_benchmark in texts.items()}, problem

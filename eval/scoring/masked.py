@@ -1,0 +1,171 @@
+"""Pseudo-log-likelihoods by RoBERTa and its kin, without computing what no score needs or copies share.
+
+A text of T tokens is read once for each of its M scored tokens, with that token masked. The copies of a text
+differ only in which tokens are masked, and of each copy only the masked token's prediction is needed. So:
+
+- In the first layer a token's query, key and value depend only on whether it is masked. They and the scores
+  are computed once for a text and for a mask in each place; a copy picks its own among them. Values go
+  through the layer's output projection before they are weighted, when they are few.
+- The last layer has one query, that of the masked token. Its keys and values are never made: a score
+  q . (W_k x) is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias
+  of the keys adds the same to all scores of a query, which the softmax undoes, and the weights of the bias of
+  the values sum to 1.
+- The last layer's attention output and FFN, and the head, see the masked token only.
+
+Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from eval.scoring.plain import (
+    PLLMetric,
+    ScoredText,
+    Scores,
+    TokenTable,
+    batches_of_one_length,
+    masked_tokens,
+)
+
+
+def shared_masked_scores(
+    model: PreTrainedModel,
+    texts: Sequence[ScoredText],
+    mask_token_id: int,
+    batch_tokens: int,
+    pll_metric: PLLMetric,
+) -> Scores:
+    """Score texts with a masked model built of BERT's modules; ``AttributeError`` for any other.
+
+    Args:
+        model: A masked language model.
+        texts: What to score.
+        mask_token_id: The id that stands for a masked token.
+        batch_tokens: Tokens per forward pass, over all copies.
+        pll_metric: Which tokens are masked with a scored one.
+    """
+    encoder = _Encoder(model.base_model, mask_token_id)
+    head = model.get_submodule("lm_head" if hasattr(model, "lm_head") else "cls")
+    table = TokenTable(texts, head, model.device)
+    for batch in batches_of_one_length(texts, batch_tokens, model.device, copies=True):
+        masked = masked_tokens(texts, batch, pll_metric)
+        places = table.places(batch.indices, batch.end - batch.start)
+        read = encoder.read(batch.ids)
+        # The copies of one text may be more than a batch.
+        size = max(1, batch_tokens // batch.ids.numel())
+        for scored in torch.arange(batch.start, batch.end, device=model.device).split(size):
+            copies = scored - batch.start
+            states = encoder.states_at(read, masked[:, copies], scored)
+            table.put(places[:, copies].flatten(), states, batch.ids[:, scored].flatten())
+    return table.scores()
+
+
+class _Read(NamedTuple):
+    """What the copies of S texts share: first T rows for the tokens, then T for masks in their places.
+
+    Attributes:
+        embedded: (S, 2T, D).
+        attention: (S, 2T, H, 2T) scores of the first layer, before the softmax, and (S, H * 2T, D) values
+            behind its output projection; None where computing them for every copy costs less.
+    """
+
+    embedded: Tensor
+    attention: tuple[Tensor, Tensor] | None
+
+
+class _Encoder:
+    """Embeddings and layers of BERT's design.
+
+    Args:
+        base_model: The model without its head.
+        mask_token_id: The id that stands for a masked token.
+    """
+
+    def __init__(self, base_model: Any, mask_token_id: int) -> None:
+        self.embeddings = base_model.embeddings
+        *self.layers, self.last = base_model.encoder.layer
+        self.mask_token_id = mask_token_id
+
+    def read(self, ids: Tensor) -> _Read:
+        """Compute from (S, T) token ids what their copies share."""
+        tokens = self.embeddings(input_ids=ids)
+        # A mask's embedding depends on nothing but its place.
+        masks = self.embeddings(input_ids=torch.full_like(ids[:1], self.mask_token_id))
+
+        def both(of_tokens: Tensor, of_masks: Tensor) -> Tensor:
+            return torch.cat((of_tokens, of_masks.expand_as(of_tokens)), 1)
+
+        embedded = both(tokens, masks)
+        num_heads = self.last.attention.self.num_attention_heads
+        # Multiply-adds of a token: 2T H D below, 4 D^2 + 2T D in a layer for itself.
+        if not self.layers or ids.shape[1] * (num_heads - 1) >= 2 * tokens.shape[-1]:
+            return _Read(embedded, None)
+        attention = self.layers[0].attention
+        query, key, value = (
+            both(project(tokens), project(masks)).unflatten(-1, (num_heads, -1))
+            for project in (attention.self.query, attention.self.key, attention.self.value)
+        )
+        scores = torch.einsum("sqhd,skhd->sqhk", query * query.shape[-1] ** -0.5, key)
+        output = attention.output.dense.weight.unflatten(-1, (num_heads, -1))
+        values = torch.einsum("skhd,ehd->shke", value, output).flatten(1, 2)
+        return _Read(embedded, (scores.contiguous(), values))
+
+    def states_at(self, read: _Read, masked: Tensor, scored: Tensor) -> Tensor:
+        """Return the (S * M, D) last hidden states of the scored tokens.
+
+        Args:
+            read: What the copies share.
+            masked: (S, M, T), which tokens of a copy are masked.
+            scored: (M,) the place at which each copy is scored.
+        """
+        num_texts, _, length = masked.shape
+        row = torch.arange(length, device=masked.device) + length * masked
+        row += 2 * length * torch.arange(num_texts, device=masked.device)[:, None, None]
+        states = read.embedded.flatten(0, 1)[row.flatten()].view(-1, length, read.embedded.shape[-1])
+        for number, layer in enumerate(self.layers):
+            if number == 0 and read.attention is not None:
+                states = _first_layer(layer, *read.attention, row, masked, states)
+            else:
+                states = layer(states)
+        return _last_layer(self.last, states, scored.repeat(num_texts))
+
+
+def _first_layer(
+    layer: Any, scores: Tensor, values: Tensor, row: Tensor, masked: Tensor, states: Tensor
+) -> Tensor:
+    """Apply the first layer to (S * M, T, D) embeddings.
+
+    Args:
+        layer: The layer.
+        scores: (S, 2T, H, 2T), as in ``_Read``.
+        values: (S, H * 2T, D), as in ``_Read``.
+        row: (S, M, T), where each token of a copy is among the S * 2T that were read.
+        masked: (S, M, T), which tokens of a copy are masked.
+        states: The embeddings.
+    """
+    weights = scores.flatten(0, 1)[row.flatten()].view(*row.shape, *scores.shape[2:])
+    absent = torch.cat((masked, ~masked), -1)[:, :, None, None]
+    weights = weights.masked_fill_(absent, float("-inf")).softmax(-1)
+    attended = weights.flatten(3).flatten(1, 2) @ values
+    output = layer.attention.output
+    attended = (attended + output.dense.bias).view_as(states)
+    return layer.feed_forward_chunk(output.LayerNorm(attended + states))
+
+
+def _last_layer(layer: Any, states: Tensor, scored: Tensor) -> Tensor:
+    """Apply the last layer to (C, T, D) states, for the tokens in the places ``scored`` (C,) only: (C, D)."""
+    attention = layer.attention.self
+    num_heads = attention.num_attention_heads
+    own = states[torch.arange(len(states), device=states.device), scored]
+    query = attention.query(own).unflatten(-1, (num_heads, -1))
+    query = query * query.shape[-1] ** -0.5
+    key, value = (linear.weight.unflatten(0, (num_heads, -1)) for linear in (attention.key, attention.value))
+    weights = (torch.einsum("chd,hde->che", query, key) @ states.mT).softmax(-1)
+    mixed = torch.einsum("che,hde->chd", weights @ states, value).flatten(1) + attention.value.bias
+    return layer.feed_forward_chunk(layer.attention.output(mixed, own))

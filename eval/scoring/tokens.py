@@ -1,0 +1,234 @@
+"""From a text to the tokens that are scored, as a protocol says.
+
+A study evaluates many runs with one tokenizer on the same texts. So their tokens are kept, by the content of
+the tokenizer, the protocol and the texts themselves, for the next run that asks in the same process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from transformers import PreTrainedTokenizerBase
+
+from base.errors import UsageError
+from eval.scoring.log_likelihood import ScoredText
+from eval.scoring.protocol import Protocol
+
+Pairs = tuple[tuple[str, str], ...]
+
+# The largest task, 3,200 items of entity tracking with five options each, takes about 20 MB.
+CACHED_TASKS = 128
+
+
+class TextTokenizer:
+    """Makes scored texts under one protocol.
+
+    Args:
+        tokenizer: A fast tokenizer of transformers.
+        protocol: How texts are scored.
+        num_positions: How many tokens the model can read at once.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, protocol: Protocol, num_positions: int) -> None:
+        self._backend = _Backend(tokenizer)
+        self._tokenizer = tokenizer
+        self._protocol = protocol
+        is_causal, is_scored = protocol.objective == "causal", protocol.end_token == "scored"
+        # The last token that a causal model scores is never read, and what follows it changes nothing.
+        self._limit = num_positions + int(is_causal)
+        has_suffix = is_scored if is_causal else protocol.end_token != "none"
+        prefix = {"bos": ("bos_token", "cls_token"), "eos": ("eos_token", "sep_token"), "none": ()}
+        self._frame = _Frame(
+            prefix=self._ids(*prefix[protocol.prefix]),
+            suffix=self._ids("eos_token", "sep_token") if has_suffix else (),
+            scores_suffix=is_scored,
+            is_causal=is_causal,
+            with_words=protocol.masking == "within_word_l2r" and not is_causal,
+        )
+
+    def encode(self, pairs: Pairs) -> Sequence[ScoredText]:
+        """Tokenise (context, continuation) pairs, of which the continuation is scored.
+
+        A context that ends in spaces gives them to the continuation, as in lm-eval, because byte-level
+        tokens begin with their space.
+
+        Raises:
+            UsageError: For a continuation without a token that can be scored, or a text longer than the
+                model's positions.
+        """
+        return _encode(self._backend, self._protocol, self._frame, self._limit, pairs)
+
+    def windows(self, document: str) -> list[ScoredText]:
+        """Cut a document into texts that fit the model and score each of its tokens once, as lm-eval does."""
+        from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+        frame = self._frame
+        ids, words = self._backend.encode([document], frame.with_words)[0]
+        # A window is up to one token longer than it is told, by its context.
+        room = self._limit - 1 - len(frame.suffix) - (0 if frame.is_causal else len(frame.prefix))
+        texts, done = [], 0
+        # The stand-in for the prefix is replaced by the frame.
+        for window in get_rolling_token_windows(ids, -1, room, context_len=1):
+            context, scored = make_disjoint_window(window)
+            begin, end = done - (len(context) if done else 0), done + len(scored)
+            text = frame.around(
+                ids[begin:end],
+                words[begin:end] if words else None,
+                num_context=done - begin,
+                is_first=not done,
+                is_last=end == len(ids),
+            )
+            texts += [text] if text.start < text.end else []
+            done = end
+        return texts
+
+    def required_id(self, *names: str) -> int:
+        """Return the id of the first of these special tokens that the tokenizer has.
+
+        Raises:
+            UsageError: If it has none of them.
+        """
+        for name in names:
+            token_id = getattr(self._tokenizer, f"{name}_id", None)
+            if token_id is not None:
+                return token_id
+        raise UsageError(
+            f"the tokenizer has no {names[0]}, which scoring needs; set it before saving the model"
+        )
+
+    def token_id(self, token: str) -> int:
+        """Return the id of a token of the vocabulary.
+
+        Raises:
+            UsageError: If it has none such.
+        """
+        found = self._tokenizer.get_vocab().get(token)
+        if found is None:
+            raise UsageError(
+                f"the tokenizer has no {token}, which scoring needs; add it before saving the model"
+            )
+        return found
+
+    def _ids(self, *names: str) -> tuple[int, ...]:
+        return (self.required_id(*names),) if names else ()
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What stands around the tokens of a text."""
+
+    prefix: tuple[int, ...]
+    suffix: tuple[int, ...]
+    scores_suffix: bool
+    is_causal: bool
+    with_words: bool
+
+    def around(
+        self,
+        ids: list[int],
+        words: list[int] | None,
+        num_context: int,
+        is_first: bool = True,
+        is_last: bool = True,
+    ) -> ScoredText:
+        """Frame tokens of which all but the first ``num_context`` are scored.
+
+        A masked model or an encoder sees the frame around every window of a document, a causal model the
+        prefix before the first and the end token behind the last.
+        """
+        prefix = self.prefix if is_first or not self.is_causal else ()
+        suffix = self.suffix if is_last or not self.is_causal else ()
+        input_ids = [*prefix, *ids, *suffix]
+        # A causal model does not predict its first token.
+        start = max(len(prefix) + num_context, int(self.is_causal))
+        end = len(input_ids) - (0 if self.scores_suffix and is_last else len(suffix))
+        if words is None:
+            return ScoredText(input_ids, start, end)
+        return ScoredText(input_ids, start, end, words=[*[-1] * len(prefix), *words, *[-2] * len(suffix)])
+
+
+class _Backend:
+    """A fast tokenizer, equal to another one of the same content."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise UsageError(
+                f"{type(tokenizer).__name__} is no fast tokenizer; save it as one (tokenizer.json)"
+            )
+        backend.no_truncation()
+        backend.no_padding()
+        self._backend = backend
+        self._digest = hashlib.sha256(backend.to_str().encode()).digest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Backend) and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def encode(self, texts: Sequence[str], with_words: bool) -> list[tuple[list[int], list[int] | None]]:
+        """Return each text's token ids, without special tokens, and to which word each token belongs."""
+        encode = self._backend.encode_batch if with_words else self._backend.encode_batch_fast
+        encodings = encode(list(texts), add_special_tokens=False)
+        # The same number is the same object everywhere, which makes what is kept a quarter as large.
+        same: dict[int, int] = {}
+        ids = [[same.setdefault(i, i) for i in encoding.ids] for encoding in encodings]
+        if not with_words:
+            return [(tokens, None) for tokens in ids]
+        return [(tokens, encoding.word_ids) for tokens, encoding in zip(ids, encodings, strict=True)]
+
+
+@lru_cache(maxsize=CACHED_TASKS)
+def _encode(
+    backend: _Backend, protocol: Protocol, frame: _Frame, limit: int, pairs: Pairs
+) -> tuple[ScoredText, ...]:
+    split = [_split(context, continuation, protocol.leading_space) for context, continuation in pairs]
+    encoded = backend.encode([context + continuation for context, continuation in split], frame.with_words)
+    contexts = list({context for context, _ in split if context})
+    lengths = {
+        text: len(ids) for text, (ids, _) in zip(contexts, backend.encode(contexts, False), strict=True)
+    }
+    texts = []
+    for (context, continuation), (ids, words) in zip(split, encoded, strict=True):
+        text = frame.around(ids, words, num_context=lengths.get(context, 0))
+        if text.start >= text.end:
+            raise UsageError(
+                f"nothing to score in {context + continuation!r}: it has no token, or only a first one "
+                "that no prefix stands before"
+            )
+        if len(text.input_ids) > limit:
+            text = _shortened(text, limit, protocol, context + continuation)
+        texts.append(text)
+    return tuple(texts)
+
+
+def forget_tokens() -> None:
+    """Drop all tokens that are kept, for those who measure how long it takes to make them."""
+    _encode.cache_clear()
+
+
+def _split(context: str, continuation: str, leading_space: str) -> tuple[str, str]:
+    kept = context.rstrip()
+    continuation = context[len(kept) :] + continuation
+    if kept or leading_space == "task":
+        return kept, continuation
+    return "", (" " if leading_space == "one" else "") + continuation.lstrip(" ")
+
+
+def _shortened(text: ScoredText, limit: int, protocol: Protocol, shown: str) -> ScoredText:
+    """Leave out the beginning of a context, the prefix included, as lm-eval does."""
+    excess = len(text.input_ids) - limit
+    start = text.start - excess
+    if protocol.overflow == "error" or start < 1:
+        positions = limit - int(protocol.objective == "causal")
+        hint = "" if start < 1 else ", or pass --protocol.overflow truncate"
+        raise UsageError(
+            f"a text of {len(text.input_ids)} tokens does not fit the model's {positions} positions: "
+            f"{shown[:60]!r}...; leave it out or use a model with more positions{hint}"
+        )
+    words = None if text.words is None else text.words[excess:]
+    return ScoredText(text.input_ids[excess:], start, text.end - excess, words=words)

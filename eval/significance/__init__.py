@@ -1,0 +1,1 @@
+"""What is compared, the tests, and the verdict."""

@@ -1,0 +1,140 @@
+"""Runs by cell, and what of them enters a contrast: whole cells, or differences of runs paired by seed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from eval.results.rows import run_name
+from eval.significance.comparison import Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.bootstrap import ResampledCell, resample
+
+Key = tuple[str, str]  # family, variant
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Arms of scores or of paired differences; the contrast is the weighted sum of their means."""
+
+    arms: tuple[np.ndarray, ...]
+    names: tuple[str, ...]
+    """What each arm is, for its random numbers: the same whichever way round the contrast stands."""
+    weights: tuple[float, ...]
+    strata: tuple[str, ...]
+    """The family of each arm."""
+    reason: str | None = None
+    """Why nothing can be inferred; the arms may then be empty."""
+    dropped: tuple[str, ...] = ()
+
+    def of_family(self, family: str) -> Sample:
+        """Return the part of one family, weighted to its own difference."""
+        chosen = [place for place, stratum in enumerate(self.strata) if stratum == family]
+        share = 1 / len(set(self.strata))
+        return Sample(
+            arms=tuple(self.arms[i] for i in chosen),
+            names=tuple(self.names[i] for i in chosen),
+            weights=tuple(self.weights[i] / share for i in chosen),
+            strata=tuple(self.strata[i] for i in chosen),
+        )
+
+
+class CellTable:
+    """One benchmark's run scores, or those of one of its parts.
+
+    Args:
+        cells: Family and variant to the scores of its runs by seed.
+        benchmark: Which one these are of.
+        part: Phenomenon or task, None for the whole benchmark.
+    """
+
+    def __init__(self, cells: Mapping[Key, pd.Series], benchmark: str, part: str | None = None) -> None:
+        self.cells = cells
+        self.benchmark = benchmark
+        self.part = part
+        self.families = sorted({family for family, _ in cells})
+        self._resampled: dict[tuple[str, bytes], ResampledCell] = {}
+
+    @classmethod
+    def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> CellTable:
+        """Group a table of family, variant, seed and score, one row a run."""
+        ordered = scores.sort_values(["family", "variant", "seed"])
+        cells = {
+            (str(f), str(v)): pd.Series(cell["score"].to_numpy(float), index=cell["seed"].to_numpy())
+            for (f, v), cell in ordered.groupby(["family", "variant"])
+        }
+        return cls(cells, benchmark, part)
+
+    def without(self, family: str, variant: str, seed: int) -> CellTable:
+        """Return the table without one run; its cell stays, even if empty."""
+        left = {**self.cells, (family, variant): self.cells[family, variant].drop(seed)}
+        return CellTable(left, self.benchmark, self.part)
+
+    def variants(self) -> list[str]:
+        """Return every variant that has a run, by name."""
+        return sorted({variant for _, variant in self.cells})
+
+    def sample(self, contrast: Contrast, families: Sequence[str], is_paired: bool) -> Sample:
+        """Gather what a contrast over these families, weighed alike, is made of."""
+        return self._paired(contrast, families) if is_paired else self._whole(contrast, families)
+
+    def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledCell:
+        """Resample an arm, once for all comparisons that it is part of."""
+        # Pairs of the same variants, grouped or turned another way, are other differences under one name.
+        key = (name, arm.tobytes())
+        if key not in self._resampled:
+            self._resampled[key] = resample(arm, inference.resamples, self.generator(name, inference))
+        return self._resampled[key]
+
+    def generator(self, name: str, inference: Inference) -> np.random.Generator:
+        """Return the random numbers of one purpose, the same in whatever order things are computed."""
+        text = "|".join([self.benchmark, self.part or "", name])
+        return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])
+
+    def _whole(self, contrast: Contrast, families: Sequence[str]) -> Sample:
+        weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
+        keys = sorted(weights)
+        arms = [self.cells[key].to_numpy() if key in self.cells else np.empty(0) for key in keys]
+        return Sample(
+            arms=tuple(arms),
+            names=tuple(f"{f}/{v}" for f, v in keys),
+            weights=tuple(weights[key] for key in keys),
+            strata=tuple(f for f, _ in keys),
+            reason=_too_few({f"{f} {v}": len(arm) for (f, v), arm in zip(keys, arms, strict=True)}),
+        )
+
+    def _paired(self, contrast: Contrast, families: Sequence[str]) -> Sample:
+        whole = self._whole(contrast, families)
+        arms_by_cell = zip(whole.strata, whole.names, whole.arms, strict=True)
+        if absent := [f"{f} {name.removeprefix(f'{f}/')}" for f, name, arm in arms_by_cell if not len(arm)]:
+            return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}")
+        arms, dropped = [], []
+        for family in families:
+            cells = {v: self.cells[family, v] for v in sorted(contrast.weights())}
+            table = pd.DataFrame(cells)
+            paired = table.dropna()
+            unpaired = table.drop(paired.index)
+            dropped += [
+                run_name((family, v, seed)) for v in cells for seed in unpaired.index[unpaired[v].notna()]
+            ]
+            arms.append(sum(w * paired[v].to_numpy() for v, w in contrast.weights().items()))
+        few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]
+        return Sample(
+            arms=tuple(map(np.asarray, arms)),
+            names=tuple(f"{family}/{'+'.join(sorted(contrast.weights()))}" for family in families),
+            weights=(1 / len(families),) * len(families),
+            strata=tuple(families),
+            reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
+            dropped=tuple(dropped),
+        )
+
+
+def _too_few(runs: Mapping[str, int]) -> str | None:
+    for number, said in ((0, "no run of"), (1, "one run only of")):
+        if found := [name for name, n in runs.items() if n == number]:
+            return f"{said} {', '.join(found)}"
+    return None

@@ -1,0 +1,243 @@
+"""Comparisons of variants with the run as the unit of replication.
+
+The default interval is Welch's: each (family, variant) cell has its own variance, degrees of freedom follow
+Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula. Why
+this one, and what stands beside it: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from base.errors import UsageError, unknown_name
+from eval.results.run_scores import normalise_rows, run_scores
+from eval.significance.cells import CellTable, Sample
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import Contrast, parse_contrast
+from eval.significance.data_checks import clean_rows
+from eval.significance.factor import Factor, Relabelling, is_paired
+from eval.significance.statistics.bootstrap import bootstrap_interval
+from eval.significance.statistics.corrections import holm
+from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
+from eval.significance.statistics.equivalence import equivalence_p, smallest_margin
+from eval.significance.statistics.permutation import permutation_test, sign_flip_test
+from eval.significance.statistics.power import minimum_detectable_effect
+from eval.significance.statistics.welch import NO_SPREAD, Welch, welch, welch_anova_p
+
+
+def compare(
+    rows: pd.DataFrame,
+    contrast: str,
+    *,
+    benchmark: str | None = None,
+    family: str | None = None,
+    baseline: str | None = None,
+    inference: Inference | None = None,
+    factor: Factor = "ffn",
+) -> Comparison:
+    """Compare variants on one benchmark.
+
+    Args:
+        rows: A table with family, variant, seed, benchmark and score, or the full rows schema.
+        contrast: ``swish - gelu`` or ``relu+silu - prelu+swish``; ``swish`` alone means minus ``baseline``.
+        benchmark: Which one; may be left out when the table holds one.
+        family: One family, or None for the average over all families with equal weights.
+        baseline: What a one-sided contrast is compared with.
+        inference: Level, margin, pairing and bootstrap; None takes the defaults.
+        factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
+            several heads is one for each of them: ``glue (linear)``.
+
+    Raises:
+        UsageError: For an unusable table or an unknown variant, benchmark or family.
+    """
+    rows = normalise_rows(rows)
+    scores, _ = run_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
+    benchmarks = sorted(scores.benchmark.unique())
+    if benchmark is None and len(benchmarks) > 1:
+        raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(benchmarks)}")
+    benchmark = benchmarks[0] if benchmark is None else benchmark
+    if benchmark not in benchmarks:
+        raise unknown_name("benchmark", benchmark, benchmarks)
+    cells = CellTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
+    if family is not None and family not in cells.families:
+        raise unknown_name("family", family, cells.families)
+    parsed = parse_contrast(contrast, cells.variants(), baseline, factor)
+    how = inference or Inference()
+    how = replace(how, paired=how.paired or is_paired(factor))
+    return compare_cells(cells, parsed, family, how)
+
+
+def compare_cells(
+    cells: CellTable, contrast: Contrast, family: str | None, inference: Inference, thorough: bool = True
+) -> Comparison:
+    """Compare within one family, or over all of them with equal weights when ``family`` is None.
+
+    Args:
+        cells: The runs.
+        contrast: Which variants with which.
+        family: One family or None.
+        inference: How.
+        thorough: Also what a verdict does not rest on: permutation, bootstrap, power, interaction.
+    """
+    strata = tuple(cells.families) if family is None else (family,)
+    sample = cells.sample(contrast, strata, inference.paired)
+    known = _known(cells, contrast, family, strata, sample, inference)
+    if known.reason is not None:
+        return known
+    result = _welch(sample, inference)
+    estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
+    if standard_error < NO_SPREAD:
+        return replace(known, reason="no spread between seeds in any arm")
+    known = replace(
+        known,
+        standard_error=standard_error,
+        df=df,
+        p=float(result.p),
+        low=float(result.low),
+        high=float(result.high),
+        p_equivalence=float(equivalence_p(estimate, standard_error, df, inference.margin)),
+        smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
+    )
+    return replace(known, **_beside(cells, contrast, strata, sample, known, inference)) if thorough else known
+
+
+def compare_with_baseline(
+    cells: CellTable,
+    baseline: str,
+    variants: Sequence[str],
+    inference: Inference,
+) -> list[Comparison]:
+    """Compare every variant with the baseline in every scope, Holm-corrected over the variants.
+
+    Args:
+        cells: The runs of one benchmark.
+        baseline: The variant that the others are compared with.
+        variants: The others, in the order wanted; those without a run give ``not estimable``.
+        inference: How; one minus its confidence is the family-wise error rate.
+    """
+    return [
+        comparison
+        for family in scopes(cells.families)
+        for comparison in compare_scope(cells, baseline, variants, family, inference)
+    ]
+
+
+def compare_scope(
+    cells: CellTable,
+    baseline: str,
+    variants: Sequence[str],
+    family: str | None,
+    inference: Inference,
+    thorough: bool = True,
+) -> list[Comparison]:
+    """Compare every variant with the baseline in one scope, as ``compare_with_baseline`` does in each.
+
+    Args:
+        cells: The runs of one benchmark.
+        baseline: The variant that the others are compared with.
+        variants: The others, in the order wanted.
+        family: One family, or None for the average over all.
+        inference: How.
+        thorough: Also what a verdict does not rest on.
+    """
+    group = [
+        compare_cells(cells, Contrast((name,), (baseline,)), family, inference, thorough) for name in variants
+    ]
+    corrected = holm([comparison.p for comparison in group])
+    return [replace(c, p_holm=p) for c, p in zip(group, corrected, strict=True)]
+
+
+def scopes(families: Sequence[str]) -> list[str | None]:
+    """What is compared: the average over families (the primary one), then each; or the only family."""
+    return [None, *families] if len(families) > 1 else list(families)
+
+
+def _known(
+    cells: CellTable,
+    contrast: Contrast,
+    family: str | None,
+    strata: tuple[str, ...],
+    sample: Sample,
+    inference: Inference,
+) -> Comparison:
+    """What holds even where nothing can be inferred: who, how many, and the difference itself."""
+    counts = {(f, v): len(cells.cells.get((f, v), ())) for f in strata for v in contrast.weights()}
+    is_complete = bool(sample.arms) and all(len(arm) for arm in sample.arms)
+    return Comparison(
+        benchmark=cells.benchmark,
+        part=cells.part,
+        contrast=str(contrast),
+        family=family,
+        families=strata,
+        num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
+        num_runs_minus=sum(n for (_, v), n in counts.items() if v in contrast.minus),
+        confidence=inference.confidence,
+        margin=inference.margin,
+        estimate=float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])) if is_complete else None,
+        reason=sample.reason,
+        dropped=sample.dropped,
+    )
+
+
+def _welch(sample: Sample, inference: Inference) -> Welch:
+    return welch(
+        [arm.mean() for arm in sample.arms],
+        [arm.var(ddof=1) for arm in sample.arms],
+        [len(arm) for arm in sample.arms],
+        sample.weights,
+        inference.confidence,
+    )
+
+
+def _beside(
+    cells: CellTable,
+    contrast: Contrast,
+    strata: Sequence[str],
+    sample: Sample,
+    known: Comparison,
+    inference: Inference,
+) -> dict[str, Any]:
+    """What stands beside the interval that the verdict rests on."""
+    rng = cells.generator(f"permutation {' '.join(sample.names)}", inference)
+    permutation = (
+        sign_flip_test(sample.arms, sample.weights, rng)
+        if inference.paired
+        else permutation_test(sample.arms, sample.weights, sample.strata, rng)
+    )
+    resampled = [
+        cells.resampled(name, arm, inference) for name, arm in zip(sample.names, sample.arms, strict=True)
+    ]
+    interval = bootstrap_interval(
+        inference.bootstrap, sample.arms, resampled, sample.weights, inference.confidence
+    )
+    low, high = interval or (None, None)
+    # Beside pairs too, these say how large the difference is against the spread over runs.
+    whole = cells.sample(contrast, strata, is_paired=False)
+    return {
+        "p_permutation": permutation.p,
+        "permutation_floor": permutation.floor,
+        "bootstrap": inference.bootstrap,
+        "bootstrap_low": low,
+        "bootstrap_high": high,
+        "hedges_g": hedges_g(known.estimate or 0.0, whole.arms),
+        "probability_of_superiority": probability_of_superiority(whole.arms, whole.weights, whole.strata),
+        "minimum_detectable_effect": minimum_detectable_effect(
+            known.standard_error or 0.0, known.df or 0.0, inference.confidence
+        ),
+        "p_interaction": _interaction(sample, inference) if len(strata) > 1 else None,
+    }
+
+
+def _interaction(sample: Sample, inference: Inference) -> float | None:
+    """Test whether families differ in the difference; not where one of them has no spread."""
+    of_families = [_welch(sample.of_family(family), inference) for family in dict.fromkeys(sample.strata)]
+    errors = [float(x.standard_error) for x in of_families]
+    if min(errors) < NO_SPREAD:
+        return None
+    estimates, df = [float(x.estimate) for x in of_families], [float(x.df) for x in of_families]
+    return welch_anova_p(estimates, np.square(errors), df)

@@ -1,0 +1,209 @@
+"""What is wrong with a table of scores, said in sentences that name its rows.
+
+``clean_rows`` takes out what would be counted twice; everything else is pointed out and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from eval.results.rows import RunKey, run_name
+from eval.results.run_scores import is_percent
+from eval.significance.statistics.welch import NO_SPREAD
+
+KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
+CELL = ["family", "variant"]
+# Decimals that two runs must share to rule out chance: one pair in 10,000 for a spread of one point.
+DECIMALS_OF_A_COPY = 4
+MAX_DECIMALS = 6
+OUTLIER_LEVEL = 0.05
+SHOWN = 4
+ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
+SAME = "runs of different models with the same scores (of one cell counted as one run); was one copied?"
+SAME_BY_CHANCE = "different runs with the same scores, so few and so rounded that it may be chance"
+
+
+def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Count every score and every run once.
+
+    Args:
+        rows: What ``normalise_rows`` returns.
+
+    Returns:
+        The rows without repeated keys and copied runs, and sentences that name what was left out. Keys with
+        several different scores are left out altogether, as nothing says which one is right.
+    """
+    rows, repeated = _without_repeated_keys(rows)
+    rows, copied = _without_copies(rows)
+    return rows, [*repeated, *copied]
+
+
+def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    notes = []
+    different = rows.duplicated(KEY, keep=False) & ~rows.duplicated([*KEY, "score"], keep=False)
+    in_conflict = rows.set_index(KEY).index.isin(rows[different].set_index(KEY).index)
+    same = rows.duplicated([*KEY, "score"]) & ~in_conflict
+    if same.any():
+        notes.append(f"repeated rows, counted once: {_names(map(_row_name, _rows(rows[same])))}")
+    if in_conflict.any():
+        names = dict.fromkeys(map(_row_name, _rows(rows[in_conflict])))
+        notes.append(f"several scores under one key, all left out: {_names(names)}")
+    return rows[~same & ~in_conflict].reset_index(drop=True), notes
+
+
+def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    extra: list[RunKey] = []
+    found: dict[str, list[str]] = {}
+    for runs, is_copy in _equal_runs(rows):
+        of_cells: dict[tuple[str, str], list[RunKey]] = {}
+        for run in runs:
+            of_cells.setdefault(run[:2], []).append(run)
+        for of_cell in of_cells.values() if is_copy else ():
+            extra += of_cell[1:]
+        said = (SAME if len(of_cells) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
+        found.setdefault(said, []).append(_names(map(run_name, runs), "and"))
+    notes = [f"{said}: {_names(names, separator='; ')}" for said, names in found.items()]
+    if not extra:
+        return rows, notes
+    is_extra = rows.set_index(["family", "variant", "seed"]).index.isin(extra)
+    return rows[~is_extra].reset_index(drop=True), notes
+
+
+def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
+    """Group runs whose every score is the same, and say whether that rules out chance."""
+    what = ["benchmark", "task", "metric", "head"]
+    scores = rows.groupby(what)["score"]
+    decimals = scores.transform(lambda column: np.median([_decimals(score) for score in column]))
+    told = rows.assign(decimals=decimals.astype(int))
+    signatures: dict[tuple, list[RunKey]] = {}
+    precision: dict[tuple, int] = {}
+    for run, of_run in told.groupby(["family", "variant", "seed"], sort=True):
+        signature = tuple(of_run[[*what, "score"]].itertuples(index=False, name=None))
+        signatures.setdefault(signature, []).append(run)
+        precision[signature] = int(of_run.decimals.sum())
+    for signature, runs in signatures.items():
+        # One rounded score alone is the same in two runs too often to be worth a word.
+        if len(runs) > 1 and (len(signature) > 1 or precision[signature] >= DECIMALS_OF_A_COPY):
+            yield runs, precision[signature] >= DECIMALS_OF_A_COPY
+
+
+def _decimals(score: float) -> int:
+    text = f"{score:.{MAX_DECIMALS}f}".rstrip("0")
+    return len(text) - text.index(".") - 1
+
+
+def range_notes(rows: pd.DataFrame) -> list[str]:
+    """Point out percentages that are none, and those that look like fractions."""
+    percent = rows[is_percent(rows["metric"])]
+    lowest = np.where(percent.metric.str.contains("matthews"), -100.0, 0.0)
+    outside = percent[(percent.score < lowest) | (percent.score > 100)]
+    notes = []
+    if len(outside):
+        names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]
+        notes.append(f"scores outside 0 to 100 percent: {_names(names)}")
+    of_benchmark = percent.groupby("benchmark")["score"].agg(["min", "max"])
+    for benchmark in of_benchmark[(of_benchmark["min"] >= 0) & (of_benchmark["max"] <= 1)].index:
+        notes.append(f"{benchmark}: no score is above 1; are these fractions? Scores are percentages")
+    return notes
+
+
+def balance_notes(scores: pd.DataFrame, baseline: str) -> list[str]:
+    """Name arms with one run, and arms with more or fewer runs than the baseline of their family.
+
+    Args:
+        scores: What ``run_scores`` returns.
+        baseline: The variant that all others are compared with.
+    """
+    counts = scores.groupby(["benchmark", *CELL]).size().to_dict()
+    single: dict[str, list[str]] = {}
+    uneven: dict[str, list[str]] = {}
+    for (benchmark, family, variant), n in counts.items():
+        base = counts.get((benchmark, family, baseline), 0)
+        if n == 1:
+            single.setdefault(f"{family} {variant}", []).append(benchmark)
+        elif base > 1 and n != base:
+            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(benchmark)
+    notes = []
+    if single:
+        notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
+    if uneven:
+        notes.append(f"runs that differ in number from {baseline}'s: {_names(_with_benchmarks(uneven))}")
+    return notes
+
+
+def _with_benchmarks(found: dict[str, list[str]]) -> list[str]:
+    return [f"{name} ({', '.join(benchmarks)})" for name, benchmarks in found.items()]
+
+
+def flat_notes(scores: pd.DataFrame) -> list[str]:
+    """Name cells whose runs all scored the same: often models that give one answer to everything."""
+    cells = scores.groupby(["benchmark", *CELL])["score"].agg(["count", "mean", "std"]).reset_index()
+    flat = cells[(cells["count"] > 1) & (cells["std"] < NO_SPREAD)]
+    return [
+        f"{benchmark}: all runs of {family} {', '.join(group.variant)} score exactly {mean:.1f}, "
+        "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
+        for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
+    ]
+
+
+def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:
+    """Find runs that lie extremely far from the others of their cell.
+
+    A run's distance to the mean of its cell's other runs is held against the spread within all cells of its
+    family and benchmark, itself left out (the externally studentized residual; Cook and Weisberg 1982), at
+    a level of 5% over all runs of the benchmark (Bonferroni).
+
+    Args:
+        scores: What ``run_scores`` returns.
+
+    Returns:
+        Its rows that are outliers, with the column ``others``: the mean of the cell without the run.
+    """
+    cell = scores.groupby(["benchmark", *CELL])["score"]
+    n, mean = cell.transform("size"), cell.transform("mean")
+    residual = scores["score"] - mean
+    squares = (residual**2).groupby([scores.benchmark, scores.family]).transform("sum")
+    df = (1 - 1 / n).groupby([scores.benchmark, scores.family]).transform("sum") - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = np.sqrt((squares - residual**2 * n / (n - 1)).clip(lower=0) / df)
+        t = residual.abs() * np.sqrt(n / (n - 1)) / scale
+        p = 2 * special.stdtr(df, -t)
+    runs = scores.groupby("benchmark")["score"].transform("size")
+    is_outlier = (n > 2) & (df > 0) & (residual.abs() > NO_SPREAD) & (p * runs < OUTLIER_LEVEL)
+    return scores.assign(others=mean - residual / (n - 1))[is_outlier]
+
+
+def outlier_notes(outliers: pd.DataFrame) -> list[str]:
+    """Name what ``find_outliers`` found."""
+    if outliers.empty:
+        return []
+    names = [
+        f"{row.benchmark} {run_name((row.family, row.variant, row.seed))} "
+        f"({row.score:.1f}, the others {row.others:.1f})"
+        for row in _rows(outliers)
+    ]
+    return [f"far from the other runs of their cell, kept (see Sensitivity): {_names(names)}"]
+
+
+def _rows(table: pd.DataFrame) -> list:
+    return list(table.itertuples(index=False))
+
+
+def _row_name(row) -> str:
+    task = "" if row.task == "all" else f" {row.task}"
+    head = f" under {row.head}" if row.head else ""
+    return f"{run_name((row.family, row.variant, row.seed))} {row.benchmark}{task}{head}"
+
+
+def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:
+    """List names, not more of them than are read; ``word`` goes before the last."""
+    names = list(names)
+    if len(names) > SHOWN:
+        return f"{separator.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+    if not word or len(names) == 1:
+        return separator.join(names)
+    return f"{separator.join(names[:-1])} {word} {names[-1]}"

@@ -1,0 +1,98 @@
+"""What a study of so many runs can find, and how many runs it takes.
+
+All for the two-sided t-test with Welch-Satterthwaite's degrees of freedom, before any correction unless the
+level is a corrected one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import optimize, stats
+
+from eval.significance.statistics.equivalence import equivalence_power
+from eval.significance.statistics.welch import CONFIDENCE, NO_SPREAD
+
+POWER = 0.80
+MAX_RUNS = 1000
+"""Runs per cell up to which is searched."""
+
+
+def detection_power(effect: float, standard_error: float, df: float, level: float) -> float:
+    """Return how often a true difference is found at a two-sided level (noncentral t)."""
+    critical = stats.t.ppf(1 - level / 2, df)
+    noncentrality = effect / standard_error
+    # The far tail underflows to nan at large noncentrality, where it is zero.
+    far_tail = np.nan_to_num(stats.nct.cdf(-critical, df, noncentrality))
+    return float(np.nan_to_num(stats.nct.sf(critical, df, noncentrality), nan=1.0) + far_tail)
+
+
+def minimum_detectable_effect(
+    standard_error: float, df: float, confidence: float = CONFIDENCE, power: float = POWER
+) -> float | None:
+    """Find the true difference that the two-sided t-test would detect with the given power.
+
+    Returns:
+        It in the unit of the standard error; None where the degrees of freedom are too few for an answer.
+    """
+    level = 1 - confidence
+
+    def shortfall(noncentrality: float) -> float:
+        return detection_power(noncentrality, 1.0, df, level) - power
+
+    upper = float(2 * stats.t.ppf(1 - level / 2, df) + 3)
+    if not shortfall(upper) > 0:
+        return None
+    root = optimize.brentq(shortfall, 0.0, upper, xtol=1e-10)
+    return float(np.asarray(root)) * standard_error
+
+
+def runs_to_detect(
+    effect: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
+) -> int | None:
+    """Find how many runs in every cell make the test find a true difference with the given power.
+
+    Args:
+        effect: The true difference, in percentage points.
+        variances: Of each cell over seeds, in squared percentage points.
+        weights: Of each cell in the contrast.
+        level: Two-sided level of the test.
+        power: How often it is to be found.
+
+    Returns:
+        The number; None where no cell varies or more than ``MAX_RUNS`` would be needed.
+    """
+    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power)
+
+
+def runs_to_show_equivalence(
+    margin: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
+) -> int | None:
+    """Find how many runs in every cell make two one-sided tests pass where there is no difference at all.
+
+    Arguments and result are those of ``runs_to_detect``.
+    """
+    return _fewest(variances, weights, lambda se, df: equivalence_power(se, df, margin, level) >= power)
+
+
+def balanced(variances: Sequence[float], weights: Sequence[float], runs: int) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of a contrast with so many runs, at least 2, a cell."""
+    terms = np.asarray(weights) ** 2 * np.asarray(variances)
+    df = (runs - 1) * terms.sum() ** 2 / (terms**2).sum()
+    return float(np.sqrt(terms.sum() / runs)), float(df)
+
+
+def _fewest(
+    variances: Sequence[float], weights: Sequence[float], suffices: Callable[[float, float], bool]
+) -> int | None:
+    if not max(variances) > NO_SPREAD**2 or not suffices(*balanced(variances, weights, MAX_RUNS)):
+        return None
+    low, high = 1, MAX_RUNS  # low does not suffice, high does
+    while high - low > 1:
+        middle = (low + high) // 2
+        if suffices(*balanced(variances, weights, middle)):
+            high = middle
+        else:
+            low = middle
+    return high

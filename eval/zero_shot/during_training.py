@@ -1,0 +1,69 @@
+"""Scores minimal pairs while a model is trained: ``train.py --eval-every 500``."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from base.errors import unknown_name
+from eval.config import EvalConfig
+from eval.scoring.lm_eval_models import SCORERS
+from eval.scoring.protocol import preset_protocol
+from eval.zero_shot.suites import find_suite_tasks
+from ffn_variants import objective
+from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
+from pretrain.config import RunConfig
+
+SUITES = ("blimp-fast", "blimp", "babylm23", "embedded-pairs")
+
+
+class TrainingScorer:
+    """Scores the weights of a model in training, under the protocol ``native``, with a copy of the model.
+
+    The copy leaves the model in training as it is, with the attention, dropout and compiled parts that the
+    training gave it.
+
+    Args:
+        config: The run; its ``train.eval_suite`` and ``train.eval_dir`` say what is scored.
+        model: Copied; must not be changed for training yet.
+        tokenizer: The run's.
+
+    Raises:
+        UsageError: For a suite that does not exist or has no data.
+    """
+
+    def __init__(self, config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._suite = config.train.eval_suite
+        if self._suite not in SUITES:
+            raise unknown_name("suite of minimal pairs in train.eval_suite", self._suite, SUITES)
+        folder = None if config.train.eval_dir is None else Path(config.train.eval_dir)
+        sources = EvalConfig(suites=(), blimp_dir=folder, babylm25_dir=folder)
+        self._tasks = find_suite_tasks(self._suite, sources)
+        kind = objective(config.family)
+        self._model: Any = copy.deepcopy(model)
+        self._tokenizer = tokenizer
+        self._scorer, self._protocol = SCORERS[kind], preset_protocol("native", kind)
+
+    def __call__(self, model: PreTrainedModel) -> dict[str, float]:
+        """Score the weights of a model.
+
+        Returns:
+            Accuracy in percent: the mean over the suite's tasks under the suite's name, and each phenomenon
+            or task of its own under ``<suite>/<name>``.
+        """
+        self._model.to(model.device).load_state_dict(model.state_dict())
+        compiled = compiled_kernels_in_use()
+        use_compiled_kernels(False)  # texts have many lengths, and each would be compiled for
+        try:
+            scorer = self._scorer(self._model, self._tokenizer, self._protocol)
+            results = [task.measure(scorer, lambda message: None) for task in self._tasks]
+        finally:
+            use_compiled_kernels(compiled)
+        groups: dict[str, list[float]] = {}
+        for result in results:
+            groups.setdefault(result.group, []).append(result.metrics["accuracy"])
+        means = {f"{self._suite}/{name}": sum(scores) / len(scores) for name, scores in groups.items()}
+        return {self._suite: sum(result.metrics["accuracy"] for result in results) / len(results), **means}

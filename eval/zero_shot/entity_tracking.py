@@ -1,0 +1,99 @@
+"""Entity tracking (Kim and Schuster 2023, https://aclanthology.org/2023.acl-long.213) as in BabyLM 2025.
+
+A text says what is in seven boxes and what is moved. The model has to prefer the right continuation of
+"Box 3 contains" to four others; only the continuation is scored. Chance is 20%.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
+
+if TYPE_CHECKING:
+    from eval.scoring.lm_eval_models import TextScorer
+    from eval.zero_shot.choices import Choice
+
+ENTITY_COLUMNS = ("input_prefix", "options", "numops")
+ENTITY_FILES = ("regular", "ambiref", "move_contents")
+
+
+@dataclass(frozen=True)
+class EntityTask(TextTask):
+    """Items with several options, the first of them right; ``read`` gives objects with ``ENTITY_COLUMNS``."""
+
+    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+        from eval.zero_shot.choices import credit, score_choices
+
+        rows = read_items(self)
+        report(f"{len(rows)} items")
+        scored = score_choices(f"{self.suite}/{self.name}", [_choice(row) for row in rows], scorer)
+        scores = [choice.scores for choice in scored]
+        items = pd.DataFrame(
+            {
+                "suite": self.suite,
+                "task": self.name,
+                "item_id": [str(row["example_id"]) for row in rows],
+                "num_operations": [int(row["numops"]) for row in rows],
+                "num_options": [len(values) for values in scores],
+                "scores": [values.tolist() for values in scores],
+                "num_tokens": [choice.num_tokens for choice in scored],
+                "margin": [values[0] - values[1:].max() for values in scores],
+                "prediction": [int(values.argmax()) for values in scores],
+                "tie": [bool((values[1:] == values[0]).any()) for values in scores],
+                "correct": [credit(values) for values in scores],
+            }
+        )
+        return TaskResult("entity_tracking", entity_metrics(items), items)
+
+    def num_items(self) -> int:
+        return len(read_items(self))
+
+    def texts(self) -> list[str]:
+        return [f"{row['input_prefix']} {row['options'][0]}" for row in read_items(self)]
+
+
+def entity_metrics(items: pd.DataFrame) -> dict[str, float]:
+    """Return the share of items that are right, and the BabyLM 2025 score, in percent.
+
+    The BabyLM score is the mean over the numbers of operations (0 to 5), each counting the same.
+    """
+    of_each = items.groupby("num_operations")["correct"].mean()
+    return {**accuracy_and_ties(items), "accuracy_by_operations": 100 * float(of_each.mean())}
+
+
+@lru_cache(maxsize=16)
+def read_items(task: EntityTask) -> tuple[dict, ...]:
+    """Read a task's items.
+
+    Raises:
+        UsageError: For an item that is not as ``ENTITY_COLUMNS`` say; names the row.
+    """
+    return tuple(read_checked(task, _checked))
+
+
+def _choice(row: dict) -> Choice:
+    from eval.zero_shot.choices import Choice
+
+    return Choice(row["input_prefix"], tuple(row["options"]))
+
+
+def _checked(task: EntityTask, number: int, row: dict) -> dict:
+    where = f"{task.suite}/{task.name}, row {number}"
+    options = row["options"]
+    if not (isinstance(options, list) and len(options) >= 2 and all(map(_is_text, options))):
+        raise UsageError(f"{where}: options must be two or more texts, not {options!r}")
+    if not _is_text(row["input_prefix"]):
+        raise UsageError(f"{where}: input_prefix is not a text: {row['input_prefix']!r}")
+    if not isinstance(row["numops"], int):
+        raise UsageError(f"{where}: numops is not a whole number: {row['numops']!r}")
+    return {"example_id": number - 1, **row}
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())

@@ -1,0 +1,235 @@
+"""Any task of lm-eval that asks for log-likelihoods, by its name: ``python -m eval RUN --tasks arc_easy``.
+
+A name is that of a task, a group or a tag, of lm-eval's own or in the folders of ``--include-path``. Each
+name is a benchmark of its own, ``lm-eval-<name>``, since tasks of different chance levels do not average.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.config import HARNESS_PREFIX, EvalConfig
+from eval.zero_shot.task import Report, TaskResult, evenly_spaced
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import Task
+
+    from eval.scoring.lm_eval_models import TextScorer
+
+SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
+
+# Metrics of lm-eval that are a share from 0 to 1 or a correlation, and their names in rows, in percent.
+PERCENT_METRICS = {
+    "acc": "accuracy",
+    "acc_norm": "accuracy_by_length",
+    "acc_bytes": "accuracy_by_bytes",
+    "acc_mutual_info": "accuracy_by_mutual_information",
+    "exact_match": "exact_match",
+    "f1": "f1",
+    "mcc": "matthews_correlation",
+}
+PERPLEXITIES = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+
+
+@dataclass(frozen=True)
+class HarnessTask:
+    """What was asked for by one name: all tasks behind it, which are measured one by one.
+
+    Attributes:
+        requested: The name of a task, a group or a tag.
+        name: One task of it.
+        include_path: Folders with further task files.
+        source: A fingerprint of the task's settings and documents.
+        max_items: Score only so many documents, evenly spaced; None takes all.
+    """
+
+    requested: str
+    name: str
+    include_path: tuple[Path, ...]
+    source: str
+    max_items: int | None
+
+    @property
+    def suite(self) -> str:
+        """Its benchmark in rows."""
+        return HARNESS_PREFIX + self.requested
+
+    def num_items(self) -> int:
+        """How many documents there are to score."""
+        return len(self._indices())
+
+    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+        """Let lm-eval evaluate the task.
+
+        Raises:
+            UsageError: For a text that cannot be scored, or a score that is not finite.
+        """
+        from lm_eval.evaluator import evaluate
+
+        from eval.zero_shot.choices import only_errors
+
+        task, indices = self._task(), self._indices()
+        report(f"{len(indices)} documents")
+        with only_errors("lm_eval"), _without_bars():
+            results = evaluate(
+                scorer, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
+            )
+        is_masked = scorer.protocol.score == "pseudo-log-likelihood"
+        metrics = _metrics(results["results"][self.name], is_masked)
+        items = [self._item(sample, scorer) for sample in results["samples"][self.name]]
+        return TaskResult(self.requested, metrics, pd.DataFrame(items))
+
+    def _task(self) -> Task:
+        return _load(self.requested, self.include_path)[self.name]
+
+    def _indices(self) -> list[int]:
+        return evenly_spaced(list(range(len(self._task().eval_docs))), self.max_items)
+
+    def _item(self, sample: dict[str, Any], scorer: TextScorer) -> dict[str, Any]:
+        scores = [
+            response[0] if isinstance(response, tuple) else response for response in sample["filtered_resps"]
+        ]
+        pairs = tuple((str(a[0]), str(a[1])) for a in sample["arguments"] if len(a) == 2)
+        measured = {
+            name: sample[name] for name in sample["metrics"] if isinstance(sample[name], (int, float))
+        }
+        return {
+            "suite": self.suite,
+            "task": self.name,
+            "item_id": str(sample["doc_id"]),
+            "filter": sample["filter"],
+            "target": str(sample["target"]),
+            "scores": [float(score) for score in scores],
+            "num_tokens": scorer.count_tokens(pairs),
+            **{f"metric_{name}": float(value) for name, value in measured.items()},
+        }
+
+
+def find_harness_tasks(config: EvalConfig) -> list[HarnessTask]:
+    """List the tasks behind the names in ``config.tasks``; their documents are loaded.
+
+    Raises:
+        UsageError: For a name that does not exist, data that cannot be loaded, or a task that has the model
+            write text.
+    """
+    return [
+        HarnessTask(
+            requested,
+            name,
+            config.include_path,
+            _source(requested, config.include_path, name),
+            config.max_pairs,
+        )
+        for requested in dict.fromkeys(config.tasks)
+        for name in _load(requested, config.include_path)
+    ]
+
+
+@lru_cache(maxsize=64)
+def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
+    from eval.zero_shot.choices import only_errors
+
+    for folder in include_path:
+        if not folder.is_dir():
+            raise UsageError(f"no folder {folder}; --include-path names folders with task files of lm-eval")
+    with only_errors("lm_eval"), _without_bars():
+        manager = _manager(include_path, include_defaults=False)
+        if requested not in manager.task_index:
+            manager = _manager(include_path, include_defaults=True)
+        if requested not in manager.task_index:
+            raise _unknown_task(requested, manager.all_tasks)
+        try:
+            loaded = manager.load([requested])["tasks"]
+        except Exception as error:  # datasets, the hub and a task's own code raise many kinds
+            reason = (
+                f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+            )
+            raise UsageError(
+                f"lm-eval's task {requested} cannot be loaded: {reason[:300]}; it may need the network, once"
+            ) from error
+    for name, task in loaded.items():
+        if task.OUTPUT_TYPE not in SCORED_TYPES:
+            raise UsageError(
+                f"lm-eval's task {name} has the model write text ({task.OUTPUT_TYPE}), which these models do "
+                f"not; choose tasks of the output types {', '.join(SCORED_TYPES)}"
+            )
+    return loaded
+
+
+@lru_cache(maxsize=8)
+def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
+    # Without lm-eval's own 10,000 task files it is there at once, with them after some 6 s.
+    from lm_eval.tasks import TaskManager
+
+    return TaskManager(include_path=list(include_path), include_defaults=include_defaults)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Keep lm-eval and datasets from drawing bars into this project's own: lm-eval has no argument for it."""
+    import datasets
+    from lm_eval.api import task as module
+
+    drawn, bar = datasets.is_progress_bar_enabled(), module.tqdm
+    datasets.disable_progress_bars()
+    module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        module.tqdm = bar
+        if drawn:
+            datasets.enable_progress_bars()
+
+
+def _unknown_task(name: str, available: Sequence[str]) -> UsageError:
+    close = difflib.get_close_matches(name, available, n=5)
+    hint = f"did you mean {', '.join(map(repr, close))}?" if close else "no name is like it;"
+    return UsageError(
+        f"unknown lm-eval task {name!r}; {hint} `lm_eval ls tasks` lists all {len(available):,}, and "
+        "--include-path adds folders with your own"
+    )
+
+
+@lru_cache(maxsize=4096)
+def _source(requested: str, include_path: tuple[Path, ...], name: str) -> str:
+    """Fingerprint a task's documents and settings, but not where its files lie."""
+    task = _load(requested, include_path)[name]
+    settings = {k: v for k, v in task.dump_config().items() if k not in ("dataset_kwargs", "metadata")}
+    digest = hashlib.sha256(json.dumps([settings, str(task.VERSION)], sort_keys=True, default=str).encode())
+    for doc in task.eval_docs:
+        digest.update(json.dumps(doc, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]
+
+
+def _metrics(results: dict[str, Any], is_masked: bool) -> dict[str, float]:
+    """Return lm-eval's metrics under the names that rows have for them, shares in percent."""
+    metrics = {}
+    for key, value in results.items():
+        name, _, pipeline = key.partition(",")
+        if (
+            not pipeline
+            or name.endswith("_stderr")
+            or not isinstance(value, (int, float))
+            or math.isnan(value)
+        ):
+            continue
+        suffix = "" if pipeline == "none" else f"_{pipeline}"
+        if name in PERCENT_METRICS:
+            metrics[PERCENT_METRICS[name] + suffix] = 100 * float(value)
+        elif name in PERPLEXITIES:
+            metrics[("pseudo_" if is_masked else "") + name + suffix] = float(value)
+        else:
+            metrics[f"raw_{name}{suffix}"] = float(value)
+    return metrics

@@ -1,0 +1,111 @@
+"""Minimal pairs: a model is right about a pair when its good sentence scores higher than its bad one.
+
+Seven pairs of BLiMP are identical: a tie counts one half, and ties are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from base.errors import UsageError
+from eval.zero_shot.blimp import phenomenon_name
+from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
+
+if TYPE_CHECKING:
+    from eval.scoring.lm_eval_models import TextScorer
+
+PAIR_COLUMNS = ("sentence_good", "sentence_bad")
+# The `pair_ID` of one supplement task repeats; there the row number is the id.
+PAIR_ID_COLUMNS = ("pairID", "pair_id")
+
+
+@dataclass(frozen=True)
+class PairTask(TextTask):
+    """Pairs of sentences; ``read`` gives objects with at least ``PAIR_COLUMNS``."""
+
+    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+        pairs = read_pairs(self)
+        report(f"{len(pairs)} pairs")
+        items = score_pairs(self, pairs, scorer)
+        return TaskResult(task_group(items), accuracy_and_ties(items), items)
+
+    def num_items(self) -> int:
+        return len(read_pairs(self))
+
+    def texts(self) -> list[str]:
+        return read_pairs(self)[list(PAIR_COLUMNS)].to_numpy().ravel().tolist()
+
+
+# A study asks for the same pairs once a run, all 67 paradigms of BLiMP being 30 MB.
+@lru_cache(maxsize=256)
+def read_pairs(task: PairTask) -> pd.DataFrame:
+    """Read a task's pairs.
+
+    Returns:
+        Columns sentence_good, sentence_bad, paradigm, phenomenon, pair_id, all text; not to be changed.
+
+    Raises:
+        UsageError: For a sentence that is not text or is empty; names the row.
+    """
+    return pd.DataFrame(read_checked(task, _normalise))
+
+
+def _normalise(task: PairTask, number: int, row: dict) -> dict[str, str]:
+    for column in PAIR_COLUMNS:
+        if not isinstance(row[column], str) or not row[column].strip():
+            where = f"{task.suite}/{task.name}, row {number}"
+            raise UsageError(f"{where}: {column} is not a sentence: {row[column]!r}")
+    named = (row[key] for key in PAIR_ID_COLUMNS if row.get(key) is not None)
+    return {
+        "sentence_good": row["sentence_good"],
+        "sentence_bad": row["sentence_bad"],
+        "paradigm": str(row.get("UID") or task.name),
+        "phenomenon": phenomenon_name(str(row.get("linguistics_term") or task.name)),
+        "pair_id": str(next(named, number - 1)),
+    }
+
+
+def score_pairs(task: PairTask, pairs: pd.DataFrame, lm: TextScorer) -> pd.DataFrame:
+    """Score the pairs of one task through lm-eval.
+
+    Returns:
+        One row a pair: suite, task, phenomenon, paradigm, pair_id, score_good and score_bad (nats), margin
+        (their difference), num_tokens_good and num_tokens_bad (scored tokens), tie, and correct (1, 0, or 0.5
+        for a tie).
+
+    Raises:
+        UsageError: If a score is not a finite number.
+    """
+    from eval.zero_shot.choices import Choice, score_choices
+
+    sentences = zip(pairs["sentence_good"], pairs["sentence_bad"], strict=True)
+    scored = score_choices(f"{task.suite}/{task.name}", [Choice("", both) for both in sentences], lm)
+    good, bad = np.array([s.scores for s in scored]).T
+    lengths = np.array([s.num_tokens for s in scored])
+    return pd.DataFrame(
+        {
+            "suite": task.suite,
+            "task": task.name,
+            "phenomenon": pairs["phenomenon"].to_numpy(),
+            "paradigm": pairs["paradigm"].to_numpy(),
+            "pair_id": pairs["pair_id"].to_numpy(),
+            "score_good": good,
+            "score_bad": bad,
+            "margin": good - bad,
+            "num_tokens_good": lengths[:, 0],
+            "num_tokens_bad": lengths[:, 1],
+            "tie": good == bad,
+            "correct": (good > bad) + 0.5 * (good == bad),
+        }
+    )
+
+
+def task_group(items: pd.DataFrame) -> str:
+    """Return the phenomenon of a task, which is its own name where its pairs have several or none."""
+    phenomena = items["phenomenon"].unique()
+    return phenomena[0] if len(phenomena) == 1 else items["task"].iloc[0]

@@ -1,0 +1,118 @@
+"""Perplexity on held-out text, by default the documents that pretraining held out.
+
+A document is scored in windows of the model's positions, each token once. Per token, so that only models of
+one tokenizer compare, and in bits per byte of UTF-8, where others do too. A masked model has no perplexity:
+its pseudo-perplexity (Salazar et al. 2020) takes each token given all others, and says so in its name. An
+encoder-decoder has one of either kind, by the formulation of its protocol: its decoder writes a window as one
+missing span, far longer than those of its training, or its tokens one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.files import fingerprint
+from eval.zero_shot.task import Report, TaskResult, TextTask, evenly_spaced
+
+if TYPE_CHECKING:
+    from eval.scoring.lm_eval_models import TextScorer
+    from pretrain.config import DataConfig
+
+
+@dataclass(frozen=True)
+class PerplexityTask(TextTask):
+    """Documents; ``read`` gives objects with ``text``."""
+
+    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+        texts = read_texts(self)
+        report(f"{len(texts)} documents")
+        documents = scorer.score_documents(texts)
+        items = pd.DataFrame(
+            {
+                "suite": self.suite,
+                "task": self.name,
+                "item_id": [str(index) for index in range(len(texts))],
+                "log_likelihood": [d.log_likelihood for d in documents],
+                "num_tokens": [d.num_tokens for d in documents],
+                "num_bytes": [len(text.encode()) for text in texts],
+            }
+        )
+        prefix = "" if scorer.protocol.score == "log-likelihood" else "pseudo_"
+        metrics = {f"{prefix}{name}": value for name, value in perplexity_metrics(items).items()}
+        return TaskResult("held-out text", metrics, items)
+
+    def num_items(self) -> int:
+        return len(read_texts(self))
+
+    def texts(self) -> list[str]:
+        return list(read_texts(self))
+
+
+def perplexity_metrics(items: pd.DataFrame) -> dict[str, float]:
+    """Return exp of the mean negative log-likelihood of a token, and bits per byte, over all documents."""
+    nats = -float(items["log_likelihood"].sum())
+    return {
+        "perplexity": math.exp(nats / int(items["num_tokens"].sum())),
+        "bits_per_byte": nats / math.log(2) / int(items["num_bytes"].sum()),
+    }
+
+
+def find_perplexity_task(
+    suite: str, text_file: Path | None, run_dir: Path, max_items: int | None
+) -> PerplexityTask:
+    """Describe the text: a file's, or what a run's pretraining held out.
+
+    Raises:
+        UsageError: If it is not there.
+    """
+    if text_file is not None:
+        if not text_file.is_file():
+            raise UsageError(f"no file {text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
+        read = partial(_read_file, text_file)
+        return PerplexityTask(suite, text_file.name.split(".")[0], fingerprint([text_file]), read, max_items)
+    from pretrain.run.run_dir import read_run
+
+    source = _corpus_source(read_run(run_dir).data)
+    return PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)
+
+
+# Reads the whole corpus, and a study's tasks are listed often.
+@lru_cache(maxsize=16)
+def _corpus_source(data: DataConfig) -> str:
+    from pretrain.data import corpus
+
+    chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
+    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen)))
+
+
+@lru_cache(maxsize=4)
+def read_texts(task: PerplexityTask) -> tuple[str, ...]:
+    """Read a task's documents.
+
+    Raises:
+        UsageError: If there are none, or the file is not readable.
+    """
+    texts = [row["text"] for row in task.read()]
+    if not texts:
+        raise UsageError(f"{task.suite}/{task.name}: there is no document with text in it")
+    return tuple(evenly_spaced(texts, task.max_items))
+
+
+def _read_file(path: Path) -> list[dict]:
+    from pretrain.data.text_files import read_documents
+
+    return [{"text": text} for text in read_documents([path], "text")]
+
+
+def _read_validation(run_dir: Path) -> list[dict]:
+    from pretrain.data import corpus
+    from pretrain.run.run_dir import read_run
+
+    return [{"text": text} for text in corpus.documents(read_run(run_dir).data, "validation")]

@@ -1,0 +1,1 @@
+"""Fused elementwise functions and products of a basis with weights."""

@@ -1,0 +1,1 @@
+"""Hugging Face models that carry a variant in their config."""

@@ -1,0 +1,119 @@
+"""Model configs: a family's own config plus the name and the options of its feed-forward variant.
+
+No postponed annotations in this file: the strict dataclasses of huggingface_hub check values against the
+annotations themselves and do not resolve strings.
+"""
+
+import importlib
+from typing import ClassVar
+
+from huggingface_hub.dataclasses import strict
+from transformers import GPTNeoConfig, RobertaConfig, T5Config
+
+from base.errors import UsageError
+from ffn_variants.registry import get_variant
+
+
+def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field: str) -> None:
+    """Refuse an unknown variant or option, and an activation chosen in two places.
+
+    Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
+    """
+    get_variant(config.ffn).resolve(config.ffn_options)
+    default = type(config).__dataclass_fields__[activation_field].default
+    if getattr(config, activation_field) != default:
+        raise UsageError(
+            f"{activation_field} {getattr(config, activation_field)!r} would contradict ffn {config.ffn!r}; "
+            f"leave it at {default!r} and choose the activation with ffn"
+        )
+
+
+class _RegistersModels:
+    """A config that can only be made, or unpickled, in a process where the Auto classes know its models."""
+
+    def __new__(cls, *args, **kwargs):
+        # Every Auto class looks a model up by its config, so this is always in time.
+        importlib.import_module("ffn_variants.models.modeling")
+        return super().__new__(cls)
+
+
+@strict
+class FFNGPTNeoConfig(_RegistersModels, GPTNeoConfig):
+    r"""GPT-Neo whose feed-forward networks are all of one variant.
+
+    ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size (`int`, *optional*): ``intermediate_size`` of the run that this one is
+            paired with, if it differs. Initial weights outside the FFN are then drawn as in a model of that
+            width, so that at one seed both models start from the same ones.
+    """
+
+    model_type = "ffn_gpt_neo"
+
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "activation_function")
+
+
+@strict
+class FFNRobertaConfig(_RegistersModels, RobertaConfig):
+    r"""RoBERTa whose feed-forward networks are all of one variant.
+
+    ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+    """
+
+    model_type = "ffn_roberta"
+
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "hidden_act")
+
+
+@strict
+class FFNT5Config(_RegistersModels, T5Config):
+    r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant.
+
+    ``feed_forward_proj`` stays at its default and takes effect only where ``ffn`` is "gelu". T5 has no table
+    of positions: ``max_position_embeddings`` is the length of text that the model was made for, which is what
+    scoring and fine-tuning cut texts to.
+
+    Args:
+        ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"num_knots": 5}``.
+        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+    """
+
+    model_type = "ffn_t5"
+    attribute_map: ClassVar[dict[str, str]] = {**T5Config.attribute_map, "intermediate_size": "d_ff"}
+
+    feed_forward_proj: str = "gelu_new"
+    max_position_embeddings: int = 512
+    bos_token_id: int | None = None
+    decoder_start_token_id: int | None = 0
+    ffn: str = "gelu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "feed_forward_proj")
+
+
+FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config
+"""The config of a model of any family."""

@@ -1,0 +1,209 @@
+"""The models of each family: their sizes in the source study, how to build them, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from base.errors import UsageError, unknown_name
+from base.families import check_family
+from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from ffn_variants.models.layers import ffn_modules
+from ffn_variants.models.modeling import (
+    FFNGPTNeoForCausalLM,
+    FFNRobertaForMaskedLM,
+    FFNT5ForConditionalGeneration,
+)
+from ffn_variants.registry import get_variant
+
+# Sizes of the source study, and the special tokens of its tokenizer.
+_THESIS = {
+    "vocab_size": 10_000,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One architecture as this project builds it."""
+
+    config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig] | type[FFNT5Config]
+    model_class: type[PreTrainedModel]
+    defaults: Mapping[str, Any]
+    """Config values of the source study, where they are not the stock config's; T5, which is not in it, gets
+    the same sizes."""
+
+
+_FAMILIES: dict[str, Family] = {
+    "gpt_neo": Family(
+        config_class=FFNGPTNeoConfig,
+        model_class=FFNGPTNeoForCausalLM,
+        defaults={
+            **_THESIS,
+            "num_layers": 2,
+            "num_heads": 4,
+            "max_position_embeddings": 512,
+            "window_size": 256,
+        },
+    ),
+    "roberta": Family(
+        config_class=FFNRobertaConfig,
+        model_class=FFNRobertaForMaskedLM,
+        defaults={
+            **_THESIS,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            # RoBERTa counts positions from pad_token_id + 1, so 513 rows serve 512 tokens.
+            "max_position_embeddings": 513,
+            "type_vocab_size": 2,
+        },
+    ),
+    "t5": Family(
+        config_class=FFNT5Config,
+        model_class=FFNT5ForConditionalGeneration,
+        defaults={
+            **_THESIS,
+            # One layer in the encoder and one in the decoder: two FFNs, as in the other families.
+            "num_layers": 1,
+            "num_heads": 4,
+            "max_position_embeddings": 512,
+        },
+    ),
+}
+
+
+def _get_family(family: str) -> Family:
+    check_family(family)
+    return _FAMILIES[family]
+
+
+def build_config(
+    family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
+) -> FFNConfig:
+    """Make the config of a model; arguments and errors as in ``build_model``."""
+    spec = _get_family(family)
+    get_variant(ffn).resolve(ffn_options)
+    known = {f.name for f in fields(spec.config_class)}
+    aliases = spec.config_class.attribute_map
+    values = {aliases.get(name, name): value for name, value in {**spec.defaults, **config}.items()}
+    for name in values:
+        # transformers would store an unknown field without a word.
+        if name not in known and name != "num_labels":
+            raise unknown_name(f"{family} config field", name, sorted(known | set(aliases)))
+    width, heads = (values[aliases.get(name, name)] for name in ("hidden_size", "num_attention_heads"))
+    if width % heads:
+        raise UsageError(
+            f"hidden_size {width} is no multiple of num_attention_heads {heads}; change one of them"
+        )
+    if family == "t5":
+        values.setdefault("d_kv", width // heads)
+        values.setdefault("decoder_start_token_id", values["pad_token_id"])  # as in T5
+    if family == "gpt_neo" and values.get("attention_types") is None:
+        values["attention_types"] = _alternating_attention(values["num_layers"])
+    return spec.config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
+
+
+def _alternating_attention(num_layers: int) -> list:
+    """Spell global and local attention in turn, starting with global, in GPT-Neo's notation."""
+    types = [[["global", "local"], num_layers // 2]] if num_layers > 1 else []
+    return types + ([[["global"], 1]] if num_layers % 2 else [])
+
+
+def build_model(
+    family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
+) -> PreTrainedModel:
+    """Build a model with one variant in every layer, initialised from torch's global generator.
+
+    Seed that generator before the call: at one seed and one ``intermediate_size`` all weights outside the FFN
+    are the same for every variant. For another ``intermediate_size``, name that of the paired run in
+    ``paired_intermediate_size``. After the call the generator's state depends on the variant.
+
+    Args:
+        family: ``"gpt_neo"`` for a causal language model, ``"roberta"`` for a masked one or ``"t5"`` for an
+            encoder-decoder.
+        ffn: A name in ``FFN_VARIANTS``. ``"gelu"`` without options is the stock model: tanh-GELU in GPT-Neo
+            and T5 (``feed_forward_proj`` "gelu_new"), erf-GELU in RoBERTa.
+        ffn_options: Options of the variant.
+        **config: Fields of the family's transformers config, such as hidden_size or num_hidden_layers (of a
+            T5 those of the encoder; the decoder has as many); what is not given is as in the source study.
+
+    Returns:
+        An ``FFNGPTNeoForCausalLM``, ``FFNRobertaForMaskedLM`` or ``FFNT5ForConditionalGeneration`` on the
+        default device.
+
+    Raises:
+        UsageError: For an unknown family, variant, option or config field.
+    """
+    return _get_family(family).model_class(build_config(family, ffn, ffn_options, **config))
+
+
+def count_flops(
+    model: PreTrainedModel, num_tokens: int, num_decoder_tokens: int | None = None
+) -> dict[str, int]:
+    """Count the floating-point operations of a model's forward pass for one token of a row of ``num_tokens``.
+
+    Two for each multiply-add of a matrix product, as ``torch.utils.flop_counter`` counts: every linear layer
+    and the output head at every token, and the two products of attention (scores and values) with all
+    ``num_tokens`` tokens of the row, as eager attention computes them before it masks. Embeddings, norms,
+    biases, softmax and activations are left out; of an FFN counts what its spec counts. Pretraining projects
+    only the predicted tokens to the vocabulary, so a RoBERTa costs less there. A backward pass costs about
+    twice as much again.
+
+    Args:
+        model: A model that ``build_model`` or ``from_pretrained`` gave.
+        num_tokens: T, tokens of a row; for a pretraining run its block_size. Of a T5 those of the encoder.
+        num_decoder_tokens: Tokens that a T5's decoder reads for such a row; None for as many.
+
+    Returns:
+        ``total`` and its three parts: ``ffn`` (all layers), ``attention`` (its two products, without its
+        linear layers) and ``other`` (all linear layers outside the FFN). Of a T5 everything, the decoder's
+        too, is divided by the tokens of the encoder's row.
+    """
+    config: Any = model.config
+    width = config.intermediate_size or 4 * config.hidden_size
+    spec, options = get_variant(config.ffn), config.ffn_options or {}
+    of_one_ffn = spec.flops_per_token(config.hidden_size, width, **options)
+    decoder_tokens = num_tokens if num_decoder_tokens is None else num_decoder_tokens
+    inside = {part for layer in model.modules() for ffn in ffn_modules(layer) for part in ffn.modules()}
+    ffn = attention = other = 0
+    for name, module in model.named_modules():
+        in_decoder = "decoder." in name or (config.is_encoder_decoder and name == "lm_head")
+        queries = decoder_tokens if in_decoder else num_tokens
+        if ffn_modules(module):
+            ffn += queries * of_one_ffn
+            if not config.is_encoder_decoder:  # one attention before each FFN
+                attention += 4 * queries * num_tokens * config.hidden_size
+        elif isinstance(module, T5Attention):
+            keys = num_tokens if name.endswith("EncDecAttention") else queries
+            attention += 4 * queries * keys * module.inner_dim
+        elif isinstance(module, nn.Linear) and module not in inside:
+            of_encoder = name.endswith(("EncDecAttention.k", "EncDecAttention.v"))
+            other += 2 * (num_tokens if of_encoder else queries) * module.weight.numel()
+    parts = {"ffn": ffn, "attention": attention, "other": other}
+    counts = {name: round(count / num_tokens) for name, count in parts.items()}
+    return {"total": sum(counts.values()), **counts}
+
+
+def count_parameters(model: PreTrainedModel) -> dict[str, int]:
+    """Count a model's parameters, tied ones once.
+
+    Returns:
+        ``total`` and its three parts: ``ffn`` (all layers), ``embedding`` (token, position and segment
+        tables) and ``other``.
+    """
+    total = sum(p.numel() for p in model.parameters())
+    ffn = sum(
+        p.numel() for module in model.modules() for part in ffn_modules(module) for p in part.parameters()
+    )
+    tables = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
+    embedding = sum(table.numel() for table in tables)
+    return {"total": total, "ffn": ffn, "embedding": embedding, "other": total - ffn - embedding}

@@ -1,0 +1,241 @@
+"""Hugging Face models with a feed-forward variant in every layer; importing this registers them.
+
+The stock constructor runs first, then the FFNs are exchanged, then ``post_init`` initialises what is new. In
+this order the variant draws from torch's generator only after everything else has, so that at one seed all
+weights outside the FFN are bit-identical across variants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    GPTNeoForCausalLM,
+    GPTNeoForSequenceClassification,
+    GPTNeoModel,
+    PreTrainedModel,
+    RobertaForMaskedLM,
+    RobertaForSequenceClassification,
+    RobertaModel,
+    T5ForConditionalGeneration,
+    T5ForSequenceClassification,
+    T5Model,
+)
+from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
+
+from base.errors import UsageError
+from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from ffn_variants.models.layers import ffn_modules, replace_ffn
+
+# A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
+_Base = PreTrainedModel if TYPE_CHECKING else object
+
+
+@contextmanager
+def _paired_width(config: FFNConfig) -> Iterator[None]:
+    """Let the stock constructor take ``paired_intermediate_size``, where it is set, for intermediate_size."""
+    own = config.intermediate_size
+    setattr(config, "intermediate_size", config.paired_intermediate_size or own)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(config, "intermediate_size", own)  # noqa: B010
+
+
+class FFNVariantMixin(_Base):
+    """Exchanges every layer's FFN after the stock constructor, and refuses checkpoints of another FFN."""
+
+    def __init__(self, config: FFNConfig, *args: Any, **kwargs: Any):
+        with _paired_width(config):
+            super().__init__(config, *args, **kwargs)
+        for module in self.modules():
+            if isinstance(module, PreTrainedModel):  # T5's stacks keep copies of the config
+                setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
+        layers = [module for module in self.modules() if ffn_modules(module)]
+        assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
+        for layer in layers:
+            replace_ffn(layer, config)
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
+        """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
+
+        Raises:
+            UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
+                arbitrary memory: transformers initialises missing parameters only of modules that it knows.
+        """
+        wants_info = kwargs.pop("output_loading_info", False)
+        loaded: Any = super().from_pretrained(
+            pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
+        )
+        model, info = loaded
+        wrong = sorted(ffn_keys(model, (*info["missing_keys"], *info["unexpected_keys"])))
+        if wrong:
+            raise UsageError(
+                f"{pretrained_model_name_or_path} does not hold the weights of ffn {model.config.ffn!r} "
+                f"(first difference: {wrong[0]}); load it with the ffn and ffn_options of its config.json"
+            )
+        return (model, info) if wants_info else model
+
+
+def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
+    """Pick the state-dict keys that belong to an FFN of the model, with or without the backbone's prefix."""
+    ffns = {id(ffn) for module in model.modules() for ffn in ffn_modules(module)}
+    head = f"{model.base_model_prefix}."
+    prefixes = tuple(
+        f"{name.removeprefix(head)}." for name, module in model.named_modules() if id(module) in ffns
+    )
+    return [key for key in keys if key.removeprefix(head).startswith(prefixes)]
+
+
+class FFNGPTNeoMixin(FFNVariantMixin):
+    """Gives GPT-Neo's layers, too, an attention that runs on every backend of transformers."""
+
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: FFNGPTNeoConfig, *args: Any, **kwargs: Any):
+        wanted = config._attn_implementation
+        # The stock constructor knows no other, and a model inside this one would refuse it.
+        config._attn_implementation = "eager"
+        super().__init__(config, *args, **kwargs)
+        for module in self.modules():
+            if isinstance(module, GPTNeoAttention) and isinstance(module.attention, GPTNeoSelfAttention):
+                module.register_module("attention", GPTNeoBackendAttention(module.attention))
+        config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
+
+    @classmethod
+    def _can_set_attn_implementation(cls) -> bool:
+        # Once the stock class was asked, which cannot, transformers would give its answer for this one too.
+        return True
+
+
+class FFNGPTNeoModel(FFNGPTNeoMixin, GPTNeoModel):
+    """GPT-Neo without a head."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNGPTNeoForCausalLM(FFNGPTNeoMixin, GPTNeoForCausalLM):
+    """GPT-Neo as a language model."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNGPTNeoForSequenceClassification(FFNGPTNeoMixin, GPTNeoForSequenceClassification):
+    """GPT-Neo with transformers' classification head on the last token."""
+
+    config_class = FFNGPTNeoConfig
+
+
+class FFNRobertaModel(FFNVariantMixin, RobertaModel):
+    """RoBERTa without a head."""
+
+    config_class = FFNRobertaConfig
+
+
+class FFNRobertaForMaskedLM(FFNVariantMixin, RobertaForMaskedLM):
+    """RoBERTa as a masked language model."""
+
+    config_class = FFNRobertaConfig
+
+
+class FFNRobertaForSequenceClassification(FFNVariantMixin, RobertaForSequenceClassification):
+    """RoBERTa with transformers' classification head on the first token."""
+
+    config_class = FFNRobertaConfig
+
+
+class FFNT5Mixin(FFNVariantMixin):
+    """Has T5 draw its initial weights as the stock classes do."""
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """Say no: transformers would leave out what ``_init_weights`` does for modules without own weights.
+
+        In T5 these are the model itself, its FFNs and its classification head.
+        """
+        return False
+
+
+class FFNT5Model(FFNT5Mixin, T5Model):
+    """T5 without a head."""
+
+    config_class = FFNT5Config
+
+
+class FFNT5ForConditionalGeneration(FFNT5Mixin, T5ForConditionalGeneration):
+    """T5 as a language model: the encoder reads a text with gaps, the decoder writes what they hide."""
+
+    config_class = FFNT5Config
+
+
+class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
+    """T5 with transformers' classification head on the last token of the decoder.
+
+    Encoder and decoder read the same text, the decoder one token behind, as in BART (Lewis et al. 2020). The
+    stock class looks for the last ``</s>`` and refuses a batch whose texts differ in how many they have; here
+    the last token that is no padding is pooled, which of a text that ends in ``</s>`` is the same.
+    """
+
+    config_class = FFNT5Config
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None
+    ) -> Seq2SeqSequenceClassifierOutput:
+        """Classify texts that are padded on the right.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), 0 on padding; None where every text has T tokens.
+            labels: (B,) class numbers, or numbers to predict where ``num_labels`` is 1; None for no loss.
+
+        Returns:
+            ``logits`` (B, C), and the mean ``loss`` of the labels.
+        """
+        states = self.transformer(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=self._shift_right(input_ids),
+            use_cache=False,
+        ).last_hidden_state
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        last = mask.long().sum(1) - 1
+        logits = self.classification_head(states[torch.arange(len(last), device=last.device), last])
+        loss = None
+        if labels is not None and self.config.num_labels == 1:
+            loss = nn.functional.mse_loss(logits[:, 0], labels)
+        elif labels is not None:
+            loss = nn.functional.cross_entropy(logits, labels)
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
+
+
+# In the place of the stand-ins of ffn_variants.registration.
+AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig, exist_ok=True)
+AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
+AutoModelForCausalLM.register(FFNGPTNeoConfig, FFNGPTNeoForCausalLM)
+AutoModelForSequenceClassification.register(FFNGPTNeoConfig, FFNGPTNeoForSequenceClassification)
+
+AutoConfig.register("ffn_roberta", FFNRobertaConfig, exist_ok=True)
+AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
+AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
+AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)
+
+AutoConfig.register("ffn_t5", FFNT5Config, exist_ok=True)
+AutoModel.register(FFNT5Config, FFNT5Model)
+AutoModelForSeq2SeqLM.register(FFNT5Config, FFNT5ForConditionalGeneration)
+AutoModelForSequenceClassification.register(FFNT5Config, FFNT5ForSequenceClassification)

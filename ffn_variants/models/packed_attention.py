@@ -1,0 +1,247 @@
+"""Attention of packed documents, registered with transformers as ``packed``.
+
+Its mask says to which document each token belongs: (B, 1, 1, T) integers. On a CPU documents of about the
+same length are attended to together, padded to it, so that few scores are computed that no document needs;
+elsewhere a mask of pairs is made of the numbers. Any other mask goes to ``sdpa``.
+
+Shapes: B batch, H heads, T tokens of a row, N = B T tokens of a batch, D size of a head; M slots for tokens,
+n documents of L slots each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from ffn_variants.models.attention import numbers_documents
+from ffn_variants.models.dropout import draw_dropped
+
+NAME = "packed"
+
+STEP = 64
+"""Documents are padded to multiples of this many tokens."""
+
+WORTHWHILE = 0.7
+"""Share of the pairs of tokens in whole rows up to which those in padded documents are computed instead."""
+
+
+def document_numbers(position_ids: Tensor) -> Tensor:
+    """Number the documents of a batch.
+
+    Args:
+        position_ids: (B, T) positions, 0 at every start of a document and on padding.
+
+    Returns:
+        (B, 1, 1, T); no two rows share a number, and padding has a number for every token.
+    """
+    rows = torch.arange(len(position_ids), device=position_ids.device) * (position_ids.shape[1] + 1)
+    return ((position_ids == 0).cumsum(dim=1) + rows[:, None])[:, None, None]
+
+
+def packed_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attend within documents.
+
+    Args:
+        module: The layer; ``is_causal`` says whether tokens see later ones.
+        query: (B, H, T, D).
+        key: (B, H, T, D).
+        value: (B, H, T, D).
+        attention_mask: (B, 1, 1, T) number of each token's document, or a mask that ``sdpa`` knows.
+        dropout: Of the attention weights.
+        scaling: Of the scores; None for one over the root of D.
+        sliding_window: Tokens that a token of a causal layer looks back on, itself included.
+        **kwargs: What else transformers hands on.
+
+    Returns:
+        (B, T, H, D), and no weights.
+    """
+    if attention_mask is None or not numbers_documents(attention_mask):
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+        )
+    numbers = attention_mask[:, 0, 0]
+    attend = functools.partial(
+        _attend, causal=bool(module.is_causal), window=sliding_window, dropout=dropout, scaling=scaling
+    )
+    if query.device.type == "cpu":
+        return _attend_on_cpu(attend, query, key, value, numbers, padding_is_seen=not module.is_causal), None
+    return attend(query, key, value, mask=_same_document(numbers)).transpose(1, 2), None
+
+
+def _same_document(numbers: Tensor) -> Tensor:
+    """(B, 1, T, T) pairs of tokens with the same of (B, T) numbers."""
+    return (numbers[:, :, None] == numbers[:, None, :])[:, None]
+
+
+@torch.compiler.disable  # its shapes are never the same
+def _attend_on_cpu(
+    attend: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    numbers: Tensor,
+    padding_is_seen: bool,
+) -> Tensor:
+    """(B, T, H, D), by documents where that saves enough."""
+    groups = _group(numbers)
+    if groups is None:
+        return attend(query, key, value, mask=_same_document(numbers)).transpose(1, 2)
+    tokens = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (query, key, value))
+    padded = [_Move.apply(tensor, groups.token_of_slot, groups.slot_of_token) for tensor in tokens]
+    parts = zip(*(tensor.split(groups.sizes) for tensor in padded), groups.lengths, strict=True)
+    out = torch.cat([_attend_padded(attend, heads, lengths, padding_is_seen) for *heads, lengths in parts])
+    out = _Move.apply(out, groups.slot_of_token, groups.token_of_slot)
+    return out.view(*numbers.shape, *out.shape[1:])
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Where the tokens of a batch go when its documents are grouped by padded length.
+
+    Attributes:
+        lengths: Of each group the (n,) tokens of its documents.
+        sizes: Of each group its slots, n L.
+        slot_of_token: (N,).
+        token_of_slot: (M,); any token where a slot is padding.
+    """
+
+    lengths: list[Tensor]
+    sizes: list[int]
+    slot_of_token: Tensor
+    token_of_slot: Tensor
+
+
+def _group(numbers: Tensor) -> _Groups | None:
+    """Group the documents of a batch, (B, T) numbers; None where attending to whole rows is as fast."""
+    flat = numbers.flatten()
+    lengths = flat.unique_consecutive(return_counts=True)[1]
+    padded = torch.where(lengths > 1, (lengths + STEP - 1) // STEP * STEP, 1)  # padding is a token by itself
+    if (padded**2).sum() > WORTHWHILE * flat.numel() * numbers.shape[1]:
+        return None
+    order = padded.argsort(stable=True)
+    first_slots = torch.empty_like(lengths)
+    first_slots[order] = padded[order].cumsum(0) - padded[order]
+    shifts = first_slots - (lengths.cumsum(0) - lengths)
+    slots = torch.arange(flat.numel()) + shifts.repeat_interleave(lengths)
+    tokens = torch.zeros(int(padded.sum()), dtype=torch.long)
+    tokens[slots] = torch.arange(flat.numel())
+    sizes, counts = padded[order].unique_consecutive(return_counts=True)
+    return _Groups(list(lengths[order].split(counts.tolist())), (sizes * counts).tolist(), slots, tokens)
+
+
+class _Move(torch.autograd.Function):
+    """Rows in another order and number, so that tokens get to their slots and back.
+
+    Each row has one target, where its gradient comes from; gradients of padding are dropped or are zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
+        ctx.sources, ctx.targets = sources, targets
+        return rows.index_select(0, sources)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None, None]:  # type: ignore[bad-override]
+        (grad,), length = grads, len(ctx.targets)
+        if length <= len(grad):
+            return grad.index_select(0, ctx.targets), None, None
+        return grad.new_zeros(length, *grad.shape[1:]).index_copy_(0, ctx.sources, grad), None, None
+
+
+def _attend_padded(
+    attend: Callable[..., Tensor], tokens: list[Tensor], lengths: Tensor, padding_is_seen: bool
+) -> Tensor:
+    """(n L, H, D) of n documents in L slots each; tokens do not look ahead at padding in a causal layer."""
+    heads = [tensor.unflatten(0, (len(lengths), -1)).transpose(1, 2) for tensor in tokens]
+    places = torch.arange(heads[0].shape[2])
+    mask = (places < lengths[:, None])[:, None, None] if padding_is_seen else None
+    return attend(*heads, mask=mask).transpose(1, 2).flatten(0, 1)
+
+
+def _attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    causal: bool,
+    window: int | None,
+    dropout: float,
+    scaling: float | None,
+) -> Tensor:
+    """(B, H, T, D) of whole rows, limited by a (B, 1, T, T) mask and, if causal, to past and window."""
+    length = query.shape[2]
+    reach = window or length
+    if causal and (mask is not None or length > reach or dropout or query.dtype == torch.bfloat16):
+        ones = torch.ones(length, length, dtype=torch.bool, device=query.device)
+        visible = ones.tril().triu(1 - reach)
+        mask = visible if mask is None else mask & visible
+        causal = False
+    if query.device.type != "cpu" or (dropout == 0 and query.dtype != torch.bfloat16):
+        return scaled_dot_product_attention(
+            query, key, value, mask, dropout_p=dropout, is_causal=causal, scale=scaling
+        )
+    # There torch's own is slow in bf16, and with dropout it draws a number for every weight.
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    bias = None
+    if mask is not None:
+        bias = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, torch.finfo(query.dtype).min)
+    return _Attention.apply(query * scale, key, value, bias, dropout)  # type: ignore[return-value]
+
+
+class _Attention(torch.autograd.Function):
+    """softmax(query key^T + bias) value, with dropout of the weights, in few passes over the scores."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: float
+    ) -> Tensor:
+        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        scores = torch.matmul(query, key.mT)
+        if bias is not None:
+            scores += bias
+        weights = scores.softmax(-1)
+        ctx.dropped, ctx.scale = draw_dropped(weights.shape, dropout)
+        ctx.save_for_backward(query, key, value, weights)
+        return torch.matmul(_kept(weights, ctx.dropped), value).mul_(ctx.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
+        query, key, value, weights = ctx.saved_tensors
+        grad = grads[0].contiguous() * ctx.scale
+        grad_value = torch.matmul(_kept(weights, ctx.dropped).mT, grad)
+        grad_weights = torch.matmul(grad, value.mT)
+        if ctx.dropped is not None:
+            grad_weights.masked_fill_(ctx.dropped, 0)
+        grad_scores = torch._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+        return torch.matmul(grad_scores, key), torch.matmul(grad_scores.mT, query), grad_value, None, None
+
+
+def _kept(weights: Tensor, dropped: Tensor | None) -> Tensor:
+    return weights if dropped is None else weights.masked_fill(dropped, 0)
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, sdpa_mask)

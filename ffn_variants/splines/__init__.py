@@ -1,0 +1,1 @@
+"""B-splines and truncated-power splines: bases, grids, knots, pruning."""

@@ -1,0 +1,1 @@
+"""The variants, a file a kind; each file ends with its specs."""

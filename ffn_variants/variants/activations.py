@@ -1,0 +1,205 @@
+"""Elementwise variants: what stands between the two linear layers of a stock feed-forward network.
+
+Shapes: D hidden_size, F intermediate_size. Learnable variants hold one parameter per channel (F in all). They
+cast it to the input's dtype, so that autocast keeps activations in bf16 instead of promoting them to float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from base.options import Option
+from ffn_variants.spec import FFNSpec
+
+
+class GELU(nn.Module):
+    """Gaussian error linear unit, x * Phi(x) (Hendrycks and Gimpel 2016).
+
+    Args:
+        approximate: ``"tanh"`` for their approximation (GPT-Neo's ``gelu_new``), ``"none"`` for the error
+            function (RoBERTa's ``gelu``). ``"auto"`` is tanh here; a model given ``"auto"`` keeps the form of
+            its family.
+    """
+
+    def __init__(self, approximate: str = "auto"):
+        super().__init__()
+        self.approximate = "tanh" if approximate == "auto" else approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.gelu(x, approximate=self.approximate)
+
+
+class LearnableGELU(nn.Module):
+    """Tanh-GELU scaled per channel: beta * GELU(x).
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta; at 1 the module is GELU.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.beta.to(x.dtype) * F.gelu(x, approximate="tanh")
+
+
+class SquaredReLU(nn.Module):
+    """max(0, x)^2 (So et al. 2021, who found it by search in Primer)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
+class PReLU(nn.Module):
+    """Parametric ReLU per channel of the last dimension: max(0, x) + a * min(0, x) (He et al. 2015).
+
+    ``torch.nn.PReLU`` takes dimension 1 as the channels, which in a (batch, tokens, F) tensor are the tokens;
+    so all rows are put into one dimension before it.
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial slope a for negative inputs.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 0.25):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        return F.prelu(rows, self.weight.to(x.dtype)).view_as(x)
+
+
+class Swish(nn.Module):
+    """Swish with a learnable beta per channel: x * sigmoid(beta * x) (Ramachandran et al. 2017).
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta; at 1 the module is SiLU.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(self.beta.to(x.dtype) * x)
+
+
+class ThesisSwish(nn.Module):
+    """What the source study trained as "swish": x * SiLU(beta * x) = beta * x^2 * sigmoid(beta * x).
+
+    It multiplies by the input once more than Swish does (``LearnableSwish`` in the study's
+    ``activations_gpt_neo.py``). Kept under its own name so that the published scores can be reproduced.
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial beta.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.beta = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * F.silu(self.beta.to(x.dtype) * x)
+
+
+class ActivationFFN(nn.Module):
+    """A stock feed-forward network, linear - activation - linear, around an elementwise variant.
+
+    Parameters are named as in GPT-Neo. The linear layers start with PyTorch's initialisation; a model of this
+    project gives its own layers the family's.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        activation: Elementwise module on (..., F).
+    """
+
+    def __init__(self, hidden_size: int, intermediate_size: int, activation: nn.Module):
+        super().__init__()
+        self.c_fc = nn.Linear(hidden_size, intermediate_size)
+        self.act = activation
+        self.c_proj = nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(self.act(self.c_fc(x)))
+
+
+def _activation(
+    name: str,
+    build: Callable[..., nn.Module],
+    formula: str,
+    reference: str,
+    options: Mapping[str, Option] | None = None,
+) -> FFNSpec:
+    """Make the spec of an elementwise variant."""
+    return FFNSpec(
+        name=name,
+        kind="activation",
+        build=build,
+        formula=formula,
+        reference=reference,
+        options=options or {},
+        multiply_adds=lambda d, f, **_: 2 * d * f,
+    )
+
+
+def _initial(default: float, parameter: str) -> dict[str, Option]:
+    return {"init": Option(default=default, help=f"initial {parameter} of every channel")}
+
+
+SPECS = (
+    _activation(
+        "gelu",
+        lambda _, approximate: GELU(approximate),
+        "x Phi(x)",
+        "Hendrycks and Gimpel 2016, arXiv:1606.08415",
+        {
+            "approximate": Option(
+                default="auto",
+                choices=("auto", "tanh", "none"),
+                help="form of GELU; auto keeps the model family's own (tanh in GPT-Neo, erf in RoBERTa)",
+            )
+        },
+    ),
+    _activation(
+        "learnable-gelu",
+        LearnableGELU,
+        "beta_f GELU_tanh(x)",
+        "AISE-TUDelft/tiny-transformers",
+        _initial(1.0, "beta"),
+    ),
+    _activation("relu", lambda _: nn.ReLU(), "max(0, x)", "Nair and Hinton 2010, ICML"),
+    _activation("relu2", lambda _: SquaredReLU(), "max(0, x)^2", "So et al. 2021, arXiv:2109.08668"),
+    _activation(
+        "prelu",
+        PReLU,
+        "max(0, x) + a_f min(0, x)",
+        "He et al. 2015, arXiv:1502.01852",
+        _initial(0.25, "slope a"),
+    ),
+    _activation("silu", lambda _: nn.SiLU(), "x sigmoid(x)", "Elfwing et al. 2017, arXiv:1702.03118"),
+    _activation(
+        "swish",
+        Swish,
+        "x sigmoid(beta_f x)",
+        "Ramachandran et al. 2017, arXiv:1710.05941",
+        _initial(1.0, "beta"),
+    ),
+    _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
+    _activation(
+        "thesis-swish",
+        ThesisSwish,
+        "x SiLU(beta_f x) = beta_f x^2 sigmoid(beta_f x)",
+        'the source study\'s "swish", AISE-TUDelft/tiny-transformers',
+        _initial(1.0, "beta"),
+    ),
+)

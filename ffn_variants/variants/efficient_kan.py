@@ -1,0 +1,58 @@
+"""`efficient-kan`: the package of that name, where it is installed; what `kan` is measured against.
+
+It is the same function of the same weights as `kan`, and their state dicts load into one another, but it
+takes several times the time and the memory. https://github.com/Blealtan/efficient-kan
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+import torch
+from torch import nn
+
+from base.options import Option
+from ffn_variants.spec import FFNSpec
+from ffn_variants.variants.kan import KANFFN
+
+INSTALLED = importlib.util.find_spec("efficient_kan") is not None
+
+HOW_TO_INSTALL = (
+    "FFN variant 'efficient-kan' needs the package of that name, which is not on PyPI: "
+    "pip install 'git+https://github.com/Blealtan/efficient-kan'; 'kan' is the same function"
+)
+
+
+def build(hidden_size: int, intermediate_size: int, grid_size: int, spline_order: int) -> nn.Module:
+    """Build the package's ``KAN([D, F, D])`` with the initial weights of `kan`.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        grid_size: Intervals of each spline's grid over [-1, 1].
+        spline_order: Degree of the pieces.
+    """
+    from efficient_kan import KAN  # type: ignore[missing-import]
+
+    wanted = torch.get_default_device()
+    # Its constructor solves a least-squares problem, which the meta device of a loading model cannot.
+    with torch.device("cpu" if wanted.type == "meta" else wanted), torch.random.fork_rng():
+        layers = KAN([hidden_size, intermediate_size, hidden_size], grid_size, spline_order)
+    if wanted.type != "meta":
+        # The same draws, but its own solution differs in the last bits from one call to the next.
+        layers.load_state_dict(KANFFN(hidden_size, intermediate_size, grid_size, spline_order).state_dict())
+    return layers.to(wanted)
+
+
+SPEC = FFNSpec(
+    name="efficient-kan",
+    kind="block",
+    build=build,
+    formula="as kan, in the code of the package efficient-kan",
+    reference="Blealtan/efficient-kan",
+    options={
+        "grid_size": Option(default=5, minimum=1, help="intervals of each spline's grid over [-1, 1]"),
+        "spline_order": Option(default=3, minimum=1, help="degree of the spline's pieces"),
+    },
+    multiply_adds=lambda d, f, grid_size, spline_order: 2 * d * f * (grid_size + spline_order + 1),
+)

@@ -1,0 +1,239 @@
+"""`gr-kan`: the group-rational KAN layers of the Kolmogorov-Arnold Transformer (Yang and Wang 2024).
+
+Twice a rational function of every channel, then a linear layer, in the place of the MLP (arXiv:2409.10594).
+A rational is F(x) = P(x) / Q(x) with P(x) = a_0 + a_1 x + ... + a_5 x^5 and Q(x) = 1 + |A(x)|, where
+A(x) = b_1 x + ... + b_4 x^4, so it has no pole. As in the authors' code (Adamdad/rational_kat_cu), all groups
+of channels share the a and each has its own b. This code is the project's own and differs in two places:
+
+- Q is the paper's; the authors' Triton kernels compute 1 + |b_1 x| + ... + |b_4 x^4|.
+- The first rational starts as the identity, as theirs does, but not with b = 0: there |A| has no slope, and b
+  would never move.
+
+Initial weights: the paper draws a layer's weights with variance gain / inputs, where gain = 1 / E[F(x)^2] for
+x ~ N(0, 1), so that variances stay the same from layer to layer. Here linear layers start as all others of a
+model do (normal with ``initializer_range``, 0.02, and zero biases), so that a comparison of variants is not
+one of initial scales. The authors' training code ends there too: its ``init_weights_vit_kan_*`` draw the
+paper's values and then overwrite them with a deviation of 0.02 (Adamdad/kat at 0d10ea3).
+
+Shapes: R rows, G groups, C channels of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from base.errors import UsageError
+from base.options import Option
+from ffn_variants.kernels.compilation import compiled
+from ffn_variants.spec import FFNSpec
+
+DEFAULT_GROUPS = 8
+
+EVEN_PARTS = {
+    "gelu": (0.41534868, 0.015112569, 0.24537408, 0.0012858309),
+    "swish": (0.24983762, 0.0053786706, 0.10446711, 0.00045345529),
+}
+"""a_2, a_4, b_2, b_4 of the least-squares fit (a_2 x^2 + a_4 x^4) / (1 + b_2 x^2 + b_4 x^4) to f(x) - x / 2.
+
+That difference is even for erf-GELU and for swish, x sigmoid(x), so it needs no odd powers, and a_1, a_3, a_5
+follow from b. The fit is over [-6, 6], not the authors' [-3, 3], where the best b_4 of GELU is negative and
+the function falls to -2 at x = -6. Largest errors over [-3, 3]: 0.0045 for GELU, 0.00008 for swish. These are
+constants so that every machine starts from the same numbers; ``tests/unit/test_gr_kan.py`` fits them again.
+"""
+
+
+def initial_coefficients(function: str) -> tuple[list[float], list[float]]:
+    """Return numerator a_0 ... a_5 and denominator b_1 ... b_4 of ``"identity"``, ``"gelu"`` or ``"swish"``.
+
+    The identity is x Q(x) / Q(x) with the Q of swish.
+    """
+    a_2, a_4, b_2, b_4 = EVEN_PARTS["swish" if function == "identity" else function]
+    slope = 0.5
+    if function == "identity":
+        a_2, a_4, slope = 0.0, 0.0, 1.0
+    return [0.0, slope, a_2, slope * b_2, a_4, slope * b_4], [0.0, b_2, 0.0, b_4]
+
+
+def _horner(coefficients: Sequence[Tensor], x: Tensor) -> Tensor:
+    """Evaluate c_0 + c_1 x + c_2 x^2 + ..."""
+    value = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + coefficient
+    return value
+
+
+def _derivative(coefficients: Sequence[Tensor]) -> list[Tensor]:
+    return [power * coefficient for power, coefficient in enumerate(coefficients)][1:]
+
+
+def _columns(coefficients: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """Split (G, K) coefficients into K tensors (G, 1), which broadcast over (R, G, C)."""
+    return list(coefficients.to(dtype).unsqueeze(-1).unbind(1))
+
+
+@compiled
+def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Evaluate P / Q at x (R, G, C) in one pass; the result has the shape and the dtype of x."""
+    # x^5 spans more than bf16 resolves, so all is computed in float32 at least, whatever the input's dtype.
+    exact = torch.promote_types(x.dtype, torch.float32)
+    a, b = _columns(numerator, exact), _columns(denominator, exact)
+    u = x.to(exact)
+    return (_horner(a, u) / (1 + (_horner(b, u) * u).abs())).to(x.dtype)
+
+
+@compiled
+def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
+    """Differentiate P / Q in one pass over x.
+
+    Args:
+        grad: (R, G, C) gradient of the result.
+        x: (R, G, C) input.
+        numerator: (G, 6).
+        denominator: (G, 4).
+
+    Returns:
+        (R, G, C) gradient of x, and for each row the (10, R, G) gradients of a_0 ... a_5, b_1 ... b_4. Their
+        sum over rows is left to torch, which adds pairwise: a compiled loop has one accumulator, and with it
+        ten times the error at 4,096 rows.
+    """
+    exact = torch.promote_types(x.dtype, torch.float32)
+    a, b = _columns(numerator, exact), _columns(denominator, exact)
+    u = x.to(exact)
+    inner = _horner(b, u) * u
+    inverse = 1 / (1 + inner.abs())
+    of_p = grad.to(exact) * inverse
+    of_inner = -of_p * _horner(a, u) * inverse * inner.sign()
+    inner_slope = _horner([power * coefficient for power, coefficient in enumerate(b, 1)], u)
+    grad_x = of_p * _horner(_derivative(a), u) + of_inner * inner_slope
+    sums = []
+    for _ in a:
+        sums.append(of_p.sum(-1))
+        of_p = of_p * u
+    for _ in b:
+        of_inner = of_inner * u
+        sums.append(of_inner.sum(-1))
+    return grad_x.to(x.dtype), torch.stack(sums)
+
+
+class _GroupedRational(torch.autograd.Function):
+    """Keeps x and the coefficients alone for the backward pass, which computes all else again.
+
+    Left to autograd, the backward pass would keep or write a tensor of the size of x for every coefficient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
+        ctx.save_for_backward(x, numerator, denominator)
+        return _values(x, numerator, denominator)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grad_outputs: Any) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[bad-override]
+        x, numerator, denominator = ctx.saved_tensors
+        grad_x, sums = _gradients(grad_outputs[0], x, numerator, denominator)
+        of_a, of_b = sums.sum(1).t().split([numerator.shape[1], denominator.shape[1]], dim=1)
+        return grad_x, of_a.to(numerator.dtype), of_b.to(denominator.dtype)
+
+
+def grouped_rational(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
+    """Apply one rational function to each group of neighbouring channels.
+
+    Args:
+        x: (..., G C) inputs.
+        numerator: (G, 6) coefficients a_0 ... a_5 of P.
+        denominator: (G, 4) coefficients b_1 ... b_4 of A; the function is P / (1 + |A|).
+
+    Returns:
+        (..., G C) values in the dtype of x, computed in float32 at least; there x^5 overflows from |x| = 5e7.
+        Where A is 0, its absolute value is given the slope 0.
+    """
+    groups = denominator.shape[0]
+    # The view is made out here: inside, the compiler could not tell that it needs no copy.
+    grouped = x.reshape(-1, groups, x.shape[-1] // groups)
+    return _GroupedRational.apply(grouped, numerator, denominator).view(x.shape)  # type: ignore[missing-attribute]
+
+
+class GroupRational(nn.Module):
+    """One rational function per group of neighbouring channels, with a numerator that all groups share.
+
+    Args:
+        num_groups: G; it divides the number of channels.
+        function: What it starts as: ``"identity"``, ``"gelu"`` or ``"swish"``.
+    """
+
+    def __init__(self, num_groups: int, function: str):
+        super().__init__()
+        numerator, denominator = initial_coefficients(function)
+        self.numerator = nn.Parameter(torch.tensor(numerator))
+        self.denominator = nn.Parameter(torch.tensor(denominator).repeat(num_groups, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        numerator = self.numerator.expand(len(self.denominator), -1)
+        return grouped_rational(x, numerator, self.denominator)
+
+
+def choose_groups(hidden_size: int, intermediate_size: int, groups: int) -> int:
+    """Return the number of groups for both rationals.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        groups: As the user gave it; 0 takes the largest number up to 8 that divides both sizes.
+
+    Raises:
+        UsageError: If a number other than 0 does not divide both sizes.
+    """
+    sizes = (hidden_size, intermediate_size)
+    largest = max(n for n in range(1, DEFAULT_GROUPS + 1) if not any(size % n for size in sizes))
+    if any(size % (groups or 1) for size in sizes):
+        raise UsageError(
+            f"'gr-kan' option groups must divide hidden_size {hidden_size} and intermediate_size "
+            f"{intermediate_size}, got {groups}; {largest} does, or change the sizes"
+        )
+    return groups or largest
+
+
+class GRKANFFN(nn.Module):
+    """Rational - linear - rational - linear in place of the whole feed-forward network: D to F to D.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        groups: Groups of channels of each rational; 0 takes the largest number up to 8 that divides D and F.
+        init: What the second rational starts as, ``"swish"`` or ``"gelu"``; the first starts as the identity.
+
+    Raises:
+        UsageError: If ``groups`` does not divide both sizes.
+    """
+
+    def __init__(self, hidden_size: int, intermediate_size: int, groups: int = 0, init: str = "swish"):
+        super().__init__()
+        num_groups = choose_groups(hidden_size, intermediate_size, groups)
+        self.input_rational = GroupRational(num_groups, "identity")
+        self.c_fc = nn.Linear(hidden_size, intermediate_size)
+        self.hidden_rational = GroupRational(num_groups, init)
+        self.c_proj = nn.Linear(intermediate_size, hidden_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.c_proj(self.hidden_rational(self.c_fc(self.input_rational(x))))
+
+
+SPEC = FFNSpec(
+    name="gr-kan",
+    kind="block",
+    build=GRKANFFN,
+    formula="twice: linear of P(x_i) / (1 + |A_g(x_i)|), P of degree 5, A_g of degree 4 per group g",
+    reference="Yang and Wang 2024, arXiv:2409.10594",
+    options={
+        "groups": Option(
+            default=0, minimum=0, help="channel groups; 0: the largest number up to 8 that divides both sizes"
+        ),
+        "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
+    },
+    multiply_adds=lambda d, f, **_: 2 * d * f,
+)

@@ -1,0 +1,1 @@
+"""From text to batches: corpus, tokenizer, shards, packing, masking."""

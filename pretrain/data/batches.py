@@ -1,0 +1,167 @@
+"""What each step reads: a pure function of (data, config, seed, step), whoever computes it.
+
+The rows and masks of a step are drawn for the whole step and sliced afterwards, so one batch of 8, two
+accumulated batches of 4, and two processes with 4 each see the same rows and the same masks, and a resumed
+run continues without having stored any random state.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from pretrain.config import RunConfig
+from pretrain.data.masking import IGNORE, Masker
+from pretrain.data.prepare import PackedSplit
+from pretrain.data.span_corruption import SpanCorruptor
+
+# First entry of every random key, so that order, masks and dropout of one seed are independent streams.
+ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)
+
+Batch = dict[str, torch.Tensor]
+"""What ``PackedLoss`` or ``EncoderDecoderLoss`` is called with: token ids and positions or documents (B, T);
+target_index (N,) into the flattened rows that predict, and target_ids (N,)."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One process's share of a step.
+
+    Attributes:
+        batches: Forward passes, in order.
+        num_targets: Predicted tokens of the whole step, over all processes.
+        num_tokens: Tokens of the whole step without padding.
+    """
+
+    batches: list[Batch]
+    num_targets: int
+    num_tokens: int
+
+
+@functools.lru_cache(maxsize=2)
+def _permutation(num_rows: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([ORDER, seed, epoch]).permutation(num_rows)
+
+
+def rows_of_step(num_rows: int, rows_per_step: int, seed: int, step: int) -> np.ndarray:
+    """Row numbers of a step: the next ones of an endless sequence of permutations, one per epoch.
+
+    Args:
+        num_rows: Rows of the corpus.
+        rows_per_step: Rows of every step.
+        seed: The run's seed.
+        step: Steps already done.
+
+    Returns:
+        (rows_per_step,) row numbers.
+    """
+    places = np.arange(step * rows_per_step, (step + 1) * rows_per_step)
+    epochs = places // num_rows
+    rows = [
+        _permutation(num_rows, seed, int(epoch))[places[epochs == epoch] % num_rows]
+        for epoch in np.unique(epochs)
+    ]
+    return np.concatenate(rows)
+
+
+def dropout_seed(seed: int, step: int, process: int) -> int:
+    """Seed of torch's generator for the dropout of one step in one process."""
+    return int(np.random.SeedSequence([DROPOUT, seed, step, process]).generate_state(1, np.uint64)[0] >> 1)
+
+
+def next_tokens(input_ids: np.ndarray, position_ids: np.ndarray) -> np.ndarray:
+    """(B, T) targets of a causal model: the next token of the same document, else ``IGNORE``."""
+    targets = np.full(input_ids.shape, IGNORE)
+    continues = position_ids[:, 1:] > 0  # position 0 is the start of another document, or padding
+    np.copyto(targets[:, :-1], input_ids[:, 1:], where=continues)
+    return targets
+
+
+class BatchSource:
+    """Cuts steps and evaluations out of packed rows.
+
+    Args:
+        config: The run.
+        masker: Corrupts the input of a masked model or an encoder-decoder; None for a causal model.
+        pad_token_id: What fills rows.
+        process: Rank of this process.
+        num_processes: Processes that share a step.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        masker: Masker | SpanCorruptor | None,
+        pad_token_id: int,
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self.config = config
+        self.masker = masker
+        self.pad_token_id = pad_token_id
+        self.process = process
+        self.num_processes = num_processes
+        train = config.train
+        self.rows_per_step = (
+            train.per_device_train_batch_size * train.gradient_accumulation_steps * num_processes
+        )
+
+    def step(self, split: PackedSplit, step: int) -> Step:
+        """The share of this process in a step; ``step`` counts the steps already done."""
+        seed = self.config.seed
+        rows = rows_of_step(len(split.input_ids), self.rows_per_step, seed, step)
+        rng = np.random.default_rng([MASKS, seed, step])
+        examples = self._examples(split, rows, rng)
+        num_tokens = int(np.count_nonzero(split.input_ids[rows] != self.pad_token_id))
+        size = self.config.train.per_device_train_batch_size
+        starts = range(self.process * size, self.rows_per_step, size * self.num_processes)
+        cut = [slice(start, start + size) for start in starts]
+        batches = [to_batch(examples, part) for part in cut]
+        return Step(batches, int(np.count_nonzero(examples["targets"] != IGNORE)), num_tokens)
+
+    def held_out(self, split: PackedSplit) -> Iterator[Batch]:
+        """This process's share of an evaluation; the masks are the same at every step and for every seed."""
+        rng = np.random.default_rng([HELD_OUT_MASKS])
+        num_rows = len(split.input_ids)
+        examples = self._examples(split, np.arange(num_rows), rng)
+        size = self.config.train.per_device_eval_batch_size
+        for start in range(self.process * size, num_rows, size * self.num_processes):
+            yield to_batch(examples, slice(start, start + size))
+
+    def typical(self, split: PackedSplit, step: int, num_tokens: int) -> Iterator[Batch]:
+        """Random rows of about so many tokens in all, padding included; the same ones for every process."""
+        rng = np.random.default_rng([TYPICAL, self.config.seed, step])
+        count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
+        rows = rng.choice(len(split.input_ids), count, replace=False)
+        examples = self._examples(split, rows, rng)
+        size = self.config.train.per_device_train_batch_size
+        for start in range(0, count, size):
+            yield to_batch(examples, slice(start, start + size))
+
+    def _examples(
+        self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """Rows of what the model reads, and of its targets."""
+        # As narrow as they are stored for as long as possible: int64 is four times the memory to go through.
+        stored_ids, stored_positions = split.input_ids[rows], split.position_ids[rows]
+        if isinstance(self.masker, SpanCorruptor):
+            return self.masker(stored_ids, stored_positions, rng)
+        if self.masker is None:
+            input_ids, targets = stored_ids.astype(np.int64), next_tokens(stored_ids, stored_positions)
+        else:
+            input_ids, targets = self.masker(stored_ids, rng)
+        position_ids = stored_positions.astype(np.int64)
+        return {"input_ids": input_ids, "position_ids": position_ids, "targets": targets}
+
+
+def to_batch(examples: dict[str, np.ndarray], part: slice) -> Batch:
+    """Tensors of one forward pass; targets are listed on the host, so that no device must search for them."""
+    arrays = {name: rows[part] for name, rows in examples.items()}
+    flat = arrays.pop("targets").reshape(-1)
+    index = np.flatnonzero(flat != IGNORE)
+    arrays |= {"target_index": index, "target_ids": flat[index]}
+    return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

@@ -1,0 +1,140 @@
+"""The three sources of text behind one interface: documents of a split, and a fingerprint of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from base.errors import UsageError
+from pretrain.config import DataConfig
+from pretrain.data.text_files import FORMATS, check_file, read_documents
+
+Split = Literal["train", "validation"]
+
+TINYSTORIES = "roneneldan/TinyStories"
+TINYSTORIES_REVISION = "f54c09fd23315a6f9c86f9dc80f725de7d8f9c64"
+"""Pinned, so that a change on the hub cannot change a run, and so that its identity is known offline."""
+
+
+def documents(data: DataConfig, split: Split) -> Iterator[str]:
+    """Yield the documents of one split, always in the same order.
+
+    Where the source has no held-out part, every n-th document is held out, n = 1 / ``validation_fraction``.
+
+    Raises:
+        UsageError: If the text is missing, unreadable, or there are no documents.
+    """
+    own_split = _has_validation(data)
+    stream = _source(data, split if own_split else "train")
+    if split == "train" or not own_split:
+        stream = itertools.islice(stream, data.max_documents)
+    if not own_split:
+        every = round(1 / data.validation_fraction)
+        held_out = split == "validation"
+        # The first document is held out, so that even the smallest corpus has one.
+        stream = (text for index, text in enumerate(stream) if (index % every == 0) == held_out)
+    if split == "validation":
+        stream = itertools.islice(stream, data.max_validation_documents)
+    return _not_empty(stream, data, split)
+
+
+def fingerprint(data: DataConfig) -> str:
+    """A hash of the corpus's content: the files' bytes, the hub's revision, or the grammar's source code."""
+    digest = hashlib.sha256()
+    for part in _content(data):
+        digest.update(part)
+    return digest.hexdigest()[:16]
+
+
+def describe(data: DataConfig) -> str:
+    """The source as a reader would name it."""
+    if data.source == "embedded":
+        return f"embedded grammar, {data.num_stories:,} stories"
+    if data.source == "tinystories":
+        return data.tinystories_dir or f"{TINYSTORIES} (Hugging Face hub)"
+    return ", ".join(data.train_files)
+
+
+def is_whole_hub(data: DataConfig) -> bool:
+    """Whether this is all of the hub's TinyStories."""
+    return data.source == "tinystories" and data.tinystories_dir is None and data.max_documents is None
+
+
+def _source(data: DataConfig, split: Split) -> Iterator[str]:
+    if data.source == "embedded":
+        from pretrain.data.embedded import stories  # only this source needs the grammar
+
+        return iter(stories(data.num_stories, data.corpus_seed))
+    if data.source == "tinystories" and data.tinystories_dir is None:
+        return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
+    return read_documents(_files(data, split), data.text_field)
+
+
+def _has_validation(data: DataConfig) -> bool:
+    if data.source == "tinystories":
+        return data.tinystories_dir is None or bool(_matching(Path(data.tinystories_dir), "validation"))
+    return bool(data.validation_files)
+
+
+def _files(data: DataConfig, split: Split) -> list[Path]:
+    if data.source == "files":
+        return [Path(name) for name in (data.train_files if split == "train" else data.validation_files)]
+    folder = Path(data.tinystories_dir or "")
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder}: no such folder; data.tinystories_dir must hold train* and validation* files"
+        )
+    files = _matching(folder, split)
+    if not files:
+        raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(FORMATS)})")
+    return files
+
+
+def _matching(folder: Path, split: Split) -> list[Path]:
+    """A split's files in a folder: `train.jsonl`, `train-00000-of-00004.parquet`, `TinyStories-valid.txt`."""
+    files = [path for path in sorted(folder.rglob("*")) if path.name.endswith(FORMATS)]
+    exact = [path for path in files if path.name.partition(".")[0].partition("-")[0] == split]
+    return exact or [
+        path for path in files if {"train": "train", "validation": "valid"}[split] in path.name.lower()
+    ]
+
+
+def _hub(split: Split) -> Any:
+    """The hub's dataset; from the local Hugging Face cache where there is no network."""
+    import datasets  # slow to import, and only this source needs it
+
+    try:
+        return datasets.load_dataset(TINYSTORIES, revision=TINYSTORIES_REVISION, split=split)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(
+            f"{TINYSTORIES} cannot be loaded ({reason}); connect once, set --data.tinystories-dir to a "
+            "folder with its files, or use --data.source embedded"
+        ) from None
+
+
+def _content(data: DataConfig) -> Iterator[bytes]:
+    if data.source == "embedded":
+        for path in sorted((Path(__file__).parent / "embedded").glob("*.py")):
+            yield path.read_bytes()
+        yield f"{data.num_stories} {data.corpus_seed}".encode()
+    elif data.source == "tinystories" and data.tinystories_dir is None:
+        yield f"{TINYSTORIES} {TINYSTORIES_REVISION}".encode()
+    else:
+        splits: tuple[Split, ...] = ("train", "validation") if _has_validation(data) else ("train",)
+        for path in (path for split in splits for path in _files(data, split)):
+            check_file(path)
+            with path.open("rb") as file:
+                yield hashlib.file_digest(file, "sha256").digest()
+
+
+def _not_empty(stream: Iterator[str], data: DataConfig, split: Split) -> Iterator[str]:
+    first = next(stream, None)
+    if first is None:
+        hint = "add documents, or give data.validation_files"
+        raise UsageError(f"the corpus ({describe(data)}) has no {split} document with text in it; {hint}")
+    yield first
+    yield from stream

@@ -1,0 +1,261 @@
+"""The corpus as the training loop reads it: packed token rows, built once and memory-mapped by every run.
+
+``<runs_dir>/.cache/<fingerprint>/`` holds a corpus's tokenizer and tokens, and a folder of packed rows for
+each block size. The fingerprint covers the corpus's content and the tokenizer, so all seeds and variants of a
+study share one copy and a changed corpus gets a new one. Memory holds one shard of text or one window of rows
+at a time, however large the corpus is.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from transformers import PreTrainedTokenizerFast
+
+from base.errors import UsageError
+from base.families import objective
+from base.files import write_text
+from pretrain.config import DataConfig, RunConfig
+from pretrain.data import corpus
+from pretrain.data.packing import pack
+from pretrain.data.shards import read_shards, token_dtype, tokenise
+from pretrain.data.tokenizer import add_sentinels, load_tokenizer, train_tokenizer
+
+CACHE_VERSION = 2
+"""Raised whenever the same settings would give other rows."""
+
+SPLITS: tuple[corpus.Split, ...] = ("train", "validation")
+
+WINDOW_TOKENS = 2**23
+"""Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
+
+
+@dataclass(frozen=True)
+class PackedSplit:
+    """Packed rows of one split.
+
+    Attributes:
+        input_ids: (rows, T) token ids, memory-mapped.
+        position_ids: (rows, T) positions, 0 where a document starts and on padding.
+        num_documents: Documents in it.
+        num_tokens: Tokens without padding.
+    """
+
+    input_ids: np.ndarray
+    position_ids: np.ndarray
+    num_documents: int
+    num_tokens: int
+
+    @property
+    def fill(self) -> float:
+        """Share of positions that hold a token."""
+        return self.num_tokens / self.input_ids.size
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Tokenizer and packed splits of one corpus."""
+
+    fingerprint: str
+    tokenizer: PreTrainedTokenizerFast
+    train: PackedSplit
+    validation: PackedSplit
+
+
+def prepare_data(config: RunConfig) -> PreparedData:
+    """Tokenizer and packed rows of a run, from the cache or built into it.
+
+    Several processes may call this at once: one builds, the others wait for it. What an interruption leaves
+    is continued by the next call.
+
+    Raises:
+        UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
+    """
+    data = config.data
+    folder = _cache_folder(config)
+    rows = _rows_folder(folder, data)
+    if not rows.is_dir():
+        with _sole_builder(folder):
+            if not folder.is_dir():
+                _write_tokens(data, folder)
+            if not rows.is_dir():
+                _write_rows(data, folder, rows)
+    prepared = _load(data, folder, rows)
+    if objective(config.family) == "span_corruption":
+        add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
+    return prepared
+
+
+def cached_summary(config: RunConfig) -> dict[str, Any] | None:
+    """Sizes of prepared data, or None where it has not been prepared yet."""
+    rows = _rows_folder(_cache_folder(config), config.data)
+    return json.loads((rows / "summary.json").read_text()) if rows.is_dir() else None
+
+
+def tokens_fingerprint(data: DataConfig) -> str:
+    """Identity of the tokens: the corpus's content, its split, the tokenizer."""
+    fields = {"text_field", "max_documents", "max_validation_documents", "validation_fraction"}
+    settings = data.model_dump(include=fields)
+    settings |= {"version": CACHE_VERSION, "source": data.source, "corpus": corpus.fingerprint(data)}
+    if data.tokenizer:
+        tokenizer = load_tokenizer(data.tokenizer).backend_tokenizer.to_str()
+        settings["tokenizer"] = hashlib.sha256(tokenizer.encode()).hexdigest()
+    else:
+        settings["vocab_size"] = data.vocab_size
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _cache_folder(config: RunConfig) -> Path:
+    return Path(config.output.runs_dir) / ".cache" / tokens_fingerprint(config.data)
+
+
+def _rows_folder(folder: Path, data: DataConfig) -> Path:
+    return folder / f"rows-{data.block_size}"
+
+
+@contextlib.contextmanager
+def _sole_builder(folder: Path) -> Iterator[None]:
+    """Build, or wait for the process that builds; after a user's mistake everything is as before."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            print("another process prepares this corpus; waiting for it", flush=True)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+    except UsageError:
+        Path(lock.lock_file).unlink(missing_ok=True)
+        for parent in (folder.parent, folder.parent.parent):
+            with contextlib.suppress(OSError):  # not empty, so it was there before
+                parent.rmdir()
+        raise
+
+
+def _write_tokens(data: DataConfig, folder: Path) -> None:
+    """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
+    partial = folder.with_suffix(".partial")
+    partial.mkdir(exist_ok=True)
+    try:
+        if not (partial / "documents.json").is_file():
+            _read_through(data, partial)
+        num_documents = json.loads((partial / "documents.json").read_text())
+        tokenizer = load_tokenizer(partial / "tokenizer")
+        for split in SPLITS:
+            tokenise(corpus.documents(data, split), num_documents[split], tokenizer, partial, split)
+    except UsageError:
+        shutil.rmtree(partial)
+        raise
+    for leftover in partial.glob("*.tmp-*"):  # of a killed process
+        leftover.unlink()
+    os.replace(partial, folder)
+
+
+def _read_through(data: DataConfig, folder: Path) -> None:
+    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
+    print(f"reading {corpus.describe(data)}", flush=True)
+    counts = dict.fromkeys(SPLITS, 0)
+
+    def counted(split: corpus.Split) -> Iterator[str]:
+        for text in corpus.documents(data, split):
+            counts[split] += 1
+            yield text
+
+    if data.tokenizer:
+        tokenizer = load_tokenizer(data.tokenizer)
+        collections.deque(counted("train"), maxlen=0)
+    else:
+        print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
+        tokenizer = train_tokenizer(counted("train"), data.vocab_size)
+    collections.deque(counted("validation"), maxlen=0)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    write_text(folder / "documents.json", json.dumps(counts))
+
+
+def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
+    """Pack all splits aside, then rename."""
+    aside = rows.with_name(f"{rows.name}.tmp")
+    shutil.rmtree(aside, ignore_errors=True)  # of a killed process
+    aside.mkdir()
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    summary: dict[str, Any] = {"vocab_size": len(tokenizer)}
+    for split in SPLITS:
+        summary[split] = _write_split(folder, split, aside, data.block_size, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
+    write_text(aside / "summary.json", json.dumps(summary, indent=2))
+    os.replace(aside, rows)
+
+
+def _write_split(folder: Path, split: str, aside: Path, block_size: int, pad_token_id: int) -> dict[str, int]:
+    """Pack one split window by window; returns its sizes."""
+    num_documents = num_tokens = num_rows = num_cut = 0
+    with (
+        _row_file(aside, split, "input_ids").open("wb") as ids,
+        _row_file(aside, split, "position_ids").open("wb") as positions,
+    ):
+        for tokens, lengths in _windows(read_shards(folder, split)):
+            input_ids, position_ids, cut = pack(tokens, lengths, block_size, pad_token_id)
+            input_ids.tofile(ids)
+            position_ids.tofile(positions)
+            num_documents += len(lengths)
+            num_tokens += len(tokens)
+            num_rows += len(input_ids)
+            num_cut += cut
+    print(
+        f"packed {num_documents:,} {split} documents, {num_tokens:,} tokens, into {num_rows:,} rows of "
+        f"{block_size} ({num_tokens / (num_rows * block_size):.1%} filled, {num_cut / num_documents:.1%} of "
+        "the documents cut)",
+        flush=True,
+    )
+    return {"num_documents": num_documents, "num_tokens": num_tokens, "num_rows": num_rows}
+
+
+def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Join shards until a window is full; yields tokens of all documents, and (documents,) tokens of each."""
+    tokens: list[np.ndarray] = []
+    lengths: list[np.ndarray] = []
+    for shard_tokens, offsets in shards:
+        tokens.append(shard_tokens)
+        lengths.append(np.diff(offsets))
+        if sum(map(len, tokens)) >= WINDOW_TOKENS:
+            yield np.concatenate(tokens), np.concatenate(lengths)
+            tokens, lengths = [], []
+    if tokens:
+        yield np.concatenate(tokens), np.concatenate(lengths)
+
+
+def _row_file(rows: Path, split: str, name: str) -> Path:
+    return rows / f"{split}.{name}.bin"
+
+
+def _load(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
+    summary = json.loads((rows / "summary.json").read_text())
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    tokenizer.model_max_length = data.block_size
+    dtypes = {"input_ids": token_dtype(summary["vocab_size"]), "position_ids": token_dtype(data.block_size)}
+    splits = {
+        split: PackedSplit(
+            **{
+                name: np.memmap(_row_file(rows, split, name), dtype, "r").reshape(-1, data.block_size)
+                for name, dtype in dtypes.items()
+            },
+            num_documents=summary[split]["num_documents"],
+            num_tokens=summary[split]["num_tokens"],
+        )
+        for split in SPLITS
+    }
+    return PreparedData(f"{folder.name}-{rows.name}", tokenizer, **splits)

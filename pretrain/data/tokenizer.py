@@ -1,0 +1,114 @@
+"""The tokenizer: a byte-level BPE trained on the corpus, or one loaded from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
+
+from base.errors import UsageError
+from pretrain.data.span_corruption import NUM_SENTINELS
+
+SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+"""In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
+
+MASK_TOKEN = "<mask>"
+
+
+def train_tokenizer(documents: Iterator[str], vocab_size: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE (Sennrich et al. 2016, over bytes as GPT-2).
+
+    Args:
+        documents: The training text.
+        vocab_size: Tokens including the special ones; a small corpus may yield fewer.
+
+    Returns:
+        A tokenizer that wraps one text as ``<s> A </s>`` and a pair as ``<s> A </s></s> B </s>``.
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - 1,  # one is left for <mask>, which comes last
+        special_tokens=list(SPECIAL_TOKENS.values()),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(documents, trainer)
+    tokenizer.add_special_tokens([MASK_TOKEN])
+    bos, eos = SPECIAL_TOKENS["bos_token"], SPECIAL_TOKENS["eos_token"]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{bos} $A {eos}",
+        pair=f"{bos} $A {eos} {eos} $B {eos}",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (bos, eos)],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, cls_token=bos, sep_token=eos, mask_token=MASK_TOKEN, **SPECIAL_TOKENS
+    )
+
+
+def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
+    """Load a saved tokenizer and check that it can be used here.
+
+    Raises:
+        UsageError: If the folder is missing or holds no fast tokenizer, or a special token is missing.
+    """
+    if not Path(folder).is_dir():
+        raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder))
+    except Exception as error:  # transformers raises many kinds for a folder that is no tokenizer
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None
+    if not tokenizer.is_fast:
+        raise UsageError(f"{folder}: holds no fast tokenizer; a tokenizer.json is needed")
+    for name in ("pad_token", "bos_token", "eos_token", "mask_token"):
+        if getattr(tokenizer, f"{name}_id") is None:
+            raise UsageError(f"{folder}: the tokenizer has no {name}; add it and save the tokenizer again")
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= len(tokenizer):  # the model has one embedding for each of len(tokenizer) tokens
+        raise UsageError(
+            f"{folder}: the tokenizer has {len(tokenizer):,} tokens but ids up to {highest:,}; number them "
+            "0, 1, 2, ... without gaps and save it again"
+        )
+    ids = tokenizer("a")["input_ids"]
+    if ids[0] != tokenizer.bos_token_id or ids[-1] != tokenizer.eos_token_id:
+        raise UsageError(
+            f"{folder}: the tokenizer does not wrap a text in {tokenizer.bos_token} ... {tokenizer.eos_token}"
+        )
+    return tokenizer
+
+
+def sentinel(number: int) -> str:
+    """The token that stands for a span of a document (Raffel et al. 2020), as T5 spells it."""
+    return f"<extra_id_{number}>"
+
+
+def add_sentinels(tokenizer: PreTrainedTokenizerFast) -> list[int]:
+    """Append the sentinels that a tokenizer lacks to its vocabulary, so that all other ids stay.
+
+    Returns:
+        Their ids, in their order.
+    """
+    names = [sentinel(number) for number in range(NUM_SENTINELS)]
+    tokenizer.add_tokens([AddedToken(name, special=True, normalized=False) for name in names], True)
+    vocabulary = tokenizer.get_vocab()
+    return [vocabulary[name] for name in names]
+
+
+def encode_batch(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
+    """Token ids of whole documents, each wrapped in ``<s> ... </s>`` and never truncated.
+
+    A text that happens to spell a special token is read as ordinary text.
+    """
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    backend.encode_special_tokens = True
+    encodings = backend.encode_batch_fast(texts)
+    backend.encode_special_tokens = False
+    return [encoding.ids for encoding in encodings]

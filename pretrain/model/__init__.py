@@ -1,0 +1,1 @@
+"""The model of a run, its objective and what a step of it costs."""

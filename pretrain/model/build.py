@@ -1,0 +1,89 @@
+"""The model of a run, built from its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+from ffn_variants import build_model, objective
+from pretrain.config import ModelConfig, RunConfig, resolve
+from pretrain.data.masking import Masker
+from pretrain.data.span_corruption import SpanCorruptor
+from pretrain.data.tokenizer import add_sentinels
+
+
+def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None = None) -> PreTrainedModel:
+    """Build the model of a run; its weights come from torch's global generator, so seed that first.
+
+    Args:
+        config: The run.
+        vocab_size: Tokens of the tokenizer.
+        token_ids: pad_token_id, bos_token_id and eos_token_id; by default 0, 1 and 2.
+    """
+    model = resolve(config).model
+    shared: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "hidden_size": model.hidden_size,
+        "intermediate_size": model.intermediate_size,
+        "paired_intermediate_size": model.paired_intermediate_size,
+        "num_hidden_layers": model.num_hidden_layers,
+        "num_attention_heads": model.num_attention_heads,
+        "max_position_embeddings": model.max_position_embeddings,
+        **(token_ids or {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+    }
+    own = _OWN[config.family](model)
+    options = dict(model.ffn_options) if model.ffn_options else None
+    return build_model(config.family, model.ffn, options, **shared, **own)
+
+
+def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
+    """The ids a model's config records."""
+    return {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+
+
+def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | SpanCorruptor | None:
+    """The corruption of a masked model's or an encoder-decoder's input; None for a causal model."""
+    kind = objective(config.family)
+    if kind == "causal":
+        return None
+    if kind == "span_corruption":
+        train, ids = resolve(config).train, special_token_ids(tokenizer)
+        spans = (train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
+        return SpanCorruptor(
+            add_sentinels(tokenizer), ids["bos_token_id"], ids["eos_token_id"], ids["pad_token_id"], *spans
+        )
+    special = np.unique(tokenizer.all_special_ids).tolist()
+    return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
+
+
+def _gpt_neo(model: ModelConfig) -> dict[str, Any]:
+    return {
+        "initializer_range": model.initializer_range,
+        "window_size": model.window_size,
+        "embed_dropout": model.hidden_dropout,
+        "resid_dropout": model.hidden_dropout,
+        "attention_dropout": model.attention_dropout,
+    }
+
+
+def _roberta(model: ModelConfig) -> dict[str, Any]:
+    return {
+        "initializer_range": model.initializer_range,
+        "hidden_dropout_prob": model.hidden_dropout,
+        "attention_probs_dropout_prob": model.attention_dropout,
+    }
+
+
+def _t5(model: ModelConfig) -> dict[str, Any]:
+    return {"dropout_rate": model.hidden_dropout}  # attention_dropout is the same
+
+
+_OWN: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
+    "gpt_neo": _gpt_neo,
+    "roberta": _roberta,
+    "t5": _t5,
+}
+"""What each family's transformers config calls in its own way."""

@@ -1,0 +1,144 @@
+"""Cross-entropy of a linear layer's outputs, without ever holding them all.
+
+The logits of a chunk of rows are made, turned into their gradient in place and multiplied into those of
+inputs and weights before the next chunk's are made. So memory does not grow with rows x vocabulary, and the
+backward pass only scales (the idea of Liger Kernel, Hsu et al. 2024, arXiv:2410.10989).
+
+Shapes: N rows, D hidden_size, V vocab_size.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ffn_variants.kernels.basis_linear import add_product
+from ffn_variants.kernels.compilation import compiled
+
+CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**25}
+"""Logits in a chunk: few enough for a processor's cache, enough to fill a GPU."""
+
+ROWS = 64
+"""Rows of a chunk are a multiple of this."""
+
+CHUNKS_PER_PRODUCT = 4
+"""Chunks whose gradients go into the weights' in one product: each is added to a sum of that size."""
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Sum the cross-entropy of ``hidden @ weight.T + bias`` over all rows.
+
+    Under autocast the matrix products are in its dtype; softmax and sums are in float32 at least.
+
+    Args:
+        hidden: (N, D).
+        weight: (V, D).
+        bias: (V,) or None.
+        targets: (N,) class numbers.
+
+    Returns:
+        The sum, in nats.
+    """
+    dtype = hidden.dtype
+    if torch.is_autocast_enabled(hidden.device.type):
+        dtype = torch.get_autocast_dtype(hidden.device.type)
+    # Inside an autograd.Function both the mode and needs_input_grad look the same under no_grad as without.
+    inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, wanted)  # type: ignore[return-value]
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        dtype: torch.dtype,
+        wanted: bool,
+    ) -> Tensor:
+        """The loss; and its gradients where ``wanted``, from products in ``dtype``."""
+        exact = torch.promote_types(dtype, torch.float32)
+        length = _chunk_length(len(hidden), len(weight), hidden.device.type)
+        rows = torch.nn.functional.pad(hidden.to(dtype), (0, 0, 0, -len(hidden) % length))
+        factor = weight.to(dtype)
+        total = hidden.new_zeros((), dtype=exact)
+        grad_rows = torch.empty_like(rows) if wanted else None
+        grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
+        grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
+        span = length * (CHUNKS_PER_PRODUCT if wanted else 1)
+        buffer = rows.new_empty(min(span, len(rows)), len(weight))
+        for first in range(0, len(rows), span):
+            group = slice(first, min(first + span, len(rows)))
+            for start in range(first, group.stop, length):
+                chunk = slice(start, start + length)
+                logits = torch.mm(rows[chunk], factor.t(), out=buffer[start - first :][:length])
+                real = logits[: len(hidden) - start]
+                if grad_rows is None:
+                    total += _loss(real, bias, targets[chunk])
+                    continue
+                total += _loss_and_gradient(real, bias, targets[chunk])
+                logits[len(real) :] = 0
+                torch.mm(logits, factor, out=grad_rows[chunk])
+                if grad_bias is not None:
+                    grad_bias += logits.sum(0, dtype=exact)
+            if grad_weight is not None:
+                add_product(grad_weight, buffer[: group.stop - first].t(), rows[group])
+        grad_hidden = None if grad_rows is None else grad_rows[: len(hidden)]
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (hidden, weight, bias)]
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
+        scaled = (
+            None if tensor is None else (tensor * grads[0]).to(dtype)
+            for tensor, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        )
+        return (*scaled, None, None, None)
+
+
+def _chunk_length(rows: int, classes: int, device: str) -> int:
+    """Rows of a chunk. All chunks have as many, a multiple of ROWS, and the last one is filled up.
+
+    A CPU's library makes new kernels for every new size of a product, which takes as long as ten products.
+    """
+    most = max(ROWS, CHUNK_NUMBERS.get(device, CHUNK_NUMBERS["cpu"]) // classes)
+    chunks = max(1, math.ceil(rows / most))
+    return max(1, math.ceil(rows / chunks / ROWS)) * ROWS
+
+
+def _loss(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact = exact + bias
+    return torch.nn.functional.cross_entropy(exact, targets, reduction="sum")
+
+
+def _loss_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Replace (N, V) logits without bias by the gradient of their summed cross-entropy; return that sum."""
+    losses = _losses_and_probabilities(logits, bias, targets)
+    # 1 is subtracted before rounding, as nearly nothing is left of a probability near 1.
+    logits[torch.arange(len(targets), device=targets.device), targets] = torch.expm1(-losses).to(logits.dtype)
+    return losses.sum()
+
+
+@compiled
+def _losses_and_probabilities(logits: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
+    """Replace (N, V) logits without bias by probabilities; return the (N,) losses."""
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact = exact + bias
+    largest = exact.amax(1, keepdim=True)
+    exponentials = torch.exp(exact - largest)
+    sums = exponentials.sum(1, keepdim=True)
+    losses = sums.log() + largest - exact.gather(1, targets.unsqueeze(1))
+    logits.copy_(exponentials * (1 / sums))
+    return losses.squeeze(1)

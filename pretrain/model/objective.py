@@ -1,0 +1,195 @@
+"""Model and loss in one module: packed documents that do not see each other, logits only where needed.
+
+Three things keep packing exact, so that a document in a row gives the logits it gives alone:
+positions start again in every document, attention is limited to the document, and GPT-Neo's local layers
+count their window in positions of the row, which inside a document is the same distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+from transformers import PreTrainedModel
+
+from ffn_variants import objective
+from ffn_variants.models import packed_attention
+from ffn_variants.models.dropout import replace_dropouts
+from pretrain.config import first_position
+from pretrain.model.linear_cross_entropy import linear_cross_entropy
+
+
+def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> nn.Module:
+    """The loss of a family's batches, as ``BatchSource`` cuts them; arguments as in the two classes below."""
+    if objective(family) == "span_corruption":
+        return EncoderDecoderLoss(model)
+    return PackedLoss(model, family, compile_model)
+
+
+class PackedLoss(nn.Module):
+    """The summed loss of a packed batch of a model with one stack of layers.
+
+    Args:
+        model: A causal or masked language model of a known family.
+        family: Its family.
+        compile_model: Whether to compile the model without its head, for the shapes of its batches.
+    """
+
+    def __init__(self, model: PreTrainedModel, family: str, compile_model: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.first_position = first_position(family)
+        self.is_causal = objective(family) == "causal"
+        if model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation(packed_attention.NAME)
+        replace_dropouts(model)
+        self._compiled: Callable[..., Any] | None = None
+        if compile_model:  # with torch's own draws, so that the results are the same up to rounding
+            forward = model.base_model.forward
+            self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
+
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
+    ) -> Tensor:
+        """Sum the negative log-likelihood of the targets.
+
+        Args:
+            input_ids: (B, T) packed token ids.
+            position_ids: (B, T) positions, 0 at every start of a document and on padding.
+            target_index: (N,) places of the predicted tokens in the flattened (B * T).
+            target_ids: (N,) the tokens to predict there.
+
+        Returns:
+            Sum over the N targets, in nats.
+        """
+        output: Any = self.model.get_output_embeddings()
+        features = self.features(input_ids, position_ids, target_index)
+        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
+
+    def features(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
+        """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
+        backbone = self._compiled or self.model.base_model
+        hidden = backbone(
+            input_ids=input_ids,
+            position_ids=position_ids + self.first_position,
+            attention_mask=self._document_mask(position_ids),
+            **({"use_cache": False} if self.is_causal else {}),
+        ).last_hidden_state.flatten(0, 1)
+        hidden = _Rows.apply(hidden, index)
+        if self.is_causal:
+            return hidden
+        head = self.model.lm_head
+        return head.layer_norm(F.gelu(head.dense(hidden)))
+
+    def _document_mask(self, position_ids: Tensor) -> Tensor:
+        """What limits attention to the documents, as the model's attention wants it.
+
+        transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to the past and their window.
+        """
+        numbers = packed_attention.document_numbers(position_ids)
+        if self.model.config._attn_implementation == packed_attention.NAME:
+            return numbers
+        same = numbers.transpose(2, 3) == numbers
+        if self.model.config._attn_implementation != "eager":
+            return same
+        return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(
+            ~same, torch.finfo(self.model.dtype).min
+        )
+
+
+class EncoderDecoderLoss(nn.Module):
+    """The summed loss of a packed batch of a T5.
+
+    T5 adds a learnt bias for the distance of two tokens to their score, which is the same wherever in a row a
+    document stands; so its positions need no care, and there is one mask for each of its three attentions.
+
+    Args:
+        model: A T5 as a language model.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        super().__init__()
+        self.model = model
+        replace_dropouts(model)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        document_ids: Tensor,
+        decoder_input_ids: Tensor,
+        decoder_document_ids: Tensor,
+        target_index: Tensor,
+        target_ids: Tensor,
+    ) -> Tensor:
+        """Sum the negative log-likelihood of the targets.
+
+        Args:
+            input_ids: (B, E) packed token ids of the encoder.
+            document_ids: (B, E) number of each token's document.
+            decoder_input_ids: (B, T) packed token ids of the decoder.
+            decoder_document_ids: (B, T) number of the document that each continues.
+            target_index: (N,) places of the predicted tokens in the flattened (B * T).
+            target_ids: (N,) the tokens to predict there.
+
+        Returns:
+            Sum over the N targets, in nats.
+        """
+        output: Any = self.model.get_output_embeddings()
+        features = self.features(
+            input_ids, document_ids, decoder_input_ids, decoder_document_ids, target_index
+        )
+        return linear_cross_entropy(features, output.weight, output.bias, target_ids)
+
+    def features(
+        self,
+        input_ids: Tensor,
+        document_ids: Tensor,
+        decoder_input_ids: Tensor,
+        decoder_document_ids: Tensor,
+        index: Tensor,
+    ) -> Tensor:
+        """(N, D) inputs of the output embeddings at the decoder's flattened places ``index``."""
+        model: Any = self.model
+        encoded = model.encoder(
+            input_ids=input_ids, attention_mask=self._mask(document_ids, document_ids)
+        ).last_hidden_state
+        hidden = model.decoder(
+            input_ids=decoder_input_ids,
+            attention_mask=self._mask(decoder_document_ids, decoder_document_ids, causal=True),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=self._mask(decoder_document_ids, document_ids),
+            use_cache=False,
+        ).last_hidden_state
+        hidden = _Rows.apply(hidden.flatten(0, 1), index)
+        return hidden * model.config.d_model**-0.5 if model.config.scale_decoder_outputs else hidden
+
+    def _mask(self, queries: Tensor, keys: Tensor, causal: bool = False) -> Tensor:
+        """(B, 1, Q, K) numbers to add to scores, from the documents (B, Q) and (B, K) of the tokens."""
+        visible = queries[:, :, None] == keys[:, None, :]
+        if causal:
+            visible = visible.tril()
+        # Padding of the decoder may see nothing at all. With finite numbers its weights are all the same, and
+        # nobody reads what comes of it; with infinite ones it would be NaN, and so would all gradients. What
+        # is finite in float32 only would not stay so under autocast.
+        lowest = torch.finfo(torch.bfloat16).min
+        return torch.zeros_like(visible, dtype=self.model.dtype).masked_fill_(~visible, lowest)[:, None]
+
+
+class _Rows(torch.autograd.Function):
+    """Rows of (N, D) at an index without repetitions, which torch's own backward pass does not rely on."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
+        ctx.length = len(rows)
+        ctx.save_for_backward(index)
+        return rows.index_select(0, index)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor, None]:  # type: ignore[bad-override]
+        (index,) = ctx.saved_tensors
+        return grads[0].new_zeros(ctx.length, grads[0].shape[1]).index_copy_(0, index, grads[0]), None

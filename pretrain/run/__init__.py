@@ -1,0 +1,1 @@
+"""The run folder: its name, its lock, what it says of itself."""

@@ -1,0 +1,133 @@
+"""What a run would do, for ``--dry-run``; reads, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from base.errors import UsageError
+from base.families import objective
+from pretrain.config import RunConfig
+from pretrain.data import corpus
+from pretrain.data.packing import TARGET_FILL
+from pretrain.data.prepare import cached_summary
+from pretrain.data.span_corruption import NUM_SENTINELS
+from pretrain.data.tokenizer import add_sentinels, load_tokenizer
+from pretrain.model.build import build
+from pretrain.model.costs import cost_facts, describe_costs
+from pretrain.run.run_dir import is_complete, run_dir, to_yaml
+from pretrain.training.health import read_failure
+from pretrain.training.optim import total_steps
+
+HUB_TOKENS = 466_000_000
+"""The hub's TinyStories with the source study's tokenizer, for budgets before."""
+
+
+def describe_plans(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
+    """The plan of the first run, and the folders of those that differ from it in the seed alone."""
+    others = [f"{f'seed {config.seed}':<17}{_folder(config)}" for config in configs[1:]]
+    return "\n".join([describe_plan(configs[0], num_processes), *others])
+
+
+def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
+    """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
+
+    Raises:
+        UsageError: If the corpus or tokenizer is named but cannot be used.
+    """
+    summary = cached_summary(config)
+    size, vocab_note = vocab_size(config, summary)
+    costs = cost_facts(config, build(config, size))
+    counts = costs["parameters"]
+    lines = [
+        to_yaml(config),
+        f"family, variant  {config.family}, {config.model.ffn}, seed {config.seed}",
+        f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
+        *describe_costs(config, costs),
+        f"vocabulary       {size:,} tokens{vocab_note}",
+        f"corpus           {corpus.describe(config.data)}",
+        *_budget(config, summary, num_processes),
+        f"run folder       {_folder(config)}",
+    ]
+    return "\n".join(lines)
+
+
+def _folder(config: RunConfig) -> str:
+    """The folder of a run and what is there."""
+    path = run_dir(config)
+    state = "finished" if is_complete(path) else "started" if path.exists() else "new"
+    return f"{path} ({read_failure(path) or state})"
+
+
+def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
+    """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
+    added = NUM_SENTINELS if objective(config.family) == "span_corruption" else 0
+    if config.data.tokenizer and not summary:
+        tokenizer = load_tokenizer(config.data.tokenizer)
+        if added:
+            add_sentinels(tokenizer)
+        return len(tokenizer), f" (from {config.data.tokenizer})"
+    note = "" if summary else " (not trained yet; a small corpus may yield fewer)"
+    return (summary["vocab_size"] if summary else config.data.vocab_size) + added, note
+
+
+def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
+    block_size = config.data.block_size
+    size, accumulated = config.train.per_device_train_batch_size, config.train.gradient_accumulation_steps
+    rows_per_step = size * accumulated * num_processes
+    per_step = (
+        f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
+        f"{block_size} ({size} x {accumulated} accumulated x {num_processes} processes)"
+    )
+    size_known = _corpus_size(config, summary)
+    if size_known is None:
+        steps = config.optim.max_steps
+        known = (
+            f"{steps:,}" if steps else f"{config.optim.num_train_epochs:g} epochs; the number is known once"
+        )
+        return [per_step, f"steps            {known}{'' if steps else ' the data is prepared'}"]
+    rows, tokens = size_known
+    note = "" if summary else " (about: it is not prepared yet)"
+    steps = total_steps(config.optim, rows, rows_per_step)
+    epochs = steps * rows_per_step / rows
+    return [
+        per_step,
+        f"steps            {steps:,} = {epochs:.2f} epochs of {tokens:,} tokens{note}",
+        f"token budget     {round(epochs * tokens):,}{note}",
+    ]
+
+
+def token_budget(config: RunConfig, num_processes: int = 1) -> int | None:
+    """Return how many tokens a run trains on; None where the corpus is not prepared and no hub's."""
+    known = _corpus_size(config, cached_summary(config))
+    if known is None:
+        return None
+    rows, tokens = known
+    rows_per_step = (
+        config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps * num_processes
+    )
+    return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * tokens)
+
+
+def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, int] | None:
+    """Rows and tokens of the training text, about right for a hub's that is not prepared yet."""
+    if summary:
+        return summary["train"]["num_rows"], summary["train"]["num_tokens"]
+    if corpus.is_whole_hub(config.data):
+        return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size)), HUB_TOKENS
+    return None
+
+
+def check_usable(config: RunConfig) -> None:
+    """Refuse a plan whose tracker is not installed.
+
+    Raises:
+        UsageError: Naming the command that installs it.
+    """
+    import importlib.util
+
+    tracker = config.train.tracker
+    if tracker != "none" and importlib.util.find_spec(tracker) is None:
+        raise UsageError(
+            f"the tracker {tracker!r} is not installed; pip install {tracker}, or leave --tracker out"
+        )

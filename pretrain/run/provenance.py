@@ -1,0 +1,106 @@
+"""Where a run comes from: code, versions, machine, command, data, and when it ran."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import resource
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from base.files import CODE_ROOT, SNAPSHOT, write_text
+
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
+
+
+def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
+    """Record the beginning of a session; a resumed run has several.
+
+    Args:
+        path: The run folder.
+        facts: What else is known of the run: parameters, data fingerprint, device.
+        resumed_from_step: Steps already done when the session began.
+    """
+    session = {
+        "started": _now(),
+        "ended": None,
+        "resumed_from_step": resumed_from_step,
+        "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+        "host": socket.gethostname(),
+        "git": git_state(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+    }
+    record = _read(path)
+    _write(path, {**facts, "sessions": [*record.get("sessions", []), session]})
+
+
+def finish(path: Path, results: dict[str, Any]) -> None:
+    """Record the end of the session, and what the run came to."""
+    record = _read(path)
+    record["sessions"][-1]["ended"] = _now()
+    _write(path, record | results)
+
+
+def git_state() -> dict[str, Any]:
+    """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
+
+    A copy of the code that a study's jobs run has a record of what it was copied from.
+    """
+    if (CODE_ROOT / SNAPSHOT).is_file():
+        return json.loads((CODE_ROOT / SNAPSHOT).read_text(encoding="utf-8"))
+    try:
+        commit = _git(CODE_ROOT, "rev-parse", "HEAD")
+        changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "clean": None}
+    return {"commit": commit, "clean": not changed}
+
+
+def device_name(device: torch.device) -> str:
+    """The device as people name it."""
+    if device.type == "cuda":
+        return f"{torch.cuda.get_device_name(device)} ({device})"
+    return f"{device.type}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Largest memory use so far, in MiB: of the GPU where there is one, else of this process."""
+    if device.type == "cuda":
+        return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(kilobytes / (2**20 if sys.platform == "darwin" else 2**10), 1)
+
+
+def _git(root: Path, *command: str) -> str:
+    done = subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    file = path / "provenance.json"
+    return json.loads(file.read_text()) if file.is_file() else {}
+
+
+def _write(path: Path, record: dict[str, Any]) -> None:
+    write_text(path / "provenance.json", json.dumps(record, indent=2) + "\n")

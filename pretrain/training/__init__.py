@@ -1,0 +1,1 @@
+"""The Accelerate loop, its optimizer and its checkpoints."""

@@ -1,0 +1,140 @@
+"""``metrics.jsonl`` and what is shown while a run goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from base.files import write_text
+
+SECONDS_BETWEEN_LINES = 5.0
+"""In a log file, more lines than this tell nobody anything."""
+
+
+class MetricsFile:
+    """The JSON lines of a run, one object per logged step or evaluation.
+
+    Args:
+        path: The file.
+        last_step: Lines of later steps are dropped: a resumed run writes them again.
+    """
+
+    def __init__(self, path: Path, last_step: int) -> None:
+        self.path = path
+        if path.is_file():
+            kept = [line for line in path.read_text().splitlines() if _step(line) <= last_step]
+            write_text(path, "".join(f"{line}\n" for line in kept))
+
+    def append(self, values: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+
+class Progress:
+    """A bar in a terminal, plain lines elsewhere, nothing in the other processes.
+
+    Args:
+        max_steps: Steps of the run.
+        step: Steps already done.
+        shown: Whether this process reports.
+    """
+
+    def __init__(self, max_steps: int, step: int, shown: bool) -> None:
+        self.max_steps = max_steps
+        self.shown = shown
+        self.first_step = step
+        self.started = time.perf_counter()
+        self.last_line = -math.inf
+        in_terminal = shown and sys.stderr.isatty()
+        self.bar = (
+            tqdm(total=max_steps, initial=step, unit="step", dynamic_ncols=True) if in_terminal else None
+        )
+
+    def advance(self) -> None:
+        if self.bar is not None:
+            self.bar.update()
+
+    def show(self, values: dict[str, Any]) -> None:
+        """Report a logged step."""
+        if not self.shown:
+            return
+        text = (
+            f"loss {values['loss']:.4f}, perplexity {perplexity(values['loss']):.1f}, "
+            f"lr {values['learning_rate']:.2e}, {values['tokens_per_s']:,.0f} tokens/s"
+        )
+        if self.bar is not None:
+            self.bar.set_postfix_str(text)
+            return
+        now, step = time.perf_counter(), values["step"]
+        if now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.max_steps:
+            self.last_line = now
+            left = (now - self.started) / max(1, step - self.first_step) * (self.max_steps - step)
+            self.say(f"step {step}/{self.max_steps}: {text}, {_duration(left)} left")
+
+    def say(self, text: str) -> None:
+        """Print a line without breaking the bar."""
+        if self.shown and self.bar is not None:
+            self.bar.write(text)
+        elif self.shown:
+            print(text, flush=True)
+
+    def close(self) -> None:
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Timer:
+    """Seconds since the start, and tokens per second of training since the last look."""
+
+    def __init__(self) -> None:
+        self.started = self.looked = time.perf_counter()
+        self.tokens = 0
+
+    def elapsed(self) -> float:
+        """Seconds since the start, everything included."""
+        return time.perf_counter() - self.started
+
+    def tokens_per_s(self) -> float:
+        """Tokens counted since the last call over the seconds since then, without pauses."""
+        now = time.perf_counter()
+        rate = self.tokens / max(1e-9, now - self.looked)
+        self.looked, self.tokens = now, 0
+        return rate
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave an evaluation or a checkpoint out of the rate."""
+        began = time.perf_counter()
+        yield
+        self.leave_out(time.perf_counter() - began)
+
+    def leave_out(self, seconds: float) -> None:
+        """Take seconds since the last look out of the rate."""
+        self.looked += seconds
+
+
+def perplexity(loss: float) -> float:
+    """Exponential of a mean loss in nats; infinite where that overflows."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _step(line: str) -> float:
+    """Step of a line; infinite for a line cut off by a kill."""
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return math.inf
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"

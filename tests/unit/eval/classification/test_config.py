@@ -1,0 +1,126 @@
+"""Presets of fine-tuning: what each of them says, and that what is given explicitly wins."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from base.command_line import parse_flags
+from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
+from eval.config import EvalConfig
+
+
+def values(preset: str, task: str, *names: str) -> tuple:
+    settings = FineTuneConfig(preset=preset).resolve(task)
+    return tuple(getattr(settings, name) for name in names)
+
+
+def test_the_default_chooses_on_a_held_out_part_by_the_headline_metric():
+    names = ("learning_rate", "per_device_train_batch_size", "num_train_epochs", "max_length", "seeds")
+    assert values("default", "rte", *names) == (5e-5, 64, 10, 128, (12,))
+    names = ("select_on", "eval_steps", "metric_for_best_model")
+    assert values("default", "cola", *names) == ("held-out", None, "matthews_correlation")
+    assert values("default", "mrpc", *names) == values("default", "qqp", *names) == ("held-out", None, "f1")
+    assert values("default", "wsc", *names) == ("held-out", None, "accuracy")
+
+
+@pytest.mark.parametrize("task", GLUE_TASK_NAMES)
+def test_babylm23_is_its_finetune_model_script(task):
+    settings = FineTuneConfig(preset="babylm23").resolve(task)
+    assert settings == FineTuning(
+        learning_rate=5e-5,
+        per_device_train_batch_size=64,
+        num_train_epochs=10,
+        max_length=128,
+        eval_steps=200,
+        patience=10,
+        threshold=0.001,
+        metric_for_best_model="accuracy" if task.startswith("mnli") else "f1",
+        loss_breaks_ties=False,
+        select_on="validation",
+        seeds=(12,),
+    )
+
+
+def test_babylm25_is_its_eval_finetuning_script():
+    config = FineTuneConfig(preset="babylm25")
+    assert sorted(config.task_names) == ["boolq", "mnli", "mrpc", "multirc", "qqp", "rte", "wsc"]
+    names = ("per_device_train_batch_size", "num_train_epochs", "metric_for_best_model")
+    found = {task: values("babylm25", task, *names) for task in config.task_names}
+    assert found == {
+        "boolq": (16, 10, "accuracy"),
+        "multirc": (16, 10, "accuracy"),
+        "rte": (32, 10, "accuracy"),
+        "wsc": (32, 30, "accuracy"),
+        "mrpc": (32, 10, "f1"),
+        "qqp": (32, 10, "f1"),
+        "mnli": (32, 10, "accuracy"),
+    }
+    names = (
+        "learning_rate",
+        "lr_scheduler_type",
+        "warmup_ratio",
+        "min_lr_rate",
+        "weight_decay",
+        "max_length",
+    )
+    assert values("babylm25", "rte", *names) == (3e-5, "cosine", 0.06, 0.1, 0.01, 512)
+    names = ("patience", "eval_steps", "max_grad_norm", "dataloader_drop_last", "select_on", "seeds")
+    assert values("babylm25", "rte", *names) == (None, None, None, True, "validation", (42,))
+
+
+def test_the_source_study_is_babylm23_with_its_own_batches_and_averages():
+    names = ("per_device_train_batch_size", "eval_steps", "learning_rate", "patience", "threshold")
+    assert values("source-study", "rte", *names) == (80, 0.05, 5e-5, 10, 0.001)
+    extra = {
+        task: FineTuneConfig(preset="source-study").resolve(task).extra_metrics for task in GLUE_TASK_NAMES
+    }
+    assert {task: names for task, names in extra.items() if names} == {
+        "mrpc": ("mean_accuracy_f1",),
+        "qqp": ("mean_accuracy_f1",),
+        "multirc": ("f1", "matthews_correlation", "mean_f1_matthews"),
+    }
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
+    given = {
+        "learning_rate": 1e-3,
+        "lr_scheduler_type": "constant",
+        "warmup_ratio": 0.2,
+        "min_lr_rate": 0.3,
+        "weight_decay": 0.4,
+        "per_device_train_batch_size": 7,
+        "num_train_epochs": 3,
+        "max_length": 64,
+        "eval_steps": 11,
+        "patience": 2,
+        "threshold": 0.05,
+        "metric_for_best_model": "matthews_correlation",
+        "select_on": "held-out",
+        "seeds": (1, 2),
+        "dtype": "bfloat16",
+        "max_train_examples": 100,
+        "max_validation_examples": 50,
+    }
+    for task in ("wsc", "boolq", "mnli", "mrpc"):
+        found = FineTuneConfig(preset=preset, tasks=("rte",), **given).resolve(task).model_dump()
+        assert {name: found[name] for name in given} == given
+    assert FineTuneConfig(preset=preset, tasks=("rte", "rte")).task_names == ("rte",)
+
+
+def test_flags_reach_a_preset():
+    flags = "--finetune.preset babylm23 --finetune.eval-steps epoch --finetune.seeds 1 2"
+    config = parse_flags(EvalConfig, [*flags.split(), "--finetune.tasks", "rte", "wsc"]).finetune
+    settings = config.resolve("rte")
+    assert (settings.eval_steps, settings.patience, settings.seeds) == (None, 10, (1, 2))
+    assert config.task_names == ("rte", "wsc")
+    share = parse_flags(EvalConfig, ["--finetune.eval-steps", "0.05"])
+    assert share.finetune.resolve("rte").eval_steps == 0.05
+    assert FineTuneConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, 0.0, "epochs"])
+def test_senseless_eval_steps_are_refused(value):
+    with pytest.raises(ValidationError, match="eval_steps"):
+        FineTuneConfig(eval_steps=value)

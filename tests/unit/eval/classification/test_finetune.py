@@ -1,0 +1,602 @@
+"""Classification: inputs, metrics by hand, splits, training, and faulty data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
+
+from eval.classification.classifier import make_classifier
+from eval.classification.config import FineTuning
+from eval.classification.cost import estimated_cost
+from eval.classification.evaluate import evaluate_tasks
+from eval.classification.finetune import (
+    build_scheduler,
+    evaluation_interval,
+    fine_tune,
+    num_steps,
+    shuffled_batches,
+)
+from eval.classification.inputs.data import (
+    describe_truncation,
+    hold_out,
+    majority_baselines,
+    read_task_data,
+)
+from eval.classification.inputs.tokens import Encoded, encode
+from eval.classification.loading import load_classifier, load_classifier_tokenizer
+from eval.classification.metrics import METRICS, majority_scores, read_baselines, write_baselines
+from eval.classification.prediction import predict
+from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
+from eval.config import EvalConfig, FineTuneConfig
+from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
+from pretrain.data.embedded import stories
+from pretrain.data.tokenizer import train_tokenizer
+
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(iter(stories(200, 0)), 400)
+
+
+@pytest.fixture(scope="module")
+def save_model(tmp_path_factory, tokenizer) -> Callable:
+    def save(family: str, ffn: str = "gelu"):
+        folder = tmp_path_factory.mktemp(f"{family}-{ffn}")
+        torch.manual_seed(0)
+        layers = {"num_layers": 1, "num_heads": 2}
+        if family == "roberta":
+            layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
+        sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32}
+        model = build_model(family, ffn, max_position_embeddings=33, **sizes, **layers, **IDS)
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+def write_glue(folder, name: str, rows: list[dict]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_metrics_by_hand():
+    labels, predictions = np.array([1, 1, 1, 0, 0, 0, 0, 1]), np.array([1, 1, 0, 0, 0, 1, 0, 1])
+    tp, fp, fn, tn = 3, 1, 1, 3
+    assert METRICS["accuracy"](labels, predictions) == pytest.approx(100 * 6 / 8)
+    assert METRICS["f1"](labels, predictions) == pytest.approx(100 * 2 * tp / (2 * tp + fp + fn))
+    root = ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    assert METRICS["matthews_correlation"](labels, predictions) == pytest.approx(
+        100 * (tp * tn - fp * fn) / root
+    )
+
+
+def test_metrics_where_one_class_is_absent():
+    ones, zeros = np.ones(4, dtype=int), np.zeros(4, dtype=int)
+    assert METRICS["f1"](zeros, zeros) == 0
+    assert METRICS["matthews_correlation"](ones, ones) == 0
+    assert METRICS["matthews_correlation"](np.array([0, 1]), np.array([1, 0])) == -100
+
+
+def test_each_task_reports_what_babylm_reports():
+    headline = {name: task.metrics[0] for name, task in GLUE_TASKS.items() if task.metrics != ("accuracy",)}
+    assert headline == {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1"}
+    assert all("accuracy" in task.metrics for task in GLUE_TASKS.values())
+    assert {name: task.num_labels for name, task in GLUE_TASKS.items() if task.num_labels != 2} == {
+        "mnli": 3,
+        "mnli-mm": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("task", "row", "expected"),
+    [
+        ("cola", {"sentence": "A."}, ("A.", None)),
+        ("sst2", {"sentence": "A."}, ("A.", None)),
+        ("mrpc", {"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+        ("qqp", {"question1": "A?", "question2": "B?"}, ("A?", "B?")),
+        ("mnli", {"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
+        ("mnli-mm", {"premise": "A.", "hypothesis": "B."}, ("A.", "B.")),
+        ("qnli", {"question": "A?", "sentence": "B."}, ("A?", "B.")),
+        ("rte", {"sentence1": "A.", "sentence2": "B."}, ("A.", "B.")),
+        ("boolq", {"question": "a", "passage": "P."}, ("a", "P.")),
+        (
+            "multirc",
+            {"paragraph": "P.", "question": "Who?", "answer": "Bo"},
+            ("Question: Who? Answer: Bo", "P."),
+        ),
+        (
+            "wsc",
+            {"text": "T.", "span1_text": "Bo", "span2_text": "he"},
+            ('Does "he" refer to "Bo" in this passage?', "T."),
+        ),
+    ],
+)
+def test_inputs_are_those_of_babylm(task, row, expected):
+    assert GLUE_TASKS[task].make_input(row) == expected
+
+
+def test_tokens_are_wrapped_and_cut_as_the_tokenizer_does_it(tokenizer):
+    pairs = [("the dog ran", "it " * 40), ("the dog", "it ran")]
+    found = encode(tokenizer, pairs, [1, 0], 32)
+    first, second = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in pairs[0])
+    long = [1, *first, 2, 2, *second[: 32 - len(first) - 4], 2]
+    assert found.tokens.tolist() == long + tokenizer(*pairs[1])["input_ids"]
+    assert found.lengths.tolist() == [32, len(found.tokens) - 32]
+    assert found.truncated.tolist() == [True, False]
+    assert found.labels.tolist() == [1, 0]
+    single = encode(tokenizer, [("the dog ran", None)], [0], len(first) + 2)
+    assert single.tokens.tolist() == [1, *first, 2]
+    assert single.truncated.tolist() == [False]
+
+
+def test_examples_are_taken_in_the_order_asked_for():
+    lists = [[1, 2], [3, 4, 5], [6], [7, 8, 9, 10]]
+    data = Encoded.from_lists(lists, [0, 1, 0, 2], [False, True, False, False], ["a", "b", "c", "d"])
+    taken = data.take([3, 0, 1, 3])
+    assert taken.tokens.tolist() == [*lists[3], *lists[0], *lists[1], *lists[3]]
+    assert taken.lengths.tolist() == [4, 2, 3, 4]
+    assert (taken.labels.tolist(), taken.idx.tolist()) == ([2, 0, 1, 2], ["d", "a", "b", "d"])
+    assert taken.truncated.tolist() == [False, False, True, False]
+
+
+def test_nested_multirc_becomes_one_row_an_answer():
+    nested = {
+        "idx": 5,
+        "passage": {
+            "text": "P.",
+            "questions": [
+                {"idx": 1, "question": "Q1", "answers": [{"idx": 0, "text": "A", "label": 1}]},
+                {
+                    "idx": 2,
+                    "question": "Q2",
+                    "answers": [{"text": "B", "label": 0}, {"text": "C", "label": 1}],
+                },
+            ],
+        },
+    }
+    flat = flatten_multirc(nested)
+    assert [(row["question"], row["answer"], row["label"]) for row in flat] == [
+        ("Q1", "A", 1),
+        ("Q2", "B", 0),
+        ("Q2", "C", 1),
+    ]
+    assert {row["paragraph"] for row in flat} == {"P."}
+    assert flat[0]["idx"] == "5-1-0"
+    assert flatten_multirc(flat[0]) == [flat[0]]
+
+
+def test_the_real_files_are_read(shared_data):
+    config = EvalConfig(glue_dir=shared_data / "glue")
+    sizes = {name: len(read_examples(task, "validation", config)) for name, task in GLUE_TASKS.items()}
+    assert sizes == {
+        "cola": 1019, "sst2": 508, "mrpc": 177, "qqp": 5000, "mnli": 6562, "mnli-mm": 6284, "qnli": 2286,
+        "rte": 99, "boolq": 723, "multirc": 913, "wsc": 83,
+    }  # fmt: skip
+    assert len(read_examples(GLUE_TASKS["cola"], "train", config)) == 8164
+    assert GLUE_TASKS["mnli"].train == GLUE_TASKS["mnli-mm"].train
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"sentence": "a", "label": 2}], r"row 1: label 2; cola's labels are 0, 1"),
+        ([{"sentence": "a", "label": 1}, {"sentence": "a", "label": "x"}], r"row 2: label 'x'"),
+        ([{"sentence": "a"}], r"row 1: no column 'label'"),
+        (
+            [{"text": "a", "label": 1}],
+            r"row 1: no text in column 'sentence' of task cola; it has 'text', 'label'",
+        ),
+        ([{"sentence": "a", "label": 1}, {"sentence": " ", "label": 1}], r"row 2: every text .* is empty"),
+        ([{"sentence": "a", "label": -1}], r"label -1"),
+    ],
+)
+def test_faulty_examples_are_named(tmp_path, rows, message):
+    write_glue(tmp_path / "glue", "cola.train", rows)
+    with pytest.raises(UsageError, match=message) as error:
+        read_examples(GLUE_TASKS["cola"], "train", EvalConfig(glue_dir=tmp_path / "glue"))
+    assert "cola.train.jsonl" in str(error.value)
+
+
+def test_missing_glue_files_are_named(tmp_path):
+    with pytest.raises(UsageError, match="no folder"):
+        read_examples(GLUE_TASKS["rte"], "train", EvalConfig(glue_dir=tmp_path / "absent"))
+    with pytest.raises(UsageError, match=r"no mnli\.validation_mismatched"):
+        read_examples(GLUE_TASKS["mnli-mm"], "validation", EvalConfig(glue_dir=tmp_path))
+    with pytest.raises(UsageError, match="--glue-dir FOLDER"):
+        read_examples(GLUE_TASKS["rte"], "train", EvalConfig())
+
+
+def test_one_empty_text_of_a_pair_is_allowed(tmp_path):
+    write_glue(tmp_path / "glue", "qqp.train", [{"question1": "a?", "question2": "", "label": 0}] * 2)
+    assert len(read_examples(GLUE_TASKS["qqp"], "train", EvalConfig(glue_dir=tmp_path / "glue"))) == 2
+
+
+def test_the_held_out_part_is_disjoint_and_seeded():
+    data = Encoded.from_lists([[n] for n in range(50)], np.arange(50))
+    train, held_out = hold_out(data, 0.1, 12)
+    assert len(held_out) == 5
+    assert sorted([*train.labels, *held_out.labels]) == list(range(50))
+    assert train.tokens.tolist() == train.labels.tolist()
+    assert hold_out(data, 0.1, 12)[1].labels.tolist() == held_out.labels.tolist()
+    assert hold_out(data, 0.1, 13)[1].labels.tolist() != held_out.labels.tolist()
+    assert [len(part) for part in hold_out(data.take([0, 1]), 0.9, 0)] == [1, 1]
+
+
+def test_an_epoch_holds_every_example_once_in_random_batches():
+    settings = FineTuning(per_device_train_batch_size=32)
+    batches = list(shuffled_batches(100, np.random.default_rng(1), settings))
+    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
+    assert sorted(np.concatenate(batches)) == list(range(100))
+    again = list(shuffled_batches(100, np.random.default_rng(1), settings))
+    assert all((a == b).all() for a, b in zip(batches, again, strict=True))
+    dropped = settings.model_copy(update={"dataloader_drop_last": True})
+    batches = list(shuffled_batches(100, np.random.default_rng(1), dropped))
+    assert [len(batch) for batch in batches] == [32, 32, 32]
+    assert [len(batch) for batch in shuffled_batches(5, np.random.default_rng(1), dropped)] == [5]
+
+
+def test_evaluations_are_counted_as_transformers_counts_them():
+    for eval_steps, expected in ((None, 25), (200, 200), (0.05, 13), (0.001, 1)):
+        settings = FineTuning(eval_steps=eval_steps, per_device_train_batch_size=4)
+        assert num_steps(99, settings) == 25
+        assert evaluation_interval(25, settings) == expected
+
+
+def test_the_cosine_of_babylm25_is_its_formula():
+    settings = FineTuneConfig(preset="babylm25").resolve("rte")
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=settings.learning_rate)
+    scheduler = build_scheduler(optimizer, settings, 105)
+    for step in range(105):
+        cosine = 0.1 + 0.9 * 0.5 * (1 + np.cos(np.pi * (step - 6) / 99))
+        factor = step / 6 if step < 6 else cosine
+        assert scheduler.get_last_lr()[0] == pytest.approx(3e-5 * factor)
+        optimizer.step()
+        scheduler.step()
+
+
+@pytest.mark.parametrize("ffn", FFN_VARIANTS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_the_head_is_new(save_model, family, ffn):
+    folder = save_model(family, ffn)
+    tokenizer = load_classifier_tokenizer(folder)
+    model, again = (load_classifier(folder, 2, 3, tokenizer) for _ in range(2))
+    assert model.config.ffn == ffn
+    assert model.config.pad_token_id == tokenizer.pad_token_id == 0
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    other = load_classifier(folder, 2, 4, tokenizer)
+    changed = {
+        name
+        for (name, a), b in zip(model.named_parameters(), other.parameters(), strict=True)
+        if not torch.equal(a, b)
+    }
+    assert changed
+    assert not any(name.startswith(model.base_model_prefix) for name in changed)
+
+
+def test_a_backbone_without_all_weights_is_refused(save_model, tokenizer, tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    folder = save_model("roberta")
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(tmp_path / "model.safetensors")
+    dropped = next(name for name in weights if "attention.self.query.weight" in name)
+    del weights[dropped]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UsageError, match=r"1 weights are missing.*query"):
+        load_classifier(tmp_path, 2, 0, tokenizer)
+
+
+def test_stock_models_are_fine_tuned_too(tmp_path, tokenizer):
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32, **IDS}
+    neo = GPTNeoConfig(num_layers=1, num_heads=2, attention_types=[[["global"], 1]], **sizes)
+    roberta = RobertaConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
+    for name, model in (("neo", GPTNeoForCausalLM(neo)), ("roberta", RobertaForMaskedLM(roberta))):
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+        assert load_classifier(tmp_path / name, 2, 0, tokenizer).config.num_labels == 2
+
+
+def test_a_tokenizer_without_padding_is_refused(save_model, tokenizer, tmp_path):
+    folder = save_model("gpt_neo")
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    del config["pad_token"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=r"no pad_token.*set tokenizer\.pad_token"):
+        load_classifier_tokenizer(tmp_path)
+
+
+def separable(num_examples: int, seed: int) -> Encoded:
+    """Sequences with one telling token among random ones, which a classifier must learn."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, num_examples)
+    ids = [[1, *rng.integers(20, 60, rng.integers(1, 8)), 10 + label, 2] for label in labels]
+    return Encoded.from_lists(ids, labels)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
+    settings = FineTuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
+    folder, outcomes = save_model(family), []
+    for _ in range(2):
+        classifier = make_classifier(load_classifier(folder, 2, 12, tokenizer))
+        result = fine_tune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
+        outcomes.append((result, predict(classifier, separable(100, 2), 16).logits))
+    (result, logits), (repeated, logits_again) = outcomes
+    assert METRICS["accuracy"](separable(100, 2).labels, logits.argmax(1)) > 90
+    assert result == repeated
+    np.testing.assert_array_equal(logits, logits_again)
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])  # T5's attention has a dropout that is no module
+def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, family, error):
+    """Against a plain loop over transformers' own forward pass: AdamW, clipping, linear decay."""
+    data = separable(70, 3)
+    settings = FineTuning(
+        learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=2, eval_steps=99
+    )
+    folder = save_model(family)
+    models = [load_classifier(folder, 2, 12, tokenizer) for _ in range(2)]
+    for module in [module for model in models for module in model.modules()]:
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    fine_tune(make_classifier(models[0]), data, data, METRICS["accuracy"], settings, 5)
+    plain, generator = models[1].train(), np.random.default_rng(5)
+    optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)
+    starts = np.cumsum(data.lengths) - data.lengths
+    for step, batch in enumerate(
+        batch for _ in range(2) for batch in np.array_split(generator.permutation(70), [16, 32, 48, 64])
+    ):
+        ids = torch.zeros(len(batch), 20, dtype=torch.long)
+        for row, index in enumerate(batch):
+            length = data.lengths[index]
+            ids[row, :length] = torch.from_numpy(data.tokens[starts[index] :][:length])
+        optimizer.param_groups[0]["lr"] = 1e-2 * (1 - step / 10)
+        labels = torch.from_numpy(data.labels[batch])
+        plain(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    for (name, found), wanted in zip(models[0].named_parameters(), plain.parameters(), strict=True):
+        if not name.endswith("key.bias"):  # its gradient is zero but for rounding, which Adam magnifies
+            assert error(found.detach(), wanted.detach()) < 1e-3, name
+
+
+def scripted(classifier, scores: list[float], weights: list) -> Callable:
+    """A metric that returns these scores one after another, and notes the weights at each evaluation."""
+    script = iter(scores)
+
+    def metric(labels: np.ndarray, predictions: np.ndarray) -> float:
+        weights.append(classifier.head.layers.weight.detach().clone())
+        return next(script)
+
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("scores", "changes", "num_evaluations", "best"),
+    [
+        ([10.0, 30.0, 20.0, 15.0, 5.0, 99.0], {"patience": 3}, 5, 2),
+        ([10.0, 30.0, 20.0, 15.0, 5.0, 99.0], {"patience": None}, 6, 6),
+        # Less than the threshold better is no reason to go on, but the best all the same.
+        ([10.0, 10.05, 10.04, 99.0], {"patience": 2, "threshold": 0.001}, 3, 2),
+        ([10.0, 10.2, 10.25, 10.4, 5.0, 5.0], {"patience": 2, "threshold": 0.001}, 6, 4),
+        ([10.0, 30.0, 30.0, 20.0], {"patience": 2, "loss_breaks_ties": False}, 4, 2),
+    ],
+)
+def test_the_best_weights_are_kept_and_patience_stops(
+    save_model, tokenizer, scores, changes, num_evaluations, best
+):
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    weights: list = []
+    settings = FineTuning(
+        learning_rate=1e-3, num_train_epochs=len(scores), per_device_train_batch_size=16
+    ).model_copy(update=changes)
+    metric = scripted(classifier, scores, weights)
+    result = fine_tune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
+    assert result.scores == tuple(scores[:num_evaluations])
+    assert (result.best_step, result.num_steps) == (4 * best, 4 * num_evaluations)
+    assert torch.equal(classifier.head.layers.weight, weights[best - 1])
+
+
+def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, tokenizer):
+    """As the BabyLM 2023 pipeline does where training is shorter than its 200 steps."""
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    before = classifier.head.layers.weight.detach().clone()
+    settings = FineTuning(eval_steps=200, num_train_epochs=2, per_device_train_batch_size=16)
+    result = fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+    assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
+    assert not torch.equal(classifier.head.layers.weight, before)
+
+
+def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
+    classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
+    settings = FineTuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
+    with pytest.raises(UsageError, match=r"diverged before step .* lower --finetune\.learning-rate"):
+        fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+
+
+@pytest.fixture
+def quick() -> FineTuneConfig:
+    return FineTuneConfig(num_train_epochs=1, per_device_train_batch_size=8)
+
+
+@pytest.fixture
+def mnli(tmp_path) -> EvalConfig:
+    rows = [{"premise": f"the dog {n}", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
+    for name in ("train", "validation_matched", "validation_mismatched"):
+        write_glue(tmp_path, f"mnli.{name}", rows)
+    return EvalConfig(glue_dir=tmp_path)
+
+
+def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_model, mnli, quick):
+    glue = quick.model_copy(update={"seeds": (3, 4)})
+    messages: list[str] = []
+    tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
+    config = mnli.model_copy(update={"finetune": glue})
+    results = evaluate_tasks(save_model("roberta"), tasks, config, report=messages.append)
+    assert list(results) == ["mnli", "mnli-mm"]
+    metrics, items = results["mnli"]
+    by_seed = (items["label"] == items["prediction"]).groupby(items["seed"]).mean()
+    assert metrics == {"accuracy": pytest.approx(100 * by_seed.mean())}
+    assert by_seed.index.tolist() == [3, 4]
+    assert items["idx"].tolist() == [str(n) for n in range(30)] * 2
+    assert [len(logits) for logits in items["logits"]] == [3] * 60
+    logits = np.stack(items["logits"])
+    assert (logits[:30] != logits[30:]).any()
+    # The same examples, model and training: what is predicted for the second part is what is for the first.
+    np.testing.assert_array_equal(logits, np.stack(results["mnli-mm"][1]["logits"]))
+    assert sum("epoch 1/1 step 1/" in message for message in messages) == 2
+    assert messages[0] == (
+        "seed 3 cut to 32 tokens: 0 of 30 training, 0 of 30 mnli validation, 0 of 30 mnli-mm validation "
+        "inputs"
+    )
+
+
+def test_a_file_is_tokenised_once_for_all_runs_and_seeds(save_model, mnli, quick, monkeypatch):
+    config = mnli.model_copy(update={"finetune": quick.model_copy(update={"seeds": (3, 4)})})
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return encode(*arguments)
+
+    monkeypatch.setattr("eval.classification.inputs.tokens._cache", {})
+    monkeypatch.setattr("eval.classification.inputs.data.encode", counted)
+    first = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    second = evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    assert len(calls) == 2
+    np.testing.assert_array_equal(*(np.stack(found["mnli"][1]["logits"]) for found in (first, second)))
+    assert mnli.glue_dir is not None
+    rows = [{"premise": "a dog", "hypothesis": "it ran", "label": n % 3, "idx": n} for n in range(30)]
+    write_glue(mnli.glue_dir, "mnli.train", rows)
+    evaluate_tasks(save_model("roberta"), [GLUE_TASKS["mnli"]], config)
+    assert len(calls) == 3
+
+
+def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model, tokenizer, tmp_path):
+    rows = [{"sentence": "the dog ran " * (1 + n % 2 * 40), "label": n % 2, "idx": n} for n in range(20)]
+    for name in ("train", "validation"):
+        write_glue(tmp_path, f"cola.{name}", rows)
+    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, max_length=512))
+    for family, positions in (("gpt_neo", 33), ("roberta", 32)):
+        _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
+        assert items["truncated"].tolist() == [False, True] * 10
+        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config, FineTuning())
+        assert data.train.lengths.max() == positions
+        assert describe_truncation(data, positions) == (
+            f"cut to {positions} tokens: 10 of 20 training, 10 of 20 cola validation inputs"
+        )
+
+
+@pytest.mark.parametrize(
+    ("labels", "glue", "message"),
+    [
+        ([1] * 20, {}, r"all 18 training examples have label 1"),
+        ([1], {}, r"1 training examples are too few"),
+        ([0, 1] * 10, {"metric_for_best_model": "f1"}, None),
+    ],
+)
+def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labels, glue, message):
+    for name in ("train", "validation"):
+        rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
+        write_glue(tmp_path, f"cola.{name}", rows)
+    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, **glue))
+    if message is None:
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
+        return
+    with pytest.raises(UsageError, match=message):
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
+
+
+def test_f1_of_three_labels_is_refused(save_model, mnli):
+    config = mnli.model_copy(update={"finetune": FineTuneConfig(metric_for_best_model="f1")})
+    with pytest.raises(UsageError, match="mnli: f1 is for two labels and there are 3"):
+        evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
+
+
+def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
+    task = embedded_tasks(EvalConfig())["acceptability"]
+    calls = []
+    monkeypatch.setattr("eval.classification.evaluate.fine_tune", lambda *arguments: calls.append(arguments))
+    glue = FineTuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
+    evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(finetune=glue))
+    assert [len(part) for part in calls[0][1:3]] == [40, 20]
+
+
+def test_the_source_study_averages_are_rows(save_model, tmp_path):
+    rows = [
+        {"paragraph": f"the dog {n}", "question": "who", "answer": "it", "label": n % 2} for n in range(30)
+    ]
+    for name in ("train", "validation"):
+        write_glue(tmp_path, f"multirc.{name}", rows)
+    glue = FineTuneConfig(preset="source-study", num_train_epochs=1)
+    config = EvalConfig(glue_dir=tmp_path, finetune=glue)
+    metrics, items = evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["multirc"]], config)["multirc"]
+    labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
+    f1, mcc = METRICS["f1"](labels, predictions), METRICS["matthews_correlation"](labels, predictions)
+    assert metrics == {
+        "accuracy": METRICS["accuracy"](labels, predictions),
+        "f1": f1,
+        "matthews_correlation": mcc,
+        "mean_f1_matthews": pytest.approx((f1 + mcc) / 2),
+    }
+
+
+def test_constant_answers_by_hand():
+    train, labels = np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1, 0])
+    names = ("accuracy", "f1", "matthews_correlation", "mean_accuracy_f1")
+    scores = majority_scores(names, train, labels)
+    assert scores["accuracy"] == pytest.approx(40)
+    assert scores["f1"] == pytest.approx(100 * 2 * 3 / (2 * 3 + 2))
+    assert scores["matthews_correlation"] == 0
+    assert scores["mean_accuracy_f1"] == pytest.approx((0 + 40) / 2)
+
+
+def test_the_majority_baselines_are_those_that_babylm_published(shared_data, tmp_path):
+    config = EvalConfig(glue_dir=shared_data / "glue")
+    tasks = [GLUE_TASKS[name] for name in ("cola", "mrpc", "rte", "boolq", "wsc")]
+    found = majority_baselines(tasks, config)["glue"]
+    published = {"mrpc": ("f1", 82.0), "rte": ("accuracy", 50.5), "boolq": ("accuracy", 59.9)}
+    published |= {"cola": ("matthews_correlation", 0.0), "wsc": ("accuracy", 61.4)}
+    assert {task: round(found[task][metric], 1) for task, (metric, _) in published.items()} == {
+        task: score for task, (_, score) in published.items()
+    }
+    write_baselines(tmp_path, {"glue": {"rte": found["rte"]}})
+    write_baselines(tmp_path, {"glue": {"wsc": found["wsc"]}, "embedded-glue": {}})
+    assert read_baselines(tmp_path) == {"glue": {n: found[n] for n in ("rte", "wsc")}, "embedded-glue": {}}
+    assert read_baselines(tmp_path / "absent") == {}
+
+
+def test_the_estimated_cost_grows_with_what_is_done(shared_data, tokenizer):
+    folder = shared_data / "glue"
+
+    def cost(task: str, **glue) -> float:
+        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, finetune=FineTuneConfig(**glue)))
+
+    assert cost("rte") < cost("mrpc") < cost("boolq")
+    assert cost("rte", seeds=(1, 2)) == pytest.approx(2 * cost("rte"))
+    assert cost("rte", num_train_epochs=5) == pytest.approx(cost("rte") / 2, rel=0.05)
+    assert cost("mrpc", max_train_examples=158) < 0.2 * cost("mrpc")
+    every_step = cost("rte", select_on="validation", eval_steps=1)
+    assert every_step > 1.3 * cost("rte", select_on="validation")
+
+
+def test_the_embedded_tasks_are_complete():
+    tasks = embedded_tasks(EvalConfig())
+    for task in tasks.values():
+        for split in ("train", "validation"):
+            examples = read_examples(task, split, EvalConfig())
+            assert {example["label"] for example in examples} == {0, 1}
+        assert task.benchmark == "embedded-glue"
+    assert len(tasks) == 2

@@ -1,0 +1,242 @@
+"""The sufficiency test where it is known what decides, and shares of attention against their definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import (
+    GPTNeoConfig,
+    GPTNeoModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+    T5EncoderModel,
+)
+
+from eval.classification.inputs.example_text import token_places
+from eval.classification.inputs.tokens import Encoded
+from eval.classification.prediction import Predictions
+from eval.interpretation.attention_shares import attention_shares, shares_of_spans
+from eval.interpretation.selections import (
+    Documents,
+    Sufficiency,
+    compare_selections,
+    select_random,
+    select_top,
+    table,
+)
+from ffn_variants import build_model
+
+NEUTRAL = [
+    "the cat sat",
+    "a long road",
+    "he opened the door",
+    "it was late",
+    "they went on",
+    "some rain fell",
+]
+DECISIVE = {
+    0: ["a bad film", "awful and bad"],
+    1: ["a good film", "truly good"],
+    2: ["so so film", "it is so so"],
+}
+
+
+def make_documents(
+    size: int, num_labels: int, seed: int
+) -> tuple[Documents, list[np.ndarray], list[np.ndarray]]:
+    """Documents of six segments of which one decides, scores that find it and scores that avoid it."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, num_labels, size)
+    segments, good, poor = [], [], []
+    for label in labels:
+        own = list(generator.choice(NEUTRAL, 6))
+        place = generator.integers(6)
+        own[place] = str(generator.choice(DECISIVE[int(label)]))
+        segments.append(own)
+        good.append(np.where(np.arange(6) == place, 2.0, generator.random(6)))
+        poor.append(-good[-1])
+    return Documents(segments, labels), good, poor
+
+
+@pytest.mark.parametrize("num_labels", [2, 3])
+def test_the_decisive_segment_is_enough(num_labels: int) -> None:
+    train, train_good, train_poor = make_documents(400, num_labels, seed=1)
+    validation, good, poor = make_documents(200, num_labels, seed=2)
+    scores = {"top": (train_good, good), "attention": (train_poor, poor)}
+    found = {
+        result.selection: result
+        for result in compare_selections(train, validation, scores, kept=1, draws=5, seed=0)
+    }
+    assert list(found) == ["top", "attention", "random", "all"]
+    assert found["top"].accuracy == 100
+    assert found["top"].macro_f1 == 100
+    assert found["all"].accuracy > 97
+    chance = 100 / num_labels
+    assert abs(found["attention"].accuracy - chance) < 12
+    # The deciding segment is drawn once in six, and else there is nothing to go by.
+    assert abs(found["random"].accuracy - (100 / 6 + chance * 5 / 6)) < 10
+    assert found["random"].difference == pytest.approx(100 - found["random"].accuracy)
+    low, high = found["random"].difference_interval
+    assert 0 < low < found["random"].difference < high
+    assert found["top"].difference_interval == (0, 0)
+
+
+def test_intervals_and_scores_are_those_of_scipy_and_sklearn() -> None:
+    train, train_good, _ = make_documents(60, 3, seed=3)
+    validation, good, _ = make_documents(50, 3, seed=4)
+    generator = np.random.default_rng(5)
+    shuffled = [generator.permutation(own) for own in good]  # most miss
+    trained = [generator.permutation(own) for own in train_good]
+    scores = {"top": (train_good, good), "shuffled": (trained, shuffled)}
+    found = compare_selections(train, validation, scores, kept=1, draws=1, seed=0)[1]
+    right = round(found.accuracy / 2)  # of 50
+    interval = binomtest(right, 50).proportion_ci(method="wilson")
+    assert found.accuracy_interval == pytest.approx((100 * interval.low, 100 * interval.high))
+    # Right on all with the deciding segment, so that the difference is that of a share from 1.
+    wrong = np.repeat([0.0, 1.0], [right, 50 - right])
+    half = 2.0095752 * wrong.std(ddof=1) / np.sqrt(50)  # Student's quantile with 49 degrees of freedom
+    expected = (100 * (wrong.mean() - half), 100 * (wrong.mean() + half))
+    assert found.difference_interval == pytest.approx(expected, abs=1e-4)
+
+
+def test_scores_of_known_predictions() -> None:
+    train = Documents([["good"], ["bad"]] * 20, np.array([1, 0] * 20))
+    validation = Documents([["good"], ["good"], ["good"], ["bad"]], np.array([1, 1, 0, 0]))
+    scores = ([np.zeros(1)] * 40, [np.zeros(1)] * 4)
+    result = compare_selections(train, validation, {"top": scores}, 1, 1, 0)[0]
+    assert result.accuracy == 75
+    assert result.macro_f1 == pytest.approx(100 * (4 / 5 + 2 / 3) / 2)  # 2PR / (P + R) of both labels
+
+
+def test_several_labels_at_once() -> None:
+    generator = np.random.default_rng(6)
+    words = np.array(["red", "green", "blue"])
+
+    def make(size: int) -> tuple[Documents, list[np.ndarray]]:
+        labels = generator.integers(0, 2, (size, 3))
+        segments = [[" ".join(words[own == 1]) or "none", *generator.choice(NEUTRAL, 3)] for own in labels]
+        return Documents(segments, labels), [np.array([1.0, 0, 0, 0])] * size
+
+    (train, train_scores), (validation, scores) = make(300), make(100)
+    top, _, whole = compare_selections(train, validation, {"top": (train_scores, scores)}, 1, 2, 0)
+    assert top.accuracy == 100
+    assert whole.accuracy > 90
+    assert top.macro_f1 == 100
+
+
+def test_results_repeat_with_the_seed_and_change_with_it() -> None:
+    train, train_good, _ = make_documents(100, 2, seed=1)
+    validation, good, _ = make_documents(100, 2, seed=2)
+    scores = {"top": (train_good, good)}
+    first, again, other = (compare_selections(train, validation, scores, 1, 2, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert first[0] == other[0]
+    assert first[1] != other[1]
+
+
+def test_selections() -> None:
+    scores = [np.array([1.0, 3.0, 2.0, 3.0]), np.array([5.0])]
+    assert [own.tolist() for own in select_top(scores, 2)] == [[1, 3], [0]]
+    assert [own.tolist() for own in select_top(scores, 3)] == [[1, 2, 3], [0]]
+    drawn = [select_random([5, 2], 3, np.random.default_rng(seed)) for seed in range(300)]
+    assert all(
+        own[1].tolist() == [0, 1] and len(set(own[0])) == 3 and sorted(own[0]) == list(own[0])
+        for own in drawn
+    )
+    counts = np.bincount(np.concatenate([own[0] for own in drawn]), minlength=5)
+    assert (abs(counts / 300 - 3 / 5) < 0.12).all()
+    documents = Documents([["a", "b", "c", "d"], ["e"]], np.array([0, 1]))
+    assert documents.read(select_top(scores, 2)) == ["b d", "e"]
+
+
+def test_contributions_are_those_to_the_likeliest_label() -> None:
+    segment_scores = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])]
+    predictions = Predictions(np.array([[0.1, 0.2], [0.9, 0.2]]), segment_scores)
+    assert [own.tolist() for own in predictions.contributions()] == [[2.0, 4.0], [5.0]]
+
+
+def test_the_table_has_a_line_a_selection() -> None:
+    result = Sufficiency("top", 91.25, (88.04, 94.06), 90.0, 0.0, (0.0, 0.0))
+    lines = table([result, result]).splitlines()
+    assert len(lines) == 3
+    assert lines[1].split() == ["top", "91.2", "[88.0,", "94.1]", "90.0", "0.0", "[0.0,", "0.0]"]
+    assert len({len(line) for line in lines}) == 1
+
+
+SIZES = {"vocab_size": 50, "hidden_size": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+NEO = {"num_layers": 2, "num_heads": 2, "window_size": 3, "max_position_embeddings": 20}
+
+
+def bodies() -> dict[str, Any]:
+    torch.manual_seed(0)
+    roberta = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 20}
+    neo = build_model("gpt_neo", "gelu", intermediate_size=32, initializer_range=0.5, **NEO, **SIZES)
+    masked = build_model("roberta", "gelu", intermediate_size=32, initializer_range=0.5, **roberta, **SIZES)
+    stock = GPTNeoConfig(attention_types=[[["global", "local"], 1]], intermediate_size=32, **NEO, **SIZES)
+    t5 = T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
+    return {
+        "gpt_neo": neo.base_model,
+        "roberta": masked.base_model,
+        "stock": GPTNeoModel(stock),
+        "t5": T5EncoderModel(t5),
+    }
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "roberta", "stock", "t5"])
+def test_shares_add_up_and_padding_has_none(name: str) -> None:
+    body = bodies()[name].train()
+    lists = [[1, 7, 8, 9, 2], [1, 5, 2], [1, 11, 12, 13, 14, 15, 16, 2]]
+    encoded, backend = Encoded.from_lists(lists, [0, 0, 0]), body.config._attn_implementation
+    together = attention_shares(body, encoded)
+    alone = np.concatenate([attention_shares(body, encoded.take([number])) for number in range(3)])
+    np.testing.assert_allclose(together, alone, atol=1e-6)
+    for own in np.split(together, np.cumsum(encoded.lengths)[:-1]):
+        assert own.sum() == pytest.approx(1, abs=1e-6)
+    assert body.training
+    assert body.config._attn_implementation == backend
+    if name in ("gpt_neo", "stock"):  # a causal model's last token is seen by itself alone
+        last = np.cumsum(encoded.lengths) - 1
+        assert (together[last] < 1 / encoded.lengths + 1e-6).all()
+
+
+def test_shares_are_means_over_heads_and_queries() -> None:
+    body = bodies()["roberta"].eval()
+    ids = [1, 7, 8, 9, 2]
+    seen: list[tuple[torch.Tensor, ...]] = []
+    layer = body.encoder.layer[-1].attention.self
+    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs))
+    shares = attention_shares(body, Encoded.from_lists([ids], [0]))
+    hook.remove()
+    hidden = seen[0][0][0].double().numpy()
+    weights = {name: value.detach().double().numpy() for name, value in layer.named_parameters()}
+    query, key = (hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"] for name in ("query", "key"))
+    expected = np.zeros(5)
+    for head in range(2):
+        own = slice(8 * head, 8 * head + 8)
+        scores = np.exp(query[:, own] @ key[:, own].T / np.sqrt(8))
+        expected += (scores / scores.sum(1, keepdims=True)).mean(0) / 2
+    np.testing.assert_allclose(shares, expected, atol=1e-6)
+
+
+def test_parts_of_a_text_have_the_shares_of_their_tokens() -> None:
+    names = ["<pad>", "<s>", "</s>", "a", "b", "c", "."]
+    backend = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, "<pad>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
+    examples = [("a b . c .", None), ("c .", "a b")]
+    assert token_places(tokenizer, examples[0], 5).tolist() == [-1, 0, 2, 4, -1]
+    assert token_places(tokenizer, examples[1], 9).tolist() == [-1, 0, 2, -1, 4, 6, -1]
+    shares = np.array([0.5, 0.1, 0.2, 0.05, 0.15, 0.1, 0.2, 0.3, 0.1, 0.05, 0.15, 0.1])  # the first is cut
+    spans = [np.array([[0, 5], [6, 9], [4, 9]]), np.array([[0, 3], [4, 7]])]
+    sums = shares_of_spans(tokenizer, examples[:1], 5, shares[:5], spans[:1])
+    np.testing.assert_allclose(sums[0], [0.35, 0, 0.05])
+    both = shares_of_spans(tokenizer, examples[1:], 9, shares[5:], spans[1:], "mean")
+    np.testing.assert_allclose(both[0], [0.25, 0.1])

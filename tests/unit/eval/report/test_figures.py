@@ -1,0 +1,310 @@
+import itertools
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+
+from eval.report.analysis import Analysis, analyse
+from eval.report.figures import draw_all, to_png, to_svg
+from eval.report.figures.cost import draw_cost
+from eval.report.figures.forest import draw_forest
+from eval.report.figures.heat_map import draw_heat_map
+from eval.report.figures.seeds import draw_seeds
+from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
+from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss, thin
+from eval.report.run_facts import RunFacts
+from eval.report.sources import read_source
+from eval.results.rows import ROW_COLUMNS
+
+LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
+NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
+
+MODELS = tuple(
+    f"{family} / {ffn}" for family in ("gpt_neo", "roberta") for ffn in ("gelu", "kan", LONG.format(1))
+)
+
+
+def make_analysis(
+    tmp_path: Path,
+    variants=("gelu", "kan", "relu", "swish"),
+    families=("gpt_neo", "roberta"),
+    seeds: int = 3,
+    parts: int = 4,
+    benchmark: str = "blimp",
+) -> Analysis:
+    """Analysis of made scores whose second variant has a single run in the last family, with run facts."""
+    generator = np.random.default_rng(1)
+    rows, facts = [], []
+    for family, (place, variant) in itertools.product(families, enumerate(variants)):
+        single = place == 1 and family == families[-1]
+        for seed in range(1, 2 if single else seeds + 1):
+            run_id = f"{family}/{variant}/seed{seed}"
+            shift = generator.normal()
+            rows += [
+                (run_id, family, variant, seed, benchmark, f"task {i}", "g", "accuracy",
+                 60 + shift - place * (i % 3) + generator.normal(), 100, "")
+                for i in range(parts)
+            ]  # fmt: skip
+            facts.append(
+                RunFacts(
+                    run_id=run_id, family=family, variant=variant, seed=seed,
+                    num_parameters=10_000_000 + 300_000 * place, flops_per_token=20_000_000 + place,
+                    tokens_per_s=9e4 / (1 + place), train_hours=0.4 * (1 + place),
+                    peak_memory_mb=900.0 + place,
+                    curve=tuple((step, 3 + 100 / step) for step in range(50, 500, 50)),
+                    grad_norms=tuple((step, 1.0 + 0.5 * (step % 3)) for step in range(10, 2000, 10)),
+                )
+            )  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(ROW_COLUMNS))
+    path = tmp_path / "rows.parquet"
+    table.to_parquet(path)
+    return analyse(replace(read_source(path), facts=tuple(facts)))
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return make_analysis(tmp_path_factory.mktemp("scores"))
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """Every text that is drawn; of an axis' labels those between its ends only."""
+    texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.title]
+        for axis in (axes.xaxis, axes.yaxis):
+            texts += [axis.label, *(label for t in axis._update_ticks() for label in (t.label1, t.label2))]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+def boxes_of(figure: Figure):
+    """Texts with their bounding boxes in pixels."""
+    figure.draw_without_rendering()
+    renderer = figure._get_renderer()
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts_of(figure)]
+
+
+def assert_nothing_overlaps(figure: Figure) -> None:
+    width, height = figure.bbox.width, figure.bbox.height
+    boxes = boxes_of(figure)
+    for text, box in boxes:
+        assert box.x0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.y0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.x1 <= width + 0.5, f"{text!r} leaves the figure"
+        assert box.y1 <= height + 0.5, f"{text!r} leaves the figure"
+    for (first, a), (second, b) in itertools.combinations(boxes, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        down = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert across <= 0.5 or down <= 0.5, f"{first!r} and {second!r} overlap"
+
+
+@pytest.mark.parametrize(
+    ("variants", "families", "parts"),
+    [
+        (("gelu", "b"), ("f",), 2),
+        (("gelu", "kan", "relu"), ("gpt_neo", "roberta"), 17),
+        (NAMES, ("gpt_neo", "roberta", "t5"), 12),
+    ],
+)
+def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
+    analysis = make_analysis(tmp_path, variants, families, parts=parts)
+    drawn = draw_all(analysis)
+    kinds = {"forest-blimp", "seeds-blimp", "heat-map-blimp", "cost-blimp", "held-out-loss", "gradient-norms"}
+    assert set(drawn) == kinds
+    for figure, alt in drawn.values():
+        assert_nothing_overlaps(figure)
+        assert len(alt) > 60
+    shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest-blimp"][0])}
+    assert set(analysis.others) <= shown
+
+
+def test_models_of_many_ffns_have_room(tmp_path: Path):
+    """A report of heads has a family for each FFN in each family."""
+    analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
+    for draw in (draw_seeds, draw_forest):
+        assert_nothing_overlaps(draw(analysis, "blimp")[0])
+
+
+def test_overlaps_are_found():
+    figure = Figure()
+    figure.text(0.5, 0.5, "one")
+    figure.text(0.51, 0.5, "two")
+    with pytest.raises(AssertionError, match="overlap"):
+        assert_nothing_overlaps(figure)
+    figure = Figure()
+    figure.text(0.99, 0.5, "far too long")
+    with pytest.raises(AssertionError, match="leaves"):
+        assert_nothing_overlaps(figure)
+
+
+def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
+    analysis = make_analysis(tmp_path, ("gelu", "kan", "relu"), ("roberta",))
+    first, second = draw_all(analysis), draw_all(analysis)
+    for name in first:
+        # In one order here and in the other there.
+        svg, png = to_svg(first[name][0]), to_png(first[name][0])
+        assert to_png(second[name][0]) == png
+        assert to_svg(second[name][0]) == svg
+        assert first[name][1] == second[name][1]
+        root = ElementTree.fromstring(svg)
+        assert root.tag.endswith("svg")
+        assert not re.search(r"<dc:date>|Matplotlib v", svg)
+        assert not re.search(r'href="(?!#)', svg)  # nothing but its own parts
+        path = tmp_path / "x.png"
+        path.write_bytes(png)
+        with Image.open(path) as image:
+            assert set(image.info) <= {"dpi"}
+            assert image.info["dpi"][0] == pytest.approx(200, abs=0.1)
+            assert image.width == pytest.approx(200 * first[name][0].get_size_inches()[0], abs=1)
+
+
+def test_every_axis_has_a_unit(tmp_path: Path):
+    units = r"percentage points|percent|millions|MFLOP|tokens/s|hours|GiB|training step|nats per token|L2"
+    for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"))).items():
+        shared = f"{figure.get_supxlabel()} {figure.get_supylabel()}"
+        for axes in figure.axes:
+            if axes.get_xticklabels() and not name.startswith("heat-map"):
+                assert re.search(units, axes.get_xlabel() or figure.get_supxlabel()), name
+        assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
+
+
+def test_heat_map_shows_the_comparisons(tmp_path: Path):
+    analysis = make_analysis(tmp_path, parts=5)
+    figure, alt = draw_heat_map(analysis, "blimp")
+    axes, scale = figure.axes
+    rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
+    assert rows == [f"task {i}" for i in range(5)]
+    assert columns == ["kan", "relu", "swish"]
+    shown = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
+    frames = {(rows[int(p.get_y())], columns[int(p.get_x())]) for p in axes.patches}
+    mesh = axes.collections[0]
+    values = np.ma.filled(mesh.get_array().astype(float), np.nan).reshape(len(rows), len(columns))
+    assert len(shown) == len(analysis.parts) == 15
+    means = analysis.source.rows.groupby(["task", "variant", "family"]).score.mean()
+    for c in analysis.parts:
+        variant = c.contrast.split(" - ")[0]
+        cell = (c.part, variant)
+        difference = (means[cell] - means[c.part, "gelu"]).mean()  # families weigh the same
+        assert shown[cell].get_text() == f"{difference:+.1f}"
+        assert (shown[cell].get_fontweight() == "bold") == (cell in frames)
+        assert (cell in frames) == (c.p_bh is not None and c.p_bh < 0.05)
+        drawn = values[rows.index(c.part), columns.index(variant)]
+        if variant == "kan":  # one run in one family
+            assert c.p is None
+            assert math.isnan(drawn)
+        else:
+            assert drawn == pytest.approx(difference)
+    low, high = mesh.get_clim()
+    assert low == -high
+    assert high == pytest.approx(np.nanmax(np.abs(values)))  # no cell is four times the median one
+    assert frames
+    assert f"{len(frames)} of 15 are framed" in alt
+    assert "percentage points" in scale.get_xlabel()
+
+
+def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(tmp_path: Path):
+    analysis = make_analysis(tmp_path, parts=2)
+    far = max(analysis.parts, key=lambda c: c.p is not None)
+    parts = [replace(c, estimate=-90.0) if c is far else c for c in analysis.parts]
+    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts)), "blimp")
+    axes = figure.axes[0]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["kan", "relu", "swish"]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["task 0", "task 1"]
+    known = [abs(c.estimate) for c in parts if c.p is not None]
+    assert axes.collections[0].get_clim()[1] == pytest.approx(4 * np.median(known))
+    assert "-90.0" in [t.get_text() for t in axes.texts]
+
+
+def test_no_heat_map_of_fewer_than_two_parts(analysis: Analysis):
+    one = tuple(c for c in analysis.parts if c.part == "task 0")
+    assert draw_heat_map(replace(analysis, parts=one), "blimp") is None
+    assert draw_heat_map(replace(analysis, parts=()), "blimp") is None
+
+
+def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
+    figure, _ = draw_cost(analysis, "blimp")
+    axes = figure.axes[0]  # parameters, the first family
+    assert axes.get_xlabel() == "parameters (millions)"
+    scores = analysis.runs[analysis.runs.family == "gpt_neo"].groupby("variant").score
+    points = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
+    expected = [(10 + 0.3 * i, scores.mean()[v]) for i, v in enumerate(analysis.variants)]
+    np.testing.assert_allclose(points, expected)
+    bars = [container.get_segments()[0] for container in axes.collections]
+    errors = scores.std() / np.sqrt(scores.count())
+    np.testing.assert_allclose(
+        [(bar[1, 1] - bar[0, 1]) / 2 for bar in bars], [errors[v] for v in analysis.variants]
+    )
+    # One run has no standard error, so no bar.
+    assert len(figure.axes[1].collections) == len(analysis.variants) - 1
+
+
+def test_only_what_is_known_is_drawn(analysis: Analysis):
+    bare = replace(analysis, source=replace(analysis.source, facts=()), parts=())
+    assert set(draw_all(bare)) == {"forest-blimp", "seeds-blimp"}
+    sizes = [
+        RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
+        for x in analysis.facts
+    ]
+    sized = replace(bare, source=replace(analysis.source, facts=tuple(sizes)))
+    figure, _ = draw_cost(sized, "blimp")
+    assert {axes.get_xlabel() for axes in figure.axes} == {"parameters (millions)"}
+
+
+def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
+    axes = draw_forest(analysis, "blimp")[0].axes[0]
+    fills = {}
+    for line in axes.lines:
+        if len(line.get_xdata()) == 1:
+            fills[round(float(line.get_xdata()[0]), 9)] = line.get_markerfacecolor()
+    comparisons = [c for c in analysis.comparisons if c.estimate is not None]
+    assert {c.verdict for c in comparisons} >= {"different", "inconclusive"}
+    for c in comparisons:
+        is_filled = fills[round(c.estimate, 9)] != "white"
+        assert is_filled == (c.verdict in ("different", "different but negligible"))
+
+
+def test_variants_look_different_and_long_names_stay_whole():
+    styles = variant_styles([f"v{i}" for i in range(14)])
+    assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
+    assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
+    assert len({s.colour for s in styles.values()}) == len(PALETTE)
+    assert len(set(family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
+    assert in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
+    for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
+        assert in_two_lines(name).replace("\n", "") == name
+        assert in_two_lines(name).count("\n") == (len(name) > 18)
+
+
+def test_thinned_curves_keep_their_mean():
+    curve = [(step, float(step % 7)) for step in range(1, 601)]
+    thinned = thin(curve, 50)
+    assert len(thinned) == 50
+    np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
+    assert thin(curve[:50], 50) == curve[:50]
+
+
+def test_training_curves_show_the_end_and_the_mean_of_seeds(analysis: Analysis):
+    figure, alt = draw_held_out_loss(analysis)
+    axes = figure.axes[0]
+    low, high = axes.get_ylim()
+    shown = [3 + 100 / step for step in range(100, 500, 50)]  # from a fifth of 450 steps on
+    assert low < min(shown)
+    assert max(shown) < high < 3 + 100 / 50
+    means = [line for line in axes.lines if line.get_linewidth() > 1]
+    assert len(means) == len(analysis.variants)
+    for line in means:
+        np.testing.assert_allclose(line.get_ydata(), [3 + 100 / step for step in range(50, 500, 50)])
+    assert len(axes.lines) == 4 * 3 + 4  # a thin line for each of three seeds and a mean, four variants
+    assert "nats per token" in alt
+    figure, _ = draw_gradient_norms(analysis)
+    for axes in figure.axes:
+        assert axes.get_yscale() == "log"
+        low, high = axes.get_ylim()
+        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3  # though it spans no decade

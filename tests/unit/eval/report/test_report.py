@@ -1,0 +1,432 @@
+"""The report from every kind of source: numbers, words, figures and the mistakes a user makes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from base.errors import UsageError, run_cli
+from eval.classification.metrics import write_baselines
+from eval.report.__main__ import main
+from eval.report.analysis import Request, analyse
+from eval.report.exports import as_json, number_tables
+from eval.report.markdown_report import render
+from eval.report.sections.context import Context
+from eval.report.sources import read_source
+from eval.report.write import write_report
+from eval.results.rows import ROW_COLUMNS, write_rows
+
+FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
+TASKS = {
+    "embedded-pairs": [("agreement", "syntax", "accuracy"), ("order", "syntax", "accuracy")],
+    "embedded-glue": [("acceptability", "GLUE", "accuracy")],
+}
+SHIFT = {"gelu": 0.0, "kan": -8.0, "swish": 0.2}
+
+
+NO_FIGURES = Context(command="", versions={}, figures={})
+
+
+def text_of(source: Path, **request) -> str:
+    """The words of a report, without drawing its figures."""
+    return render(analyse(read_source(source), Request(**request)), NO_FIGURES)
+
+
+def numbers_of(source: Path, **request) -> dict:
+    """Every number of a report, without drawing its figures."""
+    analysis = analyse(read_source(source), Request(**request))
+    return json.loads(as_json(analysis, NO_FIGURES, number_tables(analysis), str(source)))
+
+
+def written(source: Path, out: Path, **request) -> str:
+    """Write a whole report; returns its words."""
+    write_report(source, out, Request(**request))
+    return (out / "report.md").read_text()
+
+
+def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1b2c3d") -> Path:
+    """One run folder as the pretraining and the evaluation leave it, with scores from a fixed generator."""
+    run_id = f"{family}/{variant}/seed{seed}-{tag}"
+    generator = np.random.default_rng([FAMILIES.index(family), VARIANTS.index(variant), seed])
+    rows = [
+        (run_id, family, variant, seed, benchmark, task, group, metric,
+         round(70 + SHIFT[variant] + generator.normal(), 2), 200, "")
+        for benchmark, tasks in TASKS.items()
+        for task, group, metric in tasks
+    ]  # fmt: skip
+    run = study / run_id
+    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")
+    parameters = {"total": 500_000 if variant != "kan" else 650_000, "ffn": 100_000}
+    session = {"versions": {"torch": "2.13.0"}, "git": {"commit": "abcdef0123", "clean": True}}
+    provenance = {"parameters": parameters, "device": "cpu", "sessions": [session]}
+    (run / "provenance.json").write_text(json.dumps(provenance))
+    lines = [{"step": step, "loss": 3.0, "learning_rate": 1e-3} for step in range(0, 40, 5)]
+    lines += [{"step": step, "eval_loss": 3 - step / 40 + 0.01 * seed} for step in (10, 20, 30)]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"step": 40, "eval_lo')
+    return run
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study of two families, three variants and three seeds whose last cell is not there."""
+    folder = tmp_path / "tiny-study"
+    cells = [(f, v, s) for f in FAMILIES for v in VARIANTS for s in SEEDS]
+    for family, variant, seed in cells[:-1]:
+        write_run(folder, family, variant, seed)
+    content = {
+        "families": list(FAMILIES),
+        "variants": list(VARIANTS),
+        "seeds": list(SEEDS),
+        "evaluation": {"suites": list(TASKS)},
+        "report": {"baseline": "gelu", "margin": 1.0},
+        "cells": [f"{f}/{v}/seed{s}-0a1b2c3d" for f, v, s in cells],
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(content))
+    return folder
+
+
+def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
+    text = written(study, tmp_path / "out")
+    first = text.split("\n\n")[1]
+    assert first.startswith(
+        "Averaged over GPT-Neo and RoBERTa and after Holm's correction, these differ from `gelu`"
+    )
+    assert re.search(
+        r"on embedded-pairs `kan` \(-\d\.\d\d\); on embedded-glue `kan` \(-\d\.\d\d\)[.;]", first
+    )
+    assert "Inconclusive on embedded-pairs and embedded-glue: `swish`, differences up to" in first
+    assert "points (on embedded-glue) remain possible" in first
+    assert "no effect" not in text
+    # The last cell is missing, and named.
+    assert "2 scores are missing: roberta swish seed 3" in text
+    assert "| embedded-pairs | RoBERTa | `swish` | 3 |" in text
+    assert "| embedded-glue | RoBERTa | `swish` | 3 |" in text
+    # Facts of the runs.
+    assert "| GPT-Neo | `kan` | 650,000 | +30.0% | 100,000 |" in text
+    assert re.search(r"2\.270\*{0,2} ± 0\.010 \(3\)", text)
+    assert "trained with torch 2.13.0, commit abcdef0, on cpu (runs: 17)" in text
+    assert "kan +30.0% in GPT-Neo" in text
+    assert f"python -m eval.report {study} --out {tmp_path / 'out'} --baseline gelu --margin 1" in text
+
+
+def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
+    report = numbers_of(study)
+    rows = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
+    pairs = rows[rows.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
+    for cell in report["scores"]:
+        if cell["benchmark"] == "embedded-pairs":
+            expected = pairs[cell["family"], cell["variant"]]
+            assert [cell["n"], cell["mean"], cell["sd"]] == pytest.approx(
+                [len(expected), expected.mean(), expected.std()]
+            )
+    p_values = {}
+    for c in report["comparisons"]:
+        if c["benchmark"] == "embedded-pairs" and c["family"] == "roberta":
+            variant = c["contrast"].split(" - ")[0]
+            test = stats.ttest_ind(pairs["roberta", variant], pairs["roberta", "gelu"], equal_var=False)
+            assert [c["p"], c["df"], c["low"]] == pytest.approx(
+                [test.pvalue, test.df, test.confidence_interval().low], rel=1e-6
+            )
+            p_values[variant] = (c["p"], c["p_holm"])
+    (kan, kan_holm), (swish, swish_holm) = p_values["kan"], p_values["swish"]
+    assert kan < swish
+    assert [kan_holm, swish_holm] == pytest.approx([2 * kan, max(2 * kan, swish)])
+    assert report["margin"] == 1.0
+    assert len(report["seeds"]) == 17 * 2
+    assert len(report["curves"]) == 17
+
+
+def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_path: Path):
+    out = tmp_path / "out"
+    text = written(study, out)
+    links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
+    drawn = {Path(link).stem for _, link in links}
+    per_benchmark = {f"{kind}-{name}" for kind in ("forest", "seeds", "cost") for name in TASKS}
+    assert drawn == per_benchmark | {"heat-map-embedded-pairs", "held-out-loss"}
+    for suffix in (".svg", ".png"):
+        assert {path.stem for path in (out / "figures").glob(f"*{suffix}")} == drawn
+    assert all((out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in drawn)
+    for alt, link in links:
+        assert len(alt) > 30
+        ElementTree.parse(out / link)
+    for block in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    write_report(study, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+    tables = {path.name for path in (out / "tables").glob("*.csv")}
+    assert {
+        "scores.csv",
+        "seeds.csv",
+        "comparisons.csv",
+        "tasks.csv",
+        "training.csv",
+        "missing.csv",
+        "phenomena.csv",
+        "power.csv",
+        "sensitivity.csv",
+    } == tables
+
+
+def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path):
+    assert "constant answer" not in text_of(study).lower()
+    folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "eval"
+    write_baselines(folder, {"embedded-glue": {"acceptability": {"accuracy": 61.5}}})
+    content = {"embedded-pairs": {"num_texts": 1200, "num_found": 34}}
+    (folder / "contamination.json").write_text(json.dumps(content))
+    text = text_of(study)
+    assert re.search(
+        r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|", text
+    )
+    assert re.search(r"\| embedded-pairs \| 2 \|.*\| 34 of 1,200 texts \|", text)
+    assert re.search(r"\| embedded-glue \| 1 \|.*\| - \|", text)
+    numbers = numbers_of(study)
+    assert numbers["contamination"] == content
+    assert numbers["baselines"] == {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
+
+
+def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
+    rows = read_source(study).rows
+    rows.to_parquet(tmp_path / "rows.parquet")
+    rows.sample(frac=1, random_state=0).to_csv(tmp_path / "rows.csv", index=False)
+    reports = [
+        numbers_of(source)
+        for i, source in enumerate([study, tmp_path / "rows.parquet", tmp_path / "rows.csv"])
+    ]
+    assert reports[1]["comparisons"] == reports[0]["comparisons"]
+    assert reports[2]["comparisons"] == reports[0]["comparisons"]
+    assert reports[1]["missing"] == reports[0]["missing"]  # judged by the seeds that occur, here the same
+
+
+def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_path: Path):
+    before = numbers_of(study)
+    write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
+    after = numbers_of(study)
+    assert after["comparisons"] == before["comparisons"]
+    assert any("gpt_neo/gelu/seed1-ffffffff" in note for note in after["warnings"])
+    (study / "study.yaml").unlink()
+    with pytest.raises(UsageError, match="gpt_neo gelu seed 1 has 2 runs"):
+        write_report(study, tmp_path / "out")
+
+
+def test_published_seeds(shared_data: Path):
+    source = shared_data / "thesis" / "all_seeds.csv"
+    text = text_of(source, contrasts=("relu+silu - prelu+swish",))
+    assert "within a single family, a difference is shown for `none` (-2.61) on blimp in GPT-Neo" in text
+    assert (
+        "Not estimable on blimp and glue: `kan`" in text or "not estimable on blimp and glue: `kan`" in text
+    )
+    assert "| `none` | GPT-Neo | -2.61 | [-4.16, -1.06] | 0.005 | 0.035 |" in text
+    assert "| blimp | RoBERTa | `gelu` | 1 |" in text
+    assert "| glue | `relu+silu - prelu+swish` | averaged | +0.06 | [-0.54, +0.66] |" in text
+    assert "| GPT-Neo | `gelu` | **57.8** ± 1.1 (6) | 59.0 ± 1.0 (6) |" in text
+
+
+def test_arms_with_one_run(shared_data: Path):
+    text = text_of(shared_data / "thesis" / "table5.csv")
+    assert "not estimable: one run only of gpt_neo kan, roberta kan" in text
+    assert "| `learnable-gelu` | averaged | +0.10 | [-1.17, +1.37] | 0.861 | 0.861 |" in text
+    assert "| GPT-Neo | `kan` | **63.4** (1) |" in text
+
+
+def test_one_family_one_benchmark(tmp_path: Path):
+    rows = [("f", v, s, "x|y", 50 + s + (v == "b")) for v in "ab" for s in range(4)]
+    csv = tmp_path / "x.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
+    text = written(csv, tmp_path / "out", baseline="a")
+    assert "After Holm's correction, no variant was shown to differ from `a` on x" in text
+    assert "averaged |" not in text
+    assert {x.name for x in (tmp_path / "out" / "figures").glob("*.svg")} == {
+        "forest-x-y.svg",
+        "seeds-x-y.svg",
+    }
+
+
+def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
+    rows = [("f", v, s, "x", 50.0 if v == "b" else 60.0 + s) for v in "abc" for s in range(3)]
+    csv = tmp_path / "x.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(csv, index=False)
+    text = text_of(csv, baseline="a")
+    assert "x: all runs of f b score exactly 50.0" in text
+    assert "these differ from `a` (in points): on x `b` (-11.00)" in text
+    # Two variants tie for the best: both bold.
+    assert "| f | `a` | **61.0** ± 1.0 (3) |" in text
+    assert "| f | `c` | **61.0** ± 1.0 (3) |" in text
+
+
+def test_the_source_study_is_repeated_from_its_table(shared_data: Path):
+    """Its four printed results, and a warning beside them; verdicts stay those of the report's own method."""
+    report = numbers_of(
+        shared_data / "thesis" / "table5.csv",
+        contrasts=("gelu - learnable-gelu", "relu+silu - swish+prelu"),
+        method="source-study",
+    )
+    found = {(x["benchmark"], x["contrast"]): x for x in report["source_study"]}
+    for key, expected in {
+        ("blimp", "gelu - learnable-gelu"): [-0.134855, -1.161818, 0.636364],
+        ("glue", "gelu - learnable-gelu"): [-0.878522, -2.674545, 0.603773],
+        ("blimp", "relu+silu - swish+prelu"): [0.442950, -1.85, 2.30],
+        ("glue", "relu+silu - swish+prelu"): [1.355275, -0.35, 3.05],
+    }.items():
+        assert [found[key][name] for name in ("estimate", "low", "high")] == pytest.approx(expected, abs=1e-6)
+    text = text_of(shared_data / "thesis" / "table5.csv", method="source-study")
+    assert "For comparison only; no verdict rests on it" in text
+    plain = numbers_of(shared_data / "thesis" / "table5.csv")
+    assert plain["comparisons"] == report["comparisons"]
+    assert "source_study" not in plain
+
+
+def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
+    copied = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
+    rows = pd.read_parquet(study / "gpt_neo" / "kan" / "seed1-0a1b2c3d" / "eval" / "rows.parquet")
+    write_rows(rows.assign(run_id="gpt_neo/kan/seed2-0a1b2c3d", seed=2), copied / "eval" / "rows.parquet")
+    failed = study / "roberta" / "swish" / "seed3-0a1b2c3d"
+    failed.mkdir(parents=True)
+    (failed / "FAILED").write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
+    far = study / "gpt_neo" / "gelu" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
+    write_rows(pd.read_parquet(far).assign(score=99.0), far)
+    text = text_of(study)
+    top = text[: text.index("## Design")]
+    assert "counted as one run; was it copied?: gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
+    assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
+    assert re.search(r"far from the other runs of their cell.*gpt_neo gelu seed 3 \(99\.0, the others", top)
+    assert len(numbers_of(study)["seeds"]) == 2 * 16  # the copy counts once
+
+
+def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
+    content = yaml.safe_load((study / "study.yaml").read_text())
+    content["report"] |= {"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0}
+    (study / "study.yaml").write_text(yaml.safe_dump(content))
+    report = numbers_of(study)
+    assert (report["paired"], report["margin"]) == (True, 2.0)
+    pairs = pd.concat(map(pd.read_parquet, sorted(study.glob("*/*/*/eval/rows.parquet"))))
+    pairs = pairs[pairs.benchmark == "embedded-pairs"].groupby(["family", "variant", "seed"]).score.mean()
+    group = (pairs["gpt_neo", "kan"] + pairs["gpt_neo", "swish"]) / 2
+    expected = stats.ttest_rel(group, pairs["gpt_neo", "gelu"])
+    (found,) = (
+        c for c in report["contrasts"] if (c["benchmark"], c["family"]) == ("embedded-pairs", "gpt_neo")
+    )
+    assert [found["p"], found["df"]] == pytest.approx([expected.pvalue, expected.df])
+    # The last cell is missing, so its seed's partners are left out and named.
+    text = text_of(study)
+    assert "roberta gelu seed 3" in text[text.index("Without a partner of the same seed") :]
+
+
+def test_plan_needs_no_scores(capsys, monkeypatch):
+    argv = ["report", "--plan", "--sd", "1.1", "--variants", "8"]
+    monkeypatch.setattr(sys, "argv", argv)
+    assert main() == 0
+    printed = capsys.readouterr().out
+    # Six seeds in two families: the noncentral t, worked out here from its definition by simulation.
+    rng = np.random.default_rng(0)
+    detectable = float(re.search(r"\| 6 \| 96 \| ([\d.]+) \|", printed)[1])
+    cells = rng.normal(0, 1.1, size=(100_000, 4, 6))
+    difference = (cells[:, 0] - cells[:, 1] + cells[:, 2] - cells[:, 3]).mean(-1) / 2 + detectable
+    error = np.sqrt((cells.var(-1, ddof=1) / 6 / 4).sum(-1))
+    power = (np.abs(difference / error) > stats.t.ppf(0.975, 20)).mean()
+    assert power == pytest.approx(0.80, abs=0.01)
+    assert "| equivalence within 1 |" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "name what to report on"),
+        (["--plan"], "--plan needs --sd"),
+        (["--plan", "--sd", "-1"], "--plan needs --sd"),
+        (["--plan", "--sd", "1", "--variants", "1"], "--variants of at least 2"),
+    ],
+)
+def test_commands_that_lack_something(flags: list[str], message: str, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["report", *flags])
+    with pytest.raises(UsageError, match=message):
+        main()
+
+
+HEADER = "family,variant,seed,benchmark,score\n"
+GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "is empty"),
+        (HEADER, "holds no rows"),
+        ("family,variant,seed,score\nf,gelu,1,50\n", "missing column.* benchmark"),
+        (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in data row 5 is not a number"),
+        (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in data row 5"),
+        (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in data row 5"),
+        (HEADER + GOOD + "f,kan,1.5,blimp,50\n", "seed 1.5 is not a whole number"),
+        (HEADER + GOOD + "f,,3,blimp,50\n", "data row 5 has no variant"),
+        (HEADER + "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\n", "one variant only"),
+        (HEADER + GOOD.replace("gelu", "relu"), "unknown baseline .* 'gelu'.*Available: kan, relu"),
+        (HEADER + 'f,"gelu,1,blimp,50\n', "not a readable CSV"),
+        (
+            HEADER + "f,gelu,1,blimp,50\nf,gelu,1,blimp,51\n",
+            "no score is left to compare; several scores under",
+        ),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: str, message: str):
+    csv = tmp_path / "scores.csv"
+    csv.write_text(content)
+    with pytest.raises(UsageError, match=message) as caught:
+        write_report(csv, tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_places(study: Path, tmp_path: Path):
+    bad = tmp_path / "bad.parquet"
+    bad.write_text("no parquet")
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "void").mkdir()
+    for source, message in [
+        (tmp_path / "nowhere", "does not exist"),
+        (tmp_path / "void", "holds no scored runs.*python -m eval"),
+        (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d", "it is one run: give its study's folder"),
+        (bad, "not a parquet file"),
+        (tmp_path / "notes.txt", "neither a folder nor"),
+    ]:
+        with pytest.raises(UsageError, match=message):
+            write_report(source, tmp_path / "out")
+    with pytest.raises(UsageError, match="did you mean 'gelu'"):
+        text_of(study, baseline="gelo")
+    with pytest.raises(UsageError, match="unknown variant 'sswish'"):
+        text_of(study, contrasts=("sswish - gelu",))
+    with pytest.raises(UsageError, match="is a file"):
+        write_report(study, tmp_path / "notes.txt")
+    with pytest.raises(UsageError, match="not a positive number"):
+        text_of(study, margin=-1.0)
+    (study / "study.yaml").write_text("seeds: 3\nfamilies: [gpt_neo]\nvariants: [gelu]\n")
+    with pytest.raises(UsageError, match="seeds must be a list"):
+        write_report(study, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_command(study: Path):
+    command = [sys.executable, "-m", "eval.report", str(study)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str(study / "report" / "report.md")
+    assert done.stdout.startswith("Averaged over GPT-Neo and RoBERTa")
+
+
+def test_command_tells_a_mistake_in_one_line(study: Path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["report", str(study), "--baseline", "gelo"])
+    with pytest.raises(SystemExit) as caught:
+        run_cli(main)
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: unknown baseline")
+    assert error.count("\n") == 1

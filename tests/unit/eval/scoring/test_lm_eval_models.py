@@ -1,0 +1,89 @@
+"""The project's models for lm-eval: what they make of requests, and how they are found."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
+
+from eval.scoring.lm_eval_models import CausalScorer, MaskedScorer
+from ffn_variants import UsageError
+
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(shared_data):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
+
+
+def stock_causal() -> GPTNeoForCausalLM:
+    torch.manual_seed(0)
+    config = GPTNeoConfig(
+        vocab_size=10_000, hidden_size=64, num_layers=2, num_heads=2, intermediate_size=128,
+        max_position_embeddings=64, window_size=8, attention_types=[[["global", "local"], 1]],
+        initializer_range=0.2, **IDS,
+    )  # fmt: skip
+    return GPTNeoForCausalLM(config).eval()
+
+
+def stock_masked() -> RobertaForMaskedLM:
+    torch.manual_seed(0)
+    config = RobertaConfig(
+        vocab_size=10_000, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, intermediate_size=128,
+        max_position_embeddings=65, type_vocab_size=1, initializer_range=0.2, **IDS,
+    )  # fmt: skip
+    return RobertaForMaskedLM(config).eval()
+
+
+def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
+    return [SimpleNamespace(args=(context, text)) for text in texts]
+
+
+def test_identical_sentences_tie_exactly(tokenizer):
+    for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
+        same = "Some boys think that Anna is here."
+        (first, _), _, (second, _) = scorer.loglikelihood(requests([same, "Anna is here.", same]))
+        assert first == second
+
+
+def test_a_context_is_read_and_not_scored(tokenizer):
+    for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
+        with_context = scorer.encode([("Anna ", "is here.")])[0]
+        assert with_context.input_ids[0] == 1
+        scored = tokenizer.decode(with_context.input_ids[with_context.start : with_context.end])
+        assert scored == " is here."
+
+
+def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
+    scorer = CausalScorer(stock_causal(), tokenizer)
+    with pytest.raises(UsageError, match="no token"):
+        scorer.loglikelihood(requests([""]))
+    with pytest.raises(UsageError, match="101 tokens does not fit the model's 64 positions"):
+        scorer.loglikelihood(requests([" cat" * 100]))
+    with pytest.raises(UsageError, match="do not write any"):
+        scorer.generate_until([])
+
+
+def test_the_models_are_registered_with_lm_eval():
+    from lm_eval.api.registry import get_model
+
+    assert get_model("ffn-clm") is CausalScorer
+    assert get_model("ffn-mlm") is MaskedScorer
+
+
+def test_a_folder_can_be_given_instead_of_a_model(tokenizer, tmp_path):
+    for scorer, model in ((CausalScorer, stock_causal()), (MaskedScorer, stock_masked())):
+        folder = tmp_path / scorer.__name__
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        # lm-eval's command line passes its own settings too.
+        loaded = scorer(str(folder), device="cpu", batch_size=1, max_batch_size=None)
+        texts = requests(["Anna is here.", "Anna are here."])
+        assert loaded.loglikelihood(texts) == scorer(model, tokenizer).loglikelihood(texts)
+    with pytest.raises(UsageError, match="cannot load the model"):
+        CausalScorer(tmp_path / "absent")

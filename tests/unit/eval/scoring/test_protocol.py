@@ -1,0 +1,315 @@
+"""Protocols against plain re-statements of the original pipelines, and against lm-eval's own model."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch.nn.functional import cross_entropy
+from transformers import (
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from base.command_line import parse_flags
+from eval.config import EvalConfig
+from eval.files import read_json_rows
+from eval.scoring.lm_eval_models import SCORERS, CausalScorer, MaskedScorer
+from eval.scoring.protocol import PRESETS, ProtocolConfig, preset_protocol
+from ffn_variants import UsageError
+from pretrain.data.tokenizer import add_sentinels
+
+PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(shared_data):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
+    add_sentinels(tokenizer)
+    return tokenizer
+
+
+@pytest.fixture(scope="module")
+def sentences(shared_data) -> list[str]:
+    """60 pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
+    return [
+        row[side]
+        for uid in PARADIGMS
+        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[:60]
+        for side in ("sentence_good", "sentence_bad")
+    ]
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, torch.nn.Module]:
+    torch.manual_seed(0)
+    causal = GPTNeoConfig(
+        vocab_size=10_000, hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64,
+        max_position_embeddings=64, window_size=64, attention_types=[[["global", "local"], 1]],
+        initializer_range=0.3, **IDS,
+    )  # fmt: skip
+    masked = RobertaConfig(
+        vocab_size=10_000, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=65, type_vocab_size=1, initializer_range=0.3, **IDS,
+    )  # fmt: skip
+    t5 = T5Config(
+        vocab_size=10_100, d_model=32, d_kv=16, d_ff=64, num_layers=1, num_heads=2, decoder_start_token_id=0,
+        pad_token_id=0, eos_token_id=2,
+    )  # fmt: skip
+    t5.max_position_embeddings = 64
+    return {
+        "causal": GPTNeoForCausalLM(causal).eval(),
+        "masked": RobertaForMaskedLM(masked).eval(),
+        "span_corruption": T5ForConditionalGeneration(t5).eval(),
+    }
+
+
+def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
+    return [SimpleNamespace(args=(context, text)) for text in texts]
+
+
+def scores_of(scorer, texts: list[str]) -> np.ndarray:
+    return np.array([score for score, _ in scorer.loglikelihood(requests(texts))])
+
+
+def assert_same(found: np.ndarray, expected: np.ndarray, sentences: list[str]) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+    different = np.array([good != bad for good, bad in zip(sentences[::2], sentences[1::2], strict=True)])
+    np.testing.assert_array_equal(
+        (found[::2] > found[1::2])[different], (expected[::2] > expected[1::2])[different]
+    )
+    assert (found[::2] == found[1::2])[~different].all()
+
+
+def padded(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids padded on the right, and the attention mask, as both pipelines batch them."""
+    width = max(map(len, rows))
+    ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    return ids, torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+
+
+@torch.no_grad()
+def babylm23_causal(model, tokenizer, sentence: str) -> float:
+    """Its lm-eval: the end token as context, a space and the sentence as continuation, log-softmax, sum."""
+    continuation = tokenizer.encode(" " + sentence, add_special_tokens=False)
+    whole = torch.tensor([[tokenizer.eos_token_id, *continuation]])
+    logits = model(whole[:, :-1]).logits[0, -len(continuation) :]
+    return -cross_entropy(logits, torch.tensor(continuation), reduction="sum").item()
+
+
+@torch.no_grad()
+def babylm23_masked(model, tokenizer, sentence: str) -> float:
+    """Its hf-mlm: the spaced sentence between cls and sep, each other token masked once, in bits."""
+    ids = tokenizer(" " + sentence)["input_ids"]
+    places = list(range(1, len(ids) - 1))
+    copies = torch.tensor(
+        [[tokenizer.mask_token_id if i == at else t for i, t in enumerate(ids)] for at in places]
+    )
+    logits = model(copies, attention_mask=torch.ones_like(copies)).logits[range(len(places)), places]
+    in_bits = -cross_entropy(logits, torch.tensor(ids[1:-1]), reduction="none").double() / np.log(2)
+    return in_bits.sum().item() * np.log(2)
+
+
+@torch.no_grad()
+def babylm25_causal(model, tokenizer, sentence: str) -> float:
+    """All tokens that the tokenizer gives, those scored that stand for a character of the sentence."""
+    encoded = tokenizer(sentence, return_offsets_mapping=True)
+    ids, mask = padded([encoded["input_ids"], tokenizer("a longer neighbour in the batch " * 2)["input_ids"]])
+    logits = model(ids[:, :-1], attention_mask=mask[:, :-1]).logits[0]
+    scored = [place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > 0]
+    return -cross_entropy(logits[torch.tensor(scored) - 1], ids[0, scored], reduction="sum").item()
+
+
+@torch.no_grad()
+def babylm25_masked(model, tokenizer, sentence: str) -> float:
+    """As above, each scored token masked in a copy of its own."""
+    encoded = tokenizer(sentence, return_offsets_mapping=True)
+    ids = torch.tensor(encoded["input_ids"])
+    scored = torch.tensor([place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > 0])
+    copies = ids.repeat(len(scored), 1)
+    copies[range(len(scored)), scored] = tokenizer.mask_token_id
+    logits = model(copies, attention_mask=torch.ones_like(copies)).logits[range(len(scored)), scored]
+    return -cross_entropy(logits, ids[scored], reduction="sum").item()
+
+
+@pytest.mark.parametrize(
+    ("objective", "preset", "restated"),
+    [
+        ("causal", "babylm23", babylm23_causal),
+        ("masked", "babylm23", babylm23_masked),
+        ("causal", "babylm25", babylm25_causal),
+        ("masked", "babylm25", babylm25_masked),
+    ],
+)
+def test_presets_decide_as_the_pipelines(models, tokenizer, sentences, objective, preset, restated):
+    expected = np.array([restated(models[objective], tokenizer, sentence) for sentence in sentences])
+    found = scores_of(SCORERS[objective](models[objective], tokenizer, preset), sentences)
+    assert_same(found, expected, sentences)
+
+
+def test_the_lm_eval_preset_decides_as_lm_eval_on_its_own_kind_of_task(models, tokenizer, sentences):
+    from lm_eval.models.huggingface import HFLM
+
+    reference = HFLM(pretrained=models["causal"], tokenizer=tokenizer, batch_size=16, device="cpu")
+    as_tasks_give_them = [f" {sentence}" for sentence in sentences]
+    expected = reference.loglikelihood(requests(as_tasks_give_them), disable_tqdm=True)
+    scorer = CausalScorer(models["causal"], tokenizer, "lm-eval")
+    found = scorer.loglikelihood(requests(as_tasks_give_them))
+    assert_same(np.array([s for s, _ in found]), np.array([s for s, _ in expected]), sentences)
+    assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
+
+
+def test_contexts_and_documents_score_as_in_lm_eval_where_its_tokenizer_adds_no_end(
+    models, tokenizer, sentences
+):
+    # With an end token behind every context, lm-eval scores continuations behind it, less their first token.
+    from copy import deepcopy
+
+    from lm_eval.models.huggingface import HFLM
+    from tokenizers.processors import TemplateProcessing
+
+    begins = deepcopy(tokenizer)
+    begins.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    reference = HFLM(pretrained=models["causal"], tokenizer=begins, batch_size=1, device="cpu", max_length=64)
+    scorer = CausalScorer(models["causal"], begins, "lm-eval")
+    halves = [(" ".join(s.split()[:3]), " " + " ".join(s.split()[3:])) for s in sentences[:20]]
+    # A context that ends in a space, and one that has to lose its beginning.
+    halves += [("Anna ", "is here."), (" cat" * 80, " dog")]
+    asked = [SimpleNamespace(args=pair) for pair in halves]
+    expected = [score for score, _ in reference.loglikelihood(asked, disable_tqdm=True)]
+    np.testing.assert_allclose([s for s, _ in scorer.loglikelihood(asked)], expected, rtol=0, atol=1e-4)
+
+    # lm-eval reads a document's own <s> as a token to predict; without it both score the same windows.
+    begins.backend_tokenizer.post_processor = TemplateProcessing(single="$A")
+    documents = [SimpleNamespace(args=(text,)) for text in (sentences[0], " ".join(sentences[:40]))]
+    expected = reference.loglikelihood_rolling(documents, disable_tqdm=True)
+    np.testing.assert_allclose(scorer.loglikelihood_rolling(documents), expected, rtol=1e-5, atol=1e-3)
+
+
+def test_within_word_scores_are_those_of_kauf_and_ivanova(models, tokenizer, sentences):
+    model, chosen = models["masked"], sentences[::40]
+    expected = []
+    for sentence in chosen:
+        encoded = tokenizer(sentence)
+        ids, words, total = torch.tensor(encoded["input_ids"]), encoded.word_ids(), 0.0
+        for at in range(1, len(ids) - 1):
+            copy = ids.clone()
+            hidden = [i for i in range(at, len(ids) - 1) if words[i] == words[at]]
+            copy[hidden] = tokenizer.mask_token_id
+            with torch.no_grad():
+                logits = model(copy[None], attention_mask=torch.ones_like(copy)[None]).logits[0, at]
+            total += torch.log_softmax(logits.double(), -1)[ids[at]].item()
+        expected.append(total)
+    scorer = MaskedScorer(model, tokenizer, masking="within_word_l2r")
+    np.testing.assert_allclose(scores_of(scorer, chosen), expected, rtol=0, atol=1e-3)
+    plain = scores_of(MaskedScorer(model, tokenizer), chosen)
+    assert (abs(plain - expected) > 1e-2).any()  # some word has several tokens
+
+
+@pytest.mark.parametrize("objective", ["causal", "masked", "span_corruption"])
+def test_each_choice_does_what_it_says(models, tokenizer, objective):
+    def encoded(**changes):
+        scorer = SCORERS[objective](models[objective], tokenizer, "native", **changes)
+        (text,) = scorer.encode([("", "Anna is here.")])
+        return list(text.input_ids), text.start, text.end
+
+    s = tokenizer("Anna is here.", add_special_tokens=False)["input_ids"]
+    spaced = tokenizer(" Anna is here.", add_special_tokens=False)["input_ids"]
+    end = [] if objective == "causal" else [2]
+    n = len(s)
+    assert encoded() == ([1, *s, *end], 1, 1 + n)
+    assert encoded(prefix="eos") == ([2, *s, *end], 1, 1 + n)
+    assert encoded(prefix="none") == ([*s, *end], int(objective == "causal"), n)
+    assert encoded(leading_space="one") == ([1, *spaced, *end], 1, 1 + len(spaced))
+    assert encoded(end_token="scored") == ([1, *s, 2], 1, 2 + n)
+    # An unscored end token tells a causal model nothing, so it is not computed.
+    assert encoded(end_token="unscored") == ([1, *s, *end], 1, 1 + n)
+    assert encoded(end_token="none") == ([1, *s], 1, 1 + n)
+
+
+def test_the_mean_is_over_scored_tokens(models, tokenizer, sentences):
+    for objective, scorer in SCORERS.items():
+        total = scores_of(scorer(models[objective], tokenizer), sentences[:9])
+        mean = scores_of(scorer(models[objective], tokenizer, reduction="mean"), sentences[:9])
+        lengths = scorer(models[objective], tokenizer).count_tokens(("", s) for s in sentences[:9])
+        np.testing.assert_allclose(mean, total / np.array(lengths), rtol=1e-12)
+
+
+def test_half_precision_is_asked_for_and_softened_in_fp32(tokenizer, sentences):
+    torch.manual_seed(0)
+    config = GPTNeoConfig(
+        vocab_size=10_000, hidden_size=16, num_layers=1, num_heads=1, intermediate_size=16,
+        max_position_embeddings=64, attention_types=[[["global"], 1]], initializer_range=0.3, **IDS,
+    )  # fmt: skip
+    model = GPTNeoForCausalLM(config).eval()
+    exact = scores_of(CausalScorer(model, tokenizer), sentences[:9])
+    half = CausalScorer(model, tokenizer, dtype="bfloat16")
+    assert half.model.dtype == torch.bfloat16
+    found = scores_of(half, sentences[:9])
+    np.testing.assert_allclose(found, exact, rtol=2e-2)
+    assert (found != exact).any()
+    assert not (found == found.astype(np.float16)).all()  # sums of fp32 log-probabilities
+
+
+def test_a_protocol_has_a_name_and_a_record():
+    assert preset_protocol("babylm23", "causal").name == "babylm23"
+    changed = ProtocolConfig(preset="native", prefix="eos", reduction="mean").resolve("masked")
+    assert changed.name == "native,prefix=eos,reduction=mean"
+    assert changed.record() == {
+        "name": "native,prefix=eos,reduction=mean", "score": "pseudo-log-likelihood", "objective": "masked",
+        "prefix": "eos", "leading_space": "none", "end_token": "unscored", "reduction": "mean",
+        "masking": "original", "dtype": "float32", "overflow": "error", "softmax": "float32", "tie": 0.5,
+    }  # fmt: skip
+    assert "masking" not in ProtocolConfig().resolve("causal").record()
+    t5 = ProtocolConfig().resolve("span_corruption").record()
+    assert (t5["score"], t5["formulation"], t5["end_token"]) == ("log-likelihood", "span", "unscored")
+    infilling = ProtocolConfig(formulation="infilling").resolve("span_corruption")
+    assert (infilling.name, infilling.score) == ("native,formulation=infilling", "pseudo-log-likelihood")
+    assert "masking" not in t5
+    # A study gives one protocol to all its families: for the others this choice is none.
+    same = ProtocolConfig(formulation="infilling").resolve("masked")
+    assert "formulation" not in same.record()
+    assert same.record() == ProtocolConfig().resolve("masked").record()
+    records = [str(preset_protocol(preset, "causal").record()) for preset in PRESETS]
+    assert len(set(records)) == len(PRESETS)
+
+
+def test_a_study_names_a_preset_or_changes_one():
+    assert EvalConfig.model_validate({"protocol": "lm-eval"}).protocol.preset == "lm-eval"
+    section = {"protocol": {"preset": "babylm23", "prefix": "none"}}
+    config = EvalConfig.model_validate(section)
+    assert config.protocol.resolve("causal").prefix == "none"
+    assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+def test_flags_name_a_preset_and_single_choices():
+    config = parse_flags(EvalConfig, ["--protocol", "babylm23", "--protocol.end-token", "scored"])
+    protocol = config.protocol.resolve("causal")
+    assert (protocol.preset, protocol.prefix, protocol.end_token) == ("babylm23", "eos", "scored")
+    # The value none, which is not what stands for "the preset's".
+    assert parse_flags(EvalConfig, ["--protocol.prefix", "none"]).protocol.prefix == "none"
+    with pytest.raises(UsageError, match="babylm23"):
+        parse_flags(EvalConfig, ["--protocol", "babylm24"])
+    with pytest.raises(UsageError, match="prefix"):
+        parse_flags(EvalConfig, ["--protocol.prefix", "cls"])
+
+
+def test_unknown_presets_and_values_are_named(models, tokenizer):
+    with pytest.raises(ValidationError, match="did you mean 'babylm25'"):
+        EvalConfig.model_validate({"protocol": "babylm2"})
+    with pytest.raises(UsageError, match="did you mean 'lm-eval'"):
+        CausalScorer(models["causal"], tokenizer, "lmeval")
+    with pytest.raises(UsageError, match="prefix"):
+        CausalScorer(models["causal"], tokenizer, prefix="start")
+    with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
+        CausalScorer(models["causal"], tokenizer, batch_size=1, max_batch_size=None, prefixes="eos")

@@ -1,0 +1,366 @@
+"""Statistics against scipy, published numbers, properties and a simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from base.errors import UsageError
+from eval.results.run_scores import normalise_rows, primary_metric, run_scores
+from eval.significance.cells import CellTable
+from eval.significance.compare import compare, compare_cells, compare_with_baseline
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import parse_contrast
+
+NUMBERS = (
+    "estimate",
+    "standard_error",
+    "df",
+    "p",
+    "low",
+    "high",
+    "p_equivalence",
+    "smallest_margin",
+    "minimum_detectable_effect",
+    "hedges_g",
+    "p_interaction",
+)
+
+
+def table(cells: dict[tuple[str, str], list[float]], benchmark: str = "blimp") -> pd.DataFrame:
+    """One row per run: {(family, variant): scores}, seeds counted from 1."""
+    rows = [
+        (family, variant, seed, benchmark, score)
+        for (family, variant), scores in cells.items()
+        for seed, score in enumerate(scores, start=1)
+    ]
+    return pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+
+
+def numbers(comparison: Comparison) -> list[float | None]:
+    return [getattr(comparison, name) for name in NUMBERS]
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "expected"),
+    [
+        # Of the source study's table, in the order of NUMBERS.
+        (
+            "blimp",
+            [
+                -0.101833,
+                0.563593,
+                9.18302,
+                0.860539,
+                -1.37291,
+                1.16924,
+                0.0724037,
+                1.13262,
+                1.7706,
+                -0.07757,
+                0.2710,
+            ],
+        ),
+        (
+            "glue",
+            [
+                -1.001333,
+                0.972254,
+                5.39492,
+                0.346995,
+                -3.44656,
+                1.44389,
+                0.500522,
+                2.92923,
+                3.35203,
+                -0.46544,
+                0.5285,
+            ],
+        ),
+    ],
+)
+def test_published_table_averaged_over_families(shared_data: Path, benchmark: str, expected: list[float]):
+    rows = pd.read_csv(shared_data / "thesis" / "table5.csv")
+    found = compare(rows, "gelu - learnable-gelu", benchmark=benchmark)
+    assert numbers(found) == pytest.approx(expected, abs=1e-4)
+    assert (found.num_runs_plus, found.num_runs_minus) == (11, 12)
+    assert found.verdict == "inconclusive"
+    assert found.families == ("gpt_neo", "roberta")
+
+
+def test_published_seeds_group_contrast_and_holm(shared_data: Path):
+    rows = pd.read_csv(shared_data / "thesis" / "all_seeds.csv", keep_default_na=False)
+    for benchmark, expected, verdict in (
+        ("glue", [0.0625, -0.5365, 0.6615, 0.0017], "equivalent"),
+        ("blimp", [0.4625, -0.2259, 1.1509, 0.0607], "inconclusive"),
+    ):
+        found = compare(rows, "relu+silu - prelu+swish", benchmark=benchmark)
+        assert [found.estimate, found.low, found.high, found.p_equivalence] == pytest.approx(
+            expected, abs=1e-4
+        )
+        assert found.verdict == verdict
+    scores, _ = run_scores(normalise_rows(rows))
+    cells = CellTable.of_scores(scores[scores.benchmark == "blimp"], "blimp")
+    others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
+    neo = {
+        c.contrast.split(" - ")[0]: c
+        for c in compare_with_baseline(cells, "gelu", others, Inference())
+        if c.family == "gpt_neo"
+    }
+    assert [neo["none"].estimate, neo["none"].p, neo["none"].p_holm] == pytest.approx(
+        [-2.608333, 0.00500, 0.03503], abs=1e-5
+    )
+    assert [neo["swish"].p, neo["swish"].p_holm] == pytest.approx([0.01004, 0.06023], abs=1e-5)
+    assert [name for name, c in neo.items() if c.verdict == "different"] == ["none"]
+
+
+@pytest.mark.parametrize(("num_a", "num_b"), [(2, 2), (3, 3), (6, 5), (12, 4)])
+def test_one_family_equals_scipy_welch(num_a: int, num_b: int):
+    generator = np.random.default_rng(num_a * 100 + num_b)
+    a, b = generator.normal(60, 3, num_a), generator.normal(58, 1, num_b)
+    found = compare(table({("gpt_neo", "kan"): list(a), ("gpt_neo", "gelu"): list(b)}), "kan - gelu")
+    expected = stats.ttest_ind(a, b, equal_var=False)
+    interval = expected.confidence_interval(0.95)
+    assert found.estimate == pytest.approx(a.mean() - b.mean())
+    assert [found.p, found.df] == pytest.approx([expected.pvalue, expected.df], rel=1e-9)
+    assert [found.low, found.high] == pytest.approx([interval.low, interval.high], rel=1e-9)
+
+
+def test_hedges_g_of_one_family_by_hand():
+    found = compare(table({("f", "a"): [1.0, 3.0], ("f", "b"): [2.0, 6.0]}), "a - b")
+    pooled = np.sqrt((2.0 + 8.0) / 2)  # variances 2 and 8, one degree of freedom each
+    assert found.hedges_g == pytest.approx(-2.0 / pooled * (1 - 3 / 7))
+
+
+SCORES = st.lists(st.floats(0, 100).map(lambda x: round(x, 2)), min_size=2, max_size=6)
+CELLS = st.fixed_dictionaries({(f, v): SCORES for f in ("f", "g") for v in ("a", "b")})
+
+
+HOWS = st.builds(
+    Inference,
+    margin=st.just(2.0),
+    paired=st.booleans(),
+    bootstrap=st.sampled_from(["studentized", "percentile"]),
+    resamples=st.just(200),
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(CELLS, HOWS, st.randoms(use_true_random=False))
+def test_order_of_rows_is_irrelevant(cells, how, random):
+    rows = table(cells)
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    shuffled = compare(rows.iloc[order], "a - b", inference=how)
+    assert shuffled == compare(rows, "a - b", inference=how)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CELLS, HOWS, st.sampled_from([None, "f"]))
+def test_swapping_arms_mirrors_everything(cells, how, family):
+    rows = table(cells)
+    forward, backward = (compare(rows, x, family=family, inference=how) for x in ("a - b", "b - a"))
+    assert backward.verdict == forward.verdict
+    assert (backward.num_runs_plus, backward.num_runs_minus) == (
+        forward.num_runs_minus,
+        forward.num_runs_plus,
+    )
+
+    def near(value):
+        return None if value is None else pytest.approx(value, rel=1e-7, abs=1e-7)
+
+    for name in ("standard_error", "df", "p", "p_equivalence", "smallest_margin", "p_interaction",
+                 "p_permutation", "permutation_floor", "minimum_detectable_effect"):  # fmt: skip
+        assert getattr(backward, name) == near(getattr(forward, name)), name
+    mirrors = {
+        "estimate": "estimate",
+        "hedges_g": "hedges_g",
+        "low": "high",
+        "bootstrap_low": "bootstrap_high",
+    }
+    for name, mirrored in (*mirrors.items(), *((high, low) for low, high in mirrors.items())):
+        value = getattr(forward, mirrored)
+        assert getattr(backward, name) == near(None if value is None else -value), name
+    superiority = forward.probability_of_superiority
+    assert backward.probability_of_superiority == near(None if superiority is None else 1 - superiority)
+
+
+def test_contrasts_of_one_table_do_not_share_the_resamples_of_other_differences():
+    """Paired, ``a - b`` turned round, or other groups of the same variants, are other numbers."""
+    rng = np.random.default_rng(4)
+    rows = table({("f", v): list(rng.normal(50 + 3 * place, 1, 6)) for place, v in enumerate("abcd")})
+    how = Inference(paired=True, resamples=200)
+    texts = ["a - b", "b - a", "a+b - c+d", "a+c - b+d"]
+    variants = list("abcd")
+    shared = CellTable.of_scores(rows, "blimp")
+    together = [compare_cells(shared, parse_contrast(text, variants), "f", how) for text in texts]
+    assert together == [compare(rows, text, family="f", inference=how) for text in texts]
+
+
+@settings(deadline=None, max_examples=12)
+@given(CELLS, st.sampled_from(["f", "g"]), st.sampled_from(["a", "b"]), st.integers(0, 5))
+def test_a_copied_run_does_not_narrow_an_interval(cells, family, variant, which):
+    """A run counts once whether its rows are repeated or its folder is copied to another seed."""
+    rows = pd.concat([tasks(cells, benchmark) for benchmark in ("x", "y")])
+    how = Inference(resamples=100)
+    before = [compare(rows, "a - b", benchmark="x", family=f, inference=how) for f in (None, "f", "g")]
+    runs = rows[(rows.family == family) & (rows.variant == variant)]
+    seed = sorted(runs.seed.unique())[which % runs.seed.nunique()]
+    run = runs[runs.seed == seed]
+    for copy in (run, run.assign(seed=99)):
+        again = pd.concat([rows, copy])
+        after = [compare(again, "a - b", benchmark="x", family=f, inference=how) for f in (None, "f", "g")]
+        for old, new in zip(before, after, strict=True):
+            assert numbers(new) == pytest.approx(numbers(old), nan_ok=True)
+
+
+def tasks(cells: dict[tuple[str, str], list[float]], benchmark: str) -> pd.DataFrame:
+    """Three tasks a run, whose scores are those of the table and others near them."""
+    rows = table(cells, benchmark)
+    return pd.concat(
+        [
+            rows.assign(task=name, score=rows.score + shift)
+            for name, shift in (("p", 0), ("q", 0.123), ("r", 1.234))
+        ]
+    )
+
+
+@settings(deadline=None, max_examples=25)
+@given(CELLS, st.floats(-50, 50).map(lambda x: round(x, 2)))
+def test_adding_a_constant_to_both_arms_changes_nothing(cells, constant):
+    found = compare(table(cells), "a - b")
+    shifted = compare(table({key: [x + constant for x in cell] for key, cell in cells.items()}), "a - b")
+    assert shifted.verdict == found.verdict
+    for name, before, after in zip(NUMBERS, numbers(found), numbers(shifted), strict=True):
+        assert (before is None) == (after is None)
+        assert before is None or after == pytest.approx(before, rel=1e-5, abs=1e-7), name
+
+
+def test_an_arm_with_one_run_or_none_is_not_estimable():
+    rows = table({("f", "a"): [50.0], ("f", "b"): [51.0, 52.0], ("g", "b"): [50.0, 51.0]})
+    one = compare(rows, "a - b", family="f")
+    assert one.estimate == pytest.approx(-1.5)
+    assert [one.p, one.low, one.verdict, one.reason] == [None, None, "not estimable", "one run only of f a"]
+    averaged = compare(rows, "a - b")
+    assert [averaged.estimate, averaged.verdict] == [None, "not estimable"]
+    assert averaged.reason == "no run of g a"
+
+
+def test_equal_scores_everywhere_are_not_estimable():
+    found = compare(table({("f", "a"): [100.0] * 3, ("f", "b"): [99.1] * 3}), "a - b")
+    assert found.verdict == "not estimable"
+    assert found.reason == "no spread between seeds in any arm"
+
+
+def test_benchmark_score_is_the_mean_over_tasks_of_the_primary_metric():
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
+    scores = {("cola", "accuracy"): 70.0, ("cola", "matthews_correlation"): 10.0, ("rte", "accuracy"): 50.0,
+              ("mrpc", "accuracy"): 68.0, ("mrpc", "f1"): 81.0}  # fmt: skip
+    rows = pd.DataFrame([("f", "a", 1, "glue", *key, x) for key, x in scores.items()], columns=schema)
+    found, notes = run_scores(normalise_rows(rows))
+    assert found.score.tolist() == [pytest.approx((10 + 50 + 81) / 3)]
+    assert notes == []
+
+
+def test_a_run_without_all_tasks_is_left_out_and_named():
+    schema = ["family", "variant", "seed", "benchmark", "task", "score"]
+    rows = pd.DataFrame(
+        [("f", "a", seed, "blimp", task, 50.0 + seed) for seed in (1, 2, 3) for task in ("x", "y")]
+        + [("f", "a", 4, "blimp", "x", 90.0), ("f", "a", 1, "blimp", "extra", 99.0)],
+        columns=schema,
+    )
+    found, notes = run_scores(normalise_rows(rows))
+    assert found.seed.tolist() == [1, 2, 3]
+    assert found.score.tolist() == [51.0, 52.0, 53.0]
+    assert any("extra" in note for note in notes)
+    assert any("f/a/seed4" in note and "y" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("task", "metrics", "expected"),
+    [
+        ("cola", {"accuracy", "matthews_correlation"}, "matthews_correlation"),
+        ("QQP", {"accuracy", "f1"}, "f1"),
+        ("mrpc", {"accuracy"}, "accuracy"),
+        ("sts", {"spearman", "pearson"}, "pearson"),
+        ("rte", {"accuracy", "f1"}, "accuracy"),
+    ],
+)
+def test_primary_metric(task: str, metrics: set[str], expected: str):
+    assert primary_metric(task, metrics) == expected
+
+
+def test_the_rows_of_a_classification_begin_with_its_headline():
+    """A task of a user's own says by nothing but the order of its rows which metric stands for it."""
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
+
+    def score(task: str, metrics: dict[str, float], head: str = "default") -> float:
+        rows = [("f", "a", 1, "own", task, name, x, head) for name, x in metrics.items()]
+        return run_scores(normalise_rows(pd.DataFrame(rows, columns=schema)))[0].score.item()
+
+    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}) == 40
+    assert score("weather", {"accuracy": 70.0, "macro_f1": 40.0}) == 70
+    assert score("weather", {"micro_f1": 50.0, "macro_f1": 40.0}) == 50
+    # One's own task may have the name of a known one, and other metrics.
+    assert score("cola", {"macro_f1": 40.0, "accuracy": 70.0}) == 40
+    # A task that is known here, and scores without a head, do not depend on the order.
+    for known, metric in (("cola", "matthews_correlation"), ("multiwoz", "macro_f1")):
+        assert score(known, {"accuracy": 70.0, metric: 10.0}) == score(
+            known, {metric: 10.0, "accuracy": 70.0}
+        )
+        assert score(known, {"accuracy": 70.0, metric: 10.0}) == 10
+    assert score("weather", {"macro_f1": 40.0, "accuracy": 70.0}, head="") == 70
+    assert score("weather", {"f1": 1.0, "mean_accuracy_f1": 35.0}) == 35
+
+
+def test_tasks_under_a_head_keep_their_headline_when_several_are_averaged():
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
+    rows = [
+        ("f", "a", seed, "own", task, metric, score, "default")
+        for seed in (1, 2)
+        for task, metric, score in (
+            ("x", "macro_f1", 10.0),
+            ("x", "accuracy", 90.0),
+            ("y", "accuracy", 30.0),
+            ("y", "macro_f1", 80.0),
+        )
+    ]
+    found, _ = run_scores(normalise_rows(pd.DataFrame(rows, columns=schema)))
+    assert found.score.tolist() == [20.0, 20.0]
+
+
+def test_contrast_groups_weigh_their_variants_equally():
+    contrast = parse_contrast("relu+silu  -  learnable-gelu", ["relu", "silu", "learnable-gelu"])
+    assert contrast.weights() == {"relu": 0.5, "silu": 0.5, "learnable-gelu": -1.0}
+    assert str(parse_contrast("kan", ["kan", "gelu"], baseline="gelu")) == "kan - gelu"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kan", "not of the form"),
+        ("kan - ", "not of the form"),
+        ("kan - gelu - relu", "not of the form"),
+        ("kam - gelu", "did you mean 'kan'"),
+        ("kan+gelu - gelu", "names a variant twice"),
+    ],
+)
+def test_contrast_mistakes(text: str, message: str):
+    with pytest.raises(UsageError, match=message):
+        parse_contrast(text, ["kan", "gelu", "relu"])
+
+
+def test_compare_names_what_it_needs():
+    rows = pd.concat([table({("f", "a"): [1, 2], ("f", "b"): [1, 2]}, name) for name in ("blimp", "glue")])
+    with pytest.raises(UsageError, match="several benchmarks"):
+        compare(rows, "a - b")
+    with pytest.raises(UsageError, match="did you mean 'blimp'"):
+        compare(rows, "a - b", benchmark="blimb")
+    with pytest.raises(UsageError, match="unknown family"):
+        compare(rows, "a - b", benchmark="blimp", family="x")

@@ -1,0 +1,197 @@
+"""Every data check: what it finds, what it leaves alone, and that it names its rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
+from eval.results.run_scores import normalise_rows, run_scores
+from eval.significance.data_checks import (
+    balance_notes,
+    clean_rows,
+    find_outliers,
+    flat_notes,
+    outlier_notes,
+    range_notes,
+)
+from slurm.state import CellState, write_state
+
+NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
+
+
+def rows_of(*rows: tuple) -> pd.DataFrame:
+    """Rows of (variant, seed, task, score) of one family and benchmark."""
+    table = [("f", variant, seed, "blimp", task, "accuracy", score) for variant, seed, task, score in rows]
+    return normalise_rows(pd.DataFrame(table, columns=NAMES))
+
+
+def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
+    rows = rows_of(
+        ("a", 1, "x", 50.0), ("a", 1, "x", 50.0), ("a", 2, "x", 51.0),
+        ("b", 1, "x", 52.0), ("b", 1, "x", 53.0), ("b", 1, "x", 53.0), ("b", 2, "x", 54.0),
+    )  # fmt: skip
+    cleaned, notes = clean_rows(rows)
+    assert cleaned[["variant", "seed", "score"]].to_records(index=False).tolist() == [
+        ("a", 1, 50.0),
+        ("a", 2, 51.0),
+        ("b", 2, 54.0),
+    ]
+    assert notes == [
+        "repeated rows, counted once: f a seed 1 blimp x",
+        "several scores under one key, all left out: f b seed 1 blimp x",
+    ]
+
+
+def test_a_copied_run_counts_once():
+    scores = [("x", 50.12), ("y", 61.37), ("z", 40.93)]
+    rows = rows_of(
+        *(("a", seed, task, score) for seed in (1, 2) for task, score in scores),
+        *(("a", 3, task, score + 0.01) for task, score in scores),
+        *(("b", 7, task, score) for task, score in scores),
+    )
+    cleaned, notes = clean_rows(rows)
+    assert set(zip(cleaned.variant, cleaned.seed, strict=True)) == {("a", 1), ("a", 3), ("b", 7)}
+    (note,) = notes
+    assert "f a seed 1, f a seed 2 and f b seed 7" in note
+    assert "was one copied?" in note
+
+
+def test_equal_rounded_scores_are_named_and_kept():
+    rows = rows_of(("a", 1, "x", 50.1), ("a", 1, "y", 60.2), ("a", 2, "x", 50.1), ("a", 2, "y", 60.2))
+    cleaned, notes = clean_rows(rows)
+    assert len(cleaned) == len(rows)
+    assert notes == [
+        "different runs with the same scores, so few and so rounded that it may be chance: "
+        "f a seed 1 and f a seed 2"
+    ]
+
+
+def test_one_equal_rounded_score_is_no_news():
+    rows = rows_of(("a", 1, "x", 50.1), ("a", 2, "x", 50.1), ("b", 1, "x", 50.1))
+    assert clean_rows(rows)[1] == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "said"),
+    [
+        ("accuracy", [50.0, 100.0], None),
+        ("accuracy", [50.0, 100.5], "scores outside 0 to 100 percent: f a seed 2 x (100.5)"),
+        ("accuracy", [-0.5, 50.0], "scores outside 0 to 100 percent: f a seed 1 x (-0.5)"),
+        ("matthews_correlation", [-20.0, 40.0], None),
+        ("accuracy", [0.61, 0.58], "x: no score is above 1; are these fractions? Scores are percentages"),
+        ("perplexity", [0.9, 120.0], None),
+    ],
+)
+def test_ranges(metric: str, scores: list[float], said: str | None):
+    rows = pd.DataFrame([("f", "a", seed, "x", metric, s) for seed, s in enumerate(scores, start=1)],
+                        columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
+    assert range_notes(normalise_rows(rows)) == ([said] if said else [])
+
+
+def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
+    rows = [
+        (family, variant, seed, "blimp", score)
+        for (family, variant), of_cell in cells.items()
+        for seed, score in enumerate(of_cell, start=1)
+    ]
+    table = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    return run_scores(normalise_rows(table))[0]
+
+
+def test_arms_with_one_run_and_arms_of_another_size_are_named():
+    scores = scores_of(
+        {("f", "a"): [1, 2, 3], ("f", "b"): [1, 2], ("f", "c"): [1], ("g", "a"): [1], ("g", "b"): [2, 3]}
+    )
+    assert balance_notes(scores, "a") == [
+        "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
+        "runs that differ in number from a's: f b 2 against 3 (blimp)",
+    ]
+    assert balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
+
+
+def test_outliers_are_those_of_the_externally_studentized_residual():
+    """Against a regression on cell means without the run, as textbooks define it."""
+    rng = np.random.default_rng(0)
+    cells = {(f, v): list(rng.normal(50, 1, 6)) for f in ("f", "g") for v in "abc"}
+    cells["f", "b"][2] += 8.0
+    scores = scores_of(cells)
+    found = find_outliers(scores)
+    assert found[["family", "variant", "seed"]].to_records(index=False).tolist() == [("f", "b", 3)]
+    assert found.others.item() == pytest.approx(np.mean([x for i, x in enumerate(cells["f", "b"]) if i != 2]))
+    note = outlier_notes(found)[0]
+    assert f"blimp f b seed 3 ({cells['f', 'b'][2]:.1f}, the others" in note
+
+    def p_value(family: str, variant: str, seed: int) -> float:
+        of_family = {v: np.array(x) for (f, v), x in cells.items() if f == family}
+        rest = np.delete(of_family[variant], seed - 1)
+        left = [*(x for v, x in of_family.items() if v != variant), rest]
+        df = sum(len(x) - 1 for x in left)
+        scale = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in left) / df)
+        t = (of_family[variant][seed - 1] - rest.mean()) / (scale * np.sqrt(1 + 1 / len(rest)))
+        return 2 * stats.t.sf(abs(t), df)
+
+    flagged = {key for key in zip(scores.family, scores.variant, scores.seed, strict=True)
+               if p_value(*key) * len(scores) < 0.05}  # fmt: skip
+    assert flagged == {("f", "b", 3)}
+
+
+def test_ordinary_scores_have_no_outlier():
+    rng = np.random.default_rng(1)
+    many = [scores_of({("f", v): list(rng.normal(50, 1, 6)) for v in "abcd"}) for _ in range(60)]
+    # At 5% a benchmark, so of 60 studies about three have one.
+    assert 1 <= sum(len(find_outliers(scores)) > 0 for scores in many) <= 8
+
+
+def test_runs_that_all_score_the_same_are_named():
+    (note,) = flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
+    assert note.startswith("blimp: all runs of f a score exactly 50.0")
+
+
+def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
+    run = tmp_path / "gpt_neo" / "kan" / "seed1-abc"
+    run.mkdir(parents=True)
+    (run / "FAILED").write_text(json.dumps({"step": 120, "problem": "the loss is nan"}))
+    said = "diverged in pretraining: gpt_neo/kan/seed1-abc (the loss is nan at step 120)"
+    assert diverged_notes(tmp_path, None) == [said]
+    assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed1-abc"})) == [said]
+    assert diverged_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
+
+
+def test_failed_cells_are_named_with_their_error(tmp_path: Path):
+    run_id = "gpt_neo/kan/seed1-abc"
+    write_state(tmp_path, run_id, CellState(name="failed", error="UsageError: no such file"))
+    write_state(tmp_path, "gpt_neo/kan/seed2-abc", CellState(name="done"))
+    assert failed_notes(tmp_path, None) == [f"failed: {run_id} (UsageError: no such file)"]
+    assert failed_notes(tmp_path, frozenset({"gpt_neo/kan/seed2-abc"})) == []
+
+
+@pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])
+def test_each_run_may_have_its_own_seed_of_fine_tuning(tmp_path: Path, seeds, differ):
+    folders = {}
+    for own in seeds:
+        run_id = f"gpt_neo/gelu/seed{len(folders)}-x"
+        folders[run_id] = tmp_path / run_id / "eval"
+        folders[run_id].mkdir(parents=True)
+        ledger = {"weights": "w", "tasks": {"glue/rte/linear": {"version": 3, "seeds": own}}}
+        (folders[run_id] / "done.json").write_text(json.dumps(ledger))
+    assert bool(protocol_notes(folders)) == differ
+
+
+def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
+    folders = {}
+    for family, seed, version in (("gpt_neo", 1, 2), ("gpt_neo", 2, 2), ("gpt_neo", 3, 1), ("roberta", 1, 9)):
+        run_id = f"{family}/gelu/seed{seed}-x"
+        folder = tmp_path / run_id / "eval"
+        folder.mkdir(parents=True)
+        protocol = {"version": version, "reduction": "sum"}
+        (folder / "done.json").write_text(json.dumps({"weights": "w", "tasks": {"blimp/x": protocol}}))
+        folders[run_id] = folder
+    assert protocol_notes(folders) == [
+        "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs (blimp/x)"
+    ]

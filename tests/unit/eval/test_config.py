@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from eval.config import GLUE_TASK_NAMES, SUITES, EvalConfig, FineTuneConfig
+from eval.zero_shot.suites import SUITE_TASKS
+
+
+def test_the_defaults_are_what_a_reader_of_the_field_expects():
+    config = EvalConfig()
+    assert config.suites == ("blimp", "glue")
+    assert config.max_pairs is None
+    glue = config.finetune.resolve("rte")
+    assert (glue.learning_rate, glue.per_device_train_batch_size) == (5e-5, 64)
+    assert (glue.num_train_epochs, glue.max_length, glue.seeds) == (10, 128, (12,))
+    assert glue.select_on == "held-out"
+    assert config.finetune.task_names == GLUE_TASK_NAMES
+    assert len(GLUE_TASK_NAMES) == 11
+    assert set(SUITE_TASKS) < set(SUITES)
+    assert config.protocol.preset == "native"
+
+
+def test_a_study_section_is_read_as_yaml_gives_it(tmp_path):
+    section = {
+        "suites": ["glue"],
+        "glue_dir": str(tmp_path),
+        "finetune": {"tasks": ["rte"], "learning_rate": "3e-4"},
+    }
+    config = EvalConfig.model_validate(section)
+    assert (config.glue_dir, config.finetune.tasks, config.finetune.learning_rate) == (
+        tmp_path,
+        ("rte",),
+        3e-4,
+    )
+    assert EvalConfig.model_validate(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"suites": ["blmp"]}, "did you mean 'blimp'"),
+        ({"finetune": {"tasks": ["mnly"]}}, "did you mean 'mnli'"),
+        ({"finetune": {"num_train_epochs": 0}}, "greater than or equal to 1"),
+        ({"finetune": {"held_out_fraction": 1.0}}, "less than 1"),
+        ({"finetune": {"preset": "babylm24"}}, "'babylm23'"),
+        ({"finetune": {"seeds": []}}, "no value is given.*--finetune.seeds 12"),
+        ({"finetune": {"head": []}}, "no value is given.*--head linear"),
+        ({"max_pair": 3}, "Extra inputs"),
+        ({"max_pairs": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_mistakes_name_the_field(section, message):
+    with pytest.raises(ValidationError, match=message):
+        EvalConfig.model_validate(section)
+
+
+def test_it_is_frozen():
+    with pytest.raises(ValidationError):
+        FineTuneConfig().learning_rate = 3
+
+
+def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():
+    config = EvalConfig(suites=("blimp", "wug", "blimp"), tasks=("arc_easy",))
+    assert config.benchmarks == ("blimp", "wug", "lm-eval-arc_easy")
+
+
+def test_the_benchmarks_of_classification_tasks_are_those_of_their_files():
+    config = EvalConfig(suites=("glue",), classify=("rte", "ag-news", "imdb"), tasks=("arc_easy",))
+    assert config.classified == ("glue", "classification")
+    assert config.benchmarks == ("glue", "classification", "lm-eval-arc_easy")

@@ -1,0 +1,118 @@
+"""Minimal pairs: what lm-eval makes of them, and faulty ones."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from eval.scoring.lm_eval_models import TextScorer
+from eval.scoring.log_likelihood import ScoredText, Scores
+from eval.zero_shot.choices import Choice, credit, make_choice_task, score_choices
+from eval.zero_shot.minimal_pairs import PairTask, read_pairs, task_group
+from eval.zero_shot.task import evenly_spaced
+from ffn_variants import UsageError
+
+
+class LengthScorer(TextScorer):
+    """Gives each text minus its number of characters: scores that a test can tell by hand."""
+
+    def __init__(self) -> None:
+        self._rank, self._world_size, self._device = 0, 1, None
+        self.calls = 0
+
+    def loglikelihood(self, requests):
+        self.calls += 1
+        return [(-float(len(request.args[0] + request.args[1])), False) for request in requests]
+
+    def count_tokens(self, pairs):
+        return [len(continuation.split()) for _, continuation in pairs]
+
+    def score(self, texts: list[ScoredText]) -> Scores:
+        raise NotImplementedError
+
+
+def given(rows: list[dict]) -> list[dict]:
+    return rows
+
+
+def task_of(rows: list[dict], max_items: int | None = None) -> PairTask:
+    return PairTask("babylm23", "binding", str(rows), partial(given, rows), max_items)
+
+
+def test_items_hold_the_scores_of_each_pair_in_order():
+    rows = [
+        {"sentence_good": "a b", "sentence_bad": "a b c", "UID": "one", "pairID": "7"},
+        {"sentence_good": "a b c d", "sentence_bad": "a b", "UID": "two", "pair_id": 0},
+        {"sentence_good": "same", "sentence_bad": "same"},
+    ]
+    result = task_of(rows).measure(LengthScorer(), print)
+    items = result.items
+    # Of the spaced sentence, which is what lm-eval's tasks give.
+    assert items["score_good"].tolist() == [-4, -8, -5]
+    assert items["score_bad"].tolist() == [-6, -4, -5]
+    assert items["margin"].tolist() == [2, -4, 0]
+    assert items["correct"].tolist() == [1, 0, 0.5]
+    assert items["tie"].tolist() == [False, False, True]
+    assert items["num_tokens_good"].tolist() == [2, 4, 1]
+    assert items["pair_id"].tolist() == ["7", "0", "2"]
+    assert items["paradigm"].tolist() == ["one", "two", "binding"]
+    assert set(items["suite"]) == {"babylm23"}
+    assert set(items["task"]) == {"binding"}
+    assert result.metrics == {"accuracy": pytest.approx(50), "ties": pytest.approx(100 / 3)}
+    assert result.group == "binding"
+
+
+def test_lm_eval_itself_reports_the_same_accuracy():
+    from lm_eval.evaluator import evaluate
+
+    pairs = [("a", "ab"), ("abc", "a"), ("ab", "ab")]
+    task = make_choice_task("pairs", [Choice("", pair) for pair in pairs])
+    results = evaluate(LengthScorer(), {"pairs": task}, bootstrap_iters=0)
+    assert results["results"]["pairs"]["acc,none"] == pytest.approx(0.5)
+
+
+def test_options_follow_their_context_as_they_are_and_sentences_a_space():
+    seen = []
+
+    class Recorder(LengthScorer):
+        def loglikelihood(self, requests):
+            seen.extend(request.args for request in requests)
+            return super().loglikelihood(requests)
+
+    choices = [Choice("", ("Good one.", "Bad\none.")), Choice("Box 1 contains ", ("a.", "bc.", "def."))]
+    scored = score_choices("mixed", choices, Recorder())
+    assert seen == [
+        ("", " Good one."), ("", " Bad\none."),
+        ("Box 1 contains ", "a."), ("Box 1 contains ", "bc."), ("Box 1 contains ", "def."),
+    ]  # fmt: skip
+    assert [choice.scores.tolist() for choice in scored] == [[-10, -9], [-17, -18, -19]]
+    assert [choice.num_tokens for choice in scored] == [[2, 2], [1, 1, 1]]
+
+
+def test_a_tie_is_shared():
+    assert [credit(np.array(scores)) for scores in ([2, 1], [1, 2], [1, 1])] == [1, 0, 0.5]
+    assert credit(np.array([3, 3, 1, 3])) == pytest.approx(1 / 3)
+    assert credit(np.array([1, 3, 3])) == 0
+
+
+def test_fewer_pairs_are_spread_over_the_file():
+    rows = [{"sentence_good": f"{n}", "sentence_bad": "x"} for n in range(10)]
+    assert read_pairs(task_of(rows, 4))["sentence_good"].tolist() == ["0", "2", "5", "7"]
+    assert task_of(rows, 4).num_items() == 4
+    assert len(read_pairs(task_of(rows, 99))) == 10
+    assert evenly_spaced(list(range(67)), 67) == evenly_spaced(list(range(67)), None) == list(range(67))
+
+
+def test_a_task_of_several_phenomena_is_its_own_group():
+    assert task_group(pd.DataFrame({"phenomenon": ["a", "a"], "task": ["t", "t"]})) == "a"
+    assert task_group(pd.DataFrame({"phenomenon": ["a", "b"], "task": ["t", "t"]})) == "t"
+
+
+@pytest.mark.parametrize("sentence", ["", " ", 3, ["a"]])
+def test_what_is_no_sentence_is_named(sentence):
+    rows = [{"sentence_good": "a", "sentence_bad": "b"}, {"sentence_good": "a", "sentence_bad": sentence}]
+    with pytest.raises(UsageError, match="babylm23/binding, row 2: sentence_bad is not a sentence"):
+        read_pairs(task_of(rows))

@@ -1,0 +1,194 @@
+"""Compiled kernels: the same numbers, compiled once, and all as before where there is no compiler."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from ffn_variants import FFN_VARIANTS, build_ffn
+from ffn_variants.kernels import basis_linear
+from ffn_variants.kernels.compilation import (
+    compile_seconds,
+    compiled,
+    compiled_kernels_in_use,
+    use_compiled_kernels,
+)
+
+
+def scaled(x, factor):
+    return x * factor
+
+
+def run(program, cache, **environment):
+    """Run a program in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def outputs_and_gradients(ffn, x):
+    x = x.clone().requires_grad_()
+    y = ffn(x)
+    return [y, *torch.autograd.grad(y.square().sum(), [x, *ffn.parameters()])]
+
+
+def test_kernels_are_eager_until_asked_for():
+    assert not compiled_kernels_in_use()
+    before = compile_seconds()
+    assert compiled(scaled)(torch.ones(2), 3.0).tolist() == [3.0, 3.0]
+    assert compile_seconds() == before
+
+
+@pytest.mark.parametrize("name", ["cheby-kan", "spline-kan"])
+def test_compiled_variants_are_the_eager_ones_and_are_not_compiled_again(
+    name, compiled_kernels, monkeypatch, error
+):
+    torch.manual_seed(0)
+    ffn, x = build_ffn(name, 12, 20), torch.randn(50, 12)
+    use_compiled_kernels(False)
+    expected = outputs_and_gradients(ffn, x)
+    use_compiled_kernels(True)
+    found = outputs_and_gradients(ffn, x)
+    first = compile_seconds()
+    for a, b in zip(found, expected, strict=True):
+        assert error(a, b) < 5e-6
+    # None of these is compiled anew: other rows, rows in several blocks, x without a gradient, no gradient.
+    with torch.compiler.set_stance("fail_on_recompile"):
+        outputs_and_gradients(ffn, x[:17])
+        outputs_and_gradients(ffn, x.repeat(3, 1).unflatten(0, (3, 50)))
+        ffn(x).sum().backward()
+        with torch.no_grad():
+            ffn(x)
+        monkeypatch.setattr(basis_linear, "BLOCK_NUMBERS", {"cpu": 500})
+        outputs_and_gradients(ffn, x)
+    assert compile_seconds() == first
+
+
+def test_every_variant_without_kernels_to_compile_says_so_by_its_seconds(compiled_kernels):
+    start = compile_seconds()
+    for name in ("gelu", "relu", "prelu"):
+        assert name in FFN_VARIANTS
+        build_ffn(name, 4, 4)(torch.randn(3, 4)).sum().backward()
+    assert compile_seconds() == start
+
+
+def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
+    kernel, x = compiled(lambda x: x.sin() + 1), torch.ones(5)
+    before, seconds = compile_seconds(), []
+    for values in (x, x, x[:3], x.double(), x.double()):
+        torch.testing.assert_close(kernel(values), values.sin() + 1)
+        seconds.append(compile_seconds())
+    assert before < seconds[0] == seconds[1] == seconds[2] < seconds[3] == seconds[4]
+
+
+@pytest.mark.skipif(
+    "isolate_recompiles" not in inspect.signature(torch.compile).parameters,
+    reason="before torch 2.13 all kernels share one limit of compilations",
+)
+def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels):
+    def kernel(operation):
+        return compiled(lambda x: operation(x))
+
+    x = torch.linspace(0.1, 0.9, 5)
+    # What torch allows one function; kernels of all bases are one function with other closures.
+    with torch._dynamo.config.patch(recompile_limit=2):
+        for operation in (torch.sin, torch.cos, torch.exp, torch.neg):
+            torch.testing.assert_close(kernel(operation)(x), operation(x))
+    assert compiled_kernels_in_use()
+
+
+def test_an_error_of_the_function_itself_is_raised_and_compiling_goes_on(compiled_kernels):
+    kernel = compiled(scaled)
+    with pytest.raises(RuntimeError, match="must match the size"):
+        kernel(torch.ones(2), torch.ones(3))
+    assert compiled_kernels_in_use()
+
+
+NO_COMPILER = """
+    import warnings
+    import torch
+    from ffn_variants import build_ffn
+    from ffn_variants.kernels.compilation import *
+    torch.manual_seed(0)
+    ffns = [build_ffn(name, 8, 8) for name in ("kan", "cheby-kan", "spline-kan")]
+    x = torch.randn(20, 8)
+    def numbers():
+        x.grad = None
+        total = sum(ffn(x.requires_grad_()).square().sum() for ffn in ffns)
+        total.backward()
+        return [total, x.grad.clone()]
+    expected = numbers()
+    use_compiled_kernels(True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = [numbers(), numbers()]
+    assert all(torch.equal(a, b) for got in found for a, b in zip(got, expected))
+    print([str(w.message) for w in caught if "torch.compile failed" in str(w.message)])
+    print(compiled_kernels_in_use())
+"""
+
+
+@pytest.mark.slow
+def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(tmp_path):
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    result = run(NO_COMPILER, tmp_path / "cache", PATH=str(empty), CXX="/nonexistent/g++")
+    warned, in_use = result.stdout.splitlines()[-2:]
+    assert warned.count("torch.compile failed") == 1
+    assert "It needs a C++ compiler" in warned
+    assert in_use == "False"
+
+
+SECOND_PROCESS = """
+    import torch
+    from ffn_variants import build_ffn
+    from ffn_variants.kernels.compilation import *
+    use_compiled_kernels(True)
+    build_ffn("cheby-kan", 8, 8)(torch.randn(20, 8, requires_grad=True)).sum().backward()
+    assert compiled_kernels_in_use()
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_finds_what_the_first_compiled(compiled_kernels, tmp_path):
+    def files():
+        return {path for path in tmp_path.rglob("*") if path.is_file()}
+
+    run(SECOND_PROCESS, tmp_path)
+    compiled_once = {path for path in files() if path.suffix in (".so", ".cpp")}
+    assert any(path.suffix == ".so" for path in compiled_once)
+    run(SECOND_PROCESS, tmp_path)
+    assert {path for path in files() if path.suffix in (".so", ".cpp")} == compiled_once
+
+
+def test_the_cache_is_kept_at_home(tmp_path):
+    # In a process of its own, as importing parts of torch sets the variable.
+    program = """
+        import os
+        del os.environ["TORCHINDUCTOR_CACHE_DIR"]
+        from ffn_variants.kernels.compilation import use_compiled_kernels
+        use_compiled_kernels(True)
+        print(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    """
+    printed = run(program, "", XDG_CACHE_HOME=str(tmp_path)).stdout
+    assert printed == f"{tmp_path}/ffn-ablations/inductor\n"
+
+
+def test_a_cache_chosen_by_the_user_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    use_compiled_kernels(True)
+    use_compiled_kernels(False)
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)

@@ -1,0 +1,111 @@
+"""Elementwise functions in blocks: their gradients, and what is kept for them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ffn_variants.kernels import elementwise as module
+from ffn_variants.kernels.elementwise import elementwise
+
+
+def wave(x, scale, phases):
+    """scale: (C,); phases: (3, C)."""
+    return scale * x + (phases + x.unsqueeze(1)).sin().sum(1)
+
+
+def tensors(rows=11, channels=4, dtype=torch.float64):
+    torch.manual_seed(0)
+    shapes = ((rows, channels), (channels,), (3, channels))
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def gradients(function, *inputs):
+    y = function(*inputs)
+    wanted = [t for t in inputs if t.requires_grad]
+    return y, *torch.autograd.grad(y, wanted, torch.linspace(-1, 2, y.numel()).to(y).view_as(y))
+
+
+def assert_same(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+
+
+def in_blocks(*inputs):
+    return elementwise(wave, *inputs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=st.integers(0, 30), channels=st.integers(1, 5), room=st.integers(1, 100))
+def test_any_cut_into_blocks_gives_the_gradients_of_autograd(rows, channels, room):
+    inputs = tensors(rows, channels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_NUMBERS", {"cpu": room})
+        assert_same(gradients(in_blocks, *inputs), gradients(wave, *inputs))
+
+
+def test_gradients_agree_with_finite_differences():
+    assert torch.autograd.gradcheck(in_blocks, tensors())
+
+
+@pytest.mark.parametrize("fixed", [(0,), (1,), (1, 2), (0, 2)])
+def test_inputs_that_take_no_gradient_change_nothing_for_the_others(fixed):
+    inputs = tensors()
+    for i in fixed:
+        inputs[i].requires_grad_(False)
+    assert_same(gradients(in_blocks, *inputs), gradients(wave, *inputs))
+
+
+def test_inputs_need_not_be_contiguous():
+    x, *parameters = tensors()
+    for view in (
+        x.detach().t().contiguous().t(),
+        x.detach()[:1].expand(11, -1),
+        x.detach().repeat(1, 2)[:, ::2],
+    ):
+        view.requires_grad_()
+        assert not view.is_contiguous()
+        assert_same(gradients(in_blocks, view, *parameters), gradients(wave, view, *parameters))
+
+
+def test_any_batch_shape_keeps_its_shape():
+    _, *parameters = tensors()
+    for shape in ((4,), (2, 3, 4), (2, 0, 4)):
+        x = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        y = in_blocks(x, *parameters)
+        assert y.shape == x.shape
+        torch.testing.assert_close(y.reshape(-1, 4), wave(x.reshape(-1, 4), *parameters))
+        y.sum().backward()
+        assert x.grad.shape == x.shape
+
+
+def test_x_and_the_parameters_alone_are_kept_for_the_backward_pass():
+    inputs = tensors(rows=100)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: (kept.append(t), t)[1], lambda t: t):
+        in_blocks(*inputs)
+    assert [t.shape for t in kept] == [t.shape for t in inputs]
+
+
+def test_a_second_derivative_is_an_error_and_not_a_wrong_number():
+    inputs = tensors()
+    (gradient,) = torch.autograd.grad(in_blocks(*inputs).square().sum(), inputs[:1], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_narrow_dtypes_are_computed_and_summed_in_float32():
+    x = torch.ones(4096, 2, dtype=torch.bfloat16, requires_grad=True)
+    scale = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    phases = torch.zeros(3, 2, dtype=torch.bfloat16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_NUMBERS", {"cpu": 64})
+        y = elementwise(wave, x, scale, phases)
+        y.backward(torch.ones_like(y))
+    assert y.dtype == x.grad.dtype == scale.grad.dtype == torch.bfloat16
+    # A sum kept in bf16 would stop at 256.
+    assert (scale.grad == 4096).all()
+    expected = 1 + 3 * torch.ones(()).sin()
+    torch.testing.assert_close(y.float(), expected.expand(4096, 2), rtol=4e-3, atol=0)

@@ -1,0 +1,133 @@
+"""GPT-Neo's attention on each backend against the stock model: outputs, gradients, masks, cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
+
+from ffn_variants import FFNGPTNeoForCausalLM, build_model
+from ffn_variants.models.attention import GPTNeoBackendAttention
+
+SIZES = {
+    "vocab_size": 61,
+    "hidden_size": 24,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+    "window_size": 5,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LAYERS = {"num_layers": 4, "num_heads": 4}
+LENGTH = 20
+each_backend = pytest.mark.parametrize("backend", ["sdpa", "eager"])
+
+
+@pytest.fixture
+def pair():
+    """Make our model and the stock one with its weights."""
+
+    def _pair(backend):
+        torch.manual_seed(3)
+        ours = build_model("gpt_neo", "gelu", **SIZES, **LAYERS)
+        ours.set_attn_implementation(backend)
+        config = GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global", "local"], 2]])
+        stock = GPTNeoForCausalLM(config)
+        stock.load_state_dict(ours.state_dict())
+        return ours, stock
+
+    return _pair
+
+
+def tokens(rows=3, length=LENGTH):
+    return torch.randint(3, 61, (rows, length), generator=torch.Generator().manual_seed(0))
+
+
+def assert_same(ours, stock, visible=None, **inputs):
+    """Compare logits where ``visible`` says so, and every gradient of a loss on them."""
+    results = []
+    for model in (ours, stock):
+        logits = model(**inputs, use_cache=False).logits
+        chosen = logits if visible is None else logits[visible]
+        chosen.log_softmax(-1)[..., 7].sum().backward()
+        results.append((chosen, [parameter.grad for parameter in model.parameters()]))
+    torch.testing.assert_close(results[0][0], results[1][0], atol=1e-6, rtol=1e-5)
+    for a, b in zip(results[0][1], results[1][1], strict=True):
+        torch.testing.assert_close(a, b, atol=2e-6, rtol=1e-4)
+
+
+@each_backend
+def test_outputs_and_gradients_are_those_of_the_stock_model(pair, backend):
+    ours, stock = pair(backend)
+    modules = [m for m in ours.modules() if isinstance(m, GPTNeoBackendAttention)]
+    assert [m.sliding_window for m in modules] == [None, 5, None, 5]
+    assert_same(ours, stock, input_ids=tokens())
+
+
+@each_backend
+def test_padded_rows_are_those_of_the_stock_model(pair, backend):
+    mask = torch.ones(3, LENGTH, dtype=torch.long)
+    mask[1, 13:] = 0
+    mask[2, 4:] = 0
+    assert_same(*pair(backend), visible=mask.bool(), input_ids=tokens(), attention_mask=mask)
+
+
+@each_backend
+def test_a_mask_of_documents_is_narrowed_to_the_past_and_the_window(pair, backend):
+    """Stock GPT-Neo is asked in its own way, by a mask that is added; both leave the rest to the layers."""
+    ours, stock = pair(backend)
+    document = torch.tensor([[0] * 11 + [1] * 9, [0] * 3 + [1] * 17, [0] * 20])
+    same = (document[:, :, None] == document[:, None, :])[:, None]
+    added = torch.where(same, 0.0, torch.finfo(torch.float32).min)
+    logits = stock(input_ids=tokens(), attention_mask=added, use_cache=False).logits
+    given = same if backend == "sdpa" else added
+    found = ours(input_ids=tokens(), attention_mask=given, use_cache=False).logits
+    torch.testing.assert_close(found, logits, atol=1e-6, rtol=1e-5)
+    alone = ours(input_ids=tokens()[:1, 11:], position_ids=torch.arange(11, 20)[None], use_cache=False).logits
+    torch.testing.assert_close(found[:1, 11:], alone, atol=1e-6, rtol=1e-5)
+
+
+@each_backend
+@pytest.mark.parametrize("length", [2, 9])
+def test_generated_tokens_are_those_of_the_stock_model(pair, backend, length):
+    ours, stock = pair(backend)
+    prompt = tokens(2, length)
+    wanted = {"max_new_tokens": 15, "min_new_tokens": 15, "do_sample": False}
+    mask = torch.ones_like(prompt)
+    results = [m.eval().generate(prompt, attention_mask=mask, **wanted) for m in (ours, stock)]
+    assert torch.equal(*results)
+
+
+def test_attention_dropout_acts_in_training_alone(pair):
+    torch.manual_seed(3)
+    model = build_model("gpt_neo", "gelu", **SIZES, **LAYERS, attention_dropout=0.5)
+    first, second = (model.train()(tokens(), use_cache=False).logits for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (model.eval()(tokens(), use_cache=False).logits for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_sdpa_is_the_default_and_another_backend_can_be_loaded(pair, tmp_path):
+    ours, _ = pair("sdpa")
+    ours.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    eager = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    assert (loaded.config._attn_implementation, eager.config._attn_implementation) == ("sdpa", "eager")
+    torch.testing.assert_close(loaded(tokens()).logits, eager(tokens()).logits, atol=1e-6, rtol=1e-5)
+    weights = eager(tokens(), output_attentions=True).attentions
+    assert weights[1].shape == (3, 4, LENGTH, LENGTH)
+    assert not weights[1][..., 10, :6].any()  # beyond the window of a local layer
+
+
+def test_a_backend_can_be_set_whatever_the_stock_class_was_asked_before(pair, monkeypatch):
+    kept = "_can_set_attn_implementation_cached_value"  # by transformers on the class that was asked
+    for kind in FFNGPTNeoForCausalLM.__mro__:
+        if kept in vars(kind):
+            monkeypatch.delattr(kind, kept)
+    stock = GPTNeoForCausalLM(GPTNeoConfig(**SIZES, **LAYERS, attention_types=[[["global"], 4]]))
+    stock.set_attn_implementation("sdpa")
+    assert stock.config._attn_implementation == "eager"
+    ours, _ = pair("eager")
+    assert ours.config._attn_implementation == "eager"
+    assert ours(tokens(), output_attentions=True).attentions[0].shape == (3, 4, LENGTH, LENGTH)

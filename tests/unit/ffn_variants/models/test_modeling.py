@@ -1,0 +1,477 @@
+"""Models with a variant in every layer: stock equality, saving, loading, paired weights, counts, errors."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+    T5ForSequenceClassification,
+)
+
+from ffn_variants import (
+    FAMILIES,
+    FFN_VARIANTS,
+    FFNGPTNeoConfig,
+    FFNRobertaConfig,
+    FFNT5Config,
+    FFNT5ForSequenceClassification,
+    UsageError,
+    build_config,
+    build_model,
+    count_parameters,
+    objective,
+)
+from ffn_variants.variants.kan import KANLinear
+
+SIZES = {
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "vocab_size": 61,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 33,
+}
+AUTO = {"gpt_neo": AutoModelForCausalLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
+FFN_PARTS = {
+    "gpt_neo": (".mlp.",),
+    "roberta": (".intermediate.", ".output.dense."),
+    "t5": (".DenseReluDense.",),
+}
+HEADS = {"gpt_neo": "score.", "roberta": "classifier.", "t5": "classification_head."}
+# T5 has two layers in its encoder and two in its decoder.
+NUM_FFNS = {"gpt_neo": 2, "roberta": 2, "t5": 4}
+
+each_variant = pytest.mark.parametrize("ffn", FFN_VARIANTS)
+each_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@pytest.fixture(autouse=True)
+def quiet_transformers():
+    """Keep the load reports of head weights, which these tests expect, out of the output."""
+    logger = logging.getLogger("transformers")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    yield
+    logger.setLevel(level)
+
+
+def make(family, ffn, seed=0, ffn_options=None, **config):
+    torch.manual_seed(seed)
+    return build_model(family, ffn, ffn_options, **{**SIZES, **config}).eval()
+
+
+def tokens(seed=9):
+    return torch.randint(3, 61, (2, 16), generator=torch.Generator().manual_seed(seed))
+
+
+def inputs(family, ids):
+    """What a forward pass takes; T5's decoder reads something else than its encoder."""
+    return {"input_ids": ids, **({"decoder_input_ids": ids[:, :7].flip(1)} if family == "t5" else {})}
+
+
+def ffn_parameters(family, ffn, hidden_size, intermediate_size):
+    """Of the whole model, by its spec; T5's linear layers have no biases."""
+    spec = FFN_VARIANTS[ffn]
+    biases = hidden_size + intermediate_size if family == "t5" and spec.kind == "activation" else 0
+    return NUM_FFNS[family] * (spec.num_params(hidden_size, intermediate_size) - biases)
+
+
+def outside_ffn(model, family):
+    """All weights and buffers but the FFN's; attention.output.dense is none of RoBERTa's FFN."""
+    return {
+        key: value
+        for key, value in model.state_dict().items()
+        if "attention" in key or not any(part in key for part in FFN_PARTS[family])
+    }
+
+
+def stock(family, **changes):
+    sizes = {key: SIZES[key] for key in ("hidden_size", "intermediate_size", "vocab_size")}
+    sizes |= {
+        "max_position_embeddings": 33,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    } | changes
+    if family == "gpt_neo":
+        config = GPTNeoConfig(num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]], **sizes)
+        return GPTNeoForCausalLM(config).eval()
+    if family == "t5":
+        del sizes["max_position_embeddings"]
+        sizes = {"feed_forward_proj": "gelu_new", "d_ff": sizes.pop("intermediate_size"), **sizes}
+        config = T5Config(num_layers=2, num_heads=4, d_kv=6, decoder_start_token_id=0, **sizes)
+        return T5ForConditionalGeneration(config).eval()
+    config = RobertaConfig(num_hidden_layers=2, num_attention_heads=4, type_vocab_size=2, **sizes)
+    return RobertaForMaskedLM(config).eval()
+
+
+@each_family
+def test_gelu_is_the_stock_model(family):
+    model = make(family, "gelu", seed=4)
+    torch.manual_seed(4)
+    reference = stock(family)
+    assert list(model.state_dict()) == list(reference.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reference.parameters(), strict=True))
+    # GPT-Neo's GELU and attention are several operations there and one here, so the last bit may differ.
+    ids = inputs(family, tokens())
+    torch.testing.assert_close(model(**ids).logits, reference(**ids).logits, atol=3e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("ffn", "hidden_act"), [("relu", "relu"), ("silu", "silu")])
+@each_family
+def test_fixed_activations_equal_the_stock_model_with_them(family, ffn, hidden_act):
+    field = {"gpt_neo": "activation_function", "roberta": "hidden_act", "t5": "feed_forward_proj"}[family]
+    torch.manual_seed(4)
+    reference = stock(family, **{field: hidden_act})
+    ids = inputs(family, tokens())
+    logits = make(family, ffn, seed=4)(**ids).logits
+    torch.testing.assert_close(logits, reference(**ids).logits, atol=3e-6, rtol=1e-6)
+
+
+@each_family
+def test_gelu_form_can_be_chosen(family):
+    logits = {
+        form: make(family, "gelu", ffn_options={"approximate": form} if form else None)(
+            **inputs(family, tokens())
+        ).logits
+        for form in (None, "tanh", "none")
+    }
+    own, other = ("none", "tanh") if family == "roberta" else ("tanh", "none")
+    torch.testing.assert_close(logits[None], logits[own], atol=1e-6, rtol=1e-6)
+    assert not torch.equal(logits[None], logits[other])
+
+
+@each_variant
+@each_family
+def test_every_layer_has_the_variant_and_learns(family, ffn):
+    model = make(family, ffn)
+    model(tokens(), labels=tokens()).loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+    counts = count_parameters(model)
+    assert counts["ffn"] == ffn_parameters(family, ffn, 24, 40)
+    assert counts["total"] == model.num_parameters()
+    assert counts["total"] == counts["ffn"] + counts["embedding"] + counts["other"]
+    # T5 has 32 distances for 4 heads in encoder and decoder, in place of positions.
+    positions = {"gpt_neo": 24 * 33, "roberta": 24 * (33 + 2), "t5": 2 * 32 * 4}
+    assert counts["embedding"] == 24 * 61 + positions[family]
+
+
+@each_variant
+@each_family
+def test_saved_models_come_back_as_they_were(family, ffn, tmp_path):
+    options = {"kan": {"grid_size": 3}, "swish": {"init": 0.5}}.get(ffn)
+    model = make(family, ffn, ffn_options=options)
+    model.save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert (written["model_type"], written["ffn"]) == (f"ffn_{family}", ffn)
+    again, info = AUTO[family].from_pretrained(tmp_path, output_loading_info=True)
+    assert type(again) is type(model)
+    assert again.config.ffn_options == options
+    assert not info["missing_keys"]
+    assert not info["unexpected_keys"]
+    ids = inputs(family, tokens())
+    assert torch.equal(again.eval()(**ids).logits, model(**ids).logits)
+    for (key, saved), loaded in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
+        assert torch.equal(saved, loaded), key
+
+
+@each_variant
+@each_family
+def test_classification_and_backbone_miss_only_their_head(family, ffn, tmp_path):
+    model = make(family, ffn)
+    model.save_pretrained(tmp_path)
+    classifier, info = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path, num_labels=3, output_loading_info=True
+    )
+    assert info["missing_keys"]
+    assert all(key.startswith(HEADS[family]) for key in info["missing_keys"])
+    assert all(key.startswith("lm_head.") for key in info["unexpected_keys"])
+    assert classifier(tokens()).logits.shape == (2, 3)
+    backbone, ids = AutoModel.from_pretrained(tmp_path).eval(), inputs(family, tokens())
+    states = backbone(**ids).last_hidden_state
+    assert torch.equal(classifier.eval().base_model(**ids).last_hidden_state, states)
+    if family == "t5":  # no part of it is a backbone of its own
+        logits = model.lm_head(states * 24**-0.5)
+        assert torch.equal(model(**ids).logits, logits)
+    else:
+        assert torch.equal(model.base_model(**ids).last_hidden_state, states)
+
+
+@each_family
+def test_weights_outside_the_ffn_are_those_of_the_seed(family):
+    reference = outside_ffn(make(family, "gelu", seed=11), family)
+    assert len(reference) > 20
+    for ffn in FFN_VARIANTS:
+        weights = outside_ffn(make(family, ffn, seed=11), family)
+        assert list(weights) == list(reference)
+        for key, value in weights.items():
+            assert torch.equal(value, reference[key]), (ffn, key)
+
+
+@each_variant
+@each_family
+def test_another_seed_gives_other_weights(family, ffn):
+    one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
+    for key, value in one.named_parameters():
+        # Vectors, the knots of spline-kan and the denominators of gr-kan start at fixed values.
+        if value.dim() >= 2 and "knots" not in key and "denominator" not in key:
+            assert not torch.equal(value, two.get_parameter(key)), key
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "swish", "kan", "spline-kan"])
+@each_family
+def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
+    reference = outside_ffn(make(family, "gelu", seed=5), family)
+    alone = outside_ffn(make(family, ffn, seed=5, intermediate_size=16), family)
+    assert not all(torch.equal(alone[key], reference[key]) for key in reference)
+    paired = make(family, ffn, seed=5, intermediate_size=16, paired_intermediate_size=40)
+    weights = outside_ffn(paired, family)
+    assert all(torch.equal(weights[key], reference[key]) for key in reference)
+    assert paired.config.intermediate_size == 16
+    assert count_parameters(paired)["ffn"] == ffn_parameters(family, ffn, 24, 16)
+    paired.save_pretrained(tmp_path)
+    again, ids = AUTO[family].from_pretrained(tmp_path).eval(), inputs(family, tokens())
+    assert torch.equal(again(**ids).logits, paired(**ids).logits)
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("ffn", ["gelu", "none", "prelu", "kan"])
+def test_linear_layers_start_with_the_initializer_range(family, ffn):
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "initializer_range": 0.03}
+    options = {"layers": "first"} if ffn == "kan" else None
+    model = make(family, ffn, ffn_options=options, **sizes)
+    linears = [(name, m) for name, m in model.named_modules() if isinstance(m, nn.Linear)]
+    ffn_linears = [m for name, m in linears if any(part in f"{name}." for part in FFN_PARTS[family])]
+    assert len(ffn_linears) >= 2
+    for _, linear in linears:
+        assert abs(linear.weight.std().item() / 0.03 - 1) < 0.03
+        assert linear.bias is None or not linear.bias.any()
+
+
+@pytest.mark.parametrize(
+    ("ffn", "sizes"),
+    [
+        ("gelu", {}),
+        ("swish", {"paired_intermediate_size": 128}),
+        ("geglu", {}),
+        ("gr-kan", {}),
+        ("kan", {"initializer_factor": 0.5}),
+    ],
+)
+def test_t5_draws_linear_layers_by_their_inputs(ffn, sizes):
+    """Normal with a standard deviation of 1 / sqrt(inputs), in T5's own FFN and in what takes its place."""
+    options = {"layers": "first"} if ffn == "kan" else None
+    model = make("t5", ffn, ffn_options=options, hidden_size=128, intermediate_size=256, **sizes)
+    linears = [
+        m for name, m in model.named_modules() if ".DenseReluDense" in name and isinstance(m, nn.Linear)
+    ]
+    assert len(linears) == (4 if ffn == "kan" else 8)
+    factor = sizes.get("initializer_factor", 1.0)
+    for linear in linears:
+        assert abs(linear.weight.std().item() * linear.in_features**0.5 / factor - 1) < 0.03
+        assert linear.bias is None or not linear.bias.any()
+
+
+def test_t5_draws_its_classification_head_as_the_stock_model_does(tmp_path):
+    make("t5", "kan", hidden_size=128).save_pretrained(tmp_path)
+    torch.manual_seed(3)
+    head = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=300).classification_head
+    for linear in (head.dense, head.out_proj):
+        assert abs(linear.weight.std().item() * 128**0.5 - 1) < 0.03
+        assert not linear.bias.any()
+
+
+def test_t5_classifies_as_the_stock_model_whatever_the_number_of_ends():
+    """Right-padded texts of one end token each, for which the stock class is there; and others alone."""
+    config = make("t5", "gelu").config
+    config.num_labels = 3
+    model = FFNT5ForSequenceClassification(config).eval()
+    fields = {name: value for name, value in config.to_dict().items() if name not in ("ffn", "model_type")}
+    reference = T5ForSequenceClassification(T5Config(**fields)).eval()
+    reference.load_state_dict(model.state_dict())
+    one_end = torch.tensor([[1, 9, 30, 12, 2], [1, 17, 2, 0, 0]])
+    mask = (one_end != 0).long()
+    expected = reference(input_ids=one_end, attention_mask=mask).logits
+    assert expected.std() > 0.05
+    torch.testing.assert_close(model(one_end, mask).logits, expected, atol=1e-6, rtol=1e-6)
+    # A pair is <s> A </s></s> B </s>: three ends, of which both classes read the last.
+    pair = torch.tensor([[1, 9, 2, 2, 12, 30, 2]])
+    with pytest.raises(ValueError, match="same number of <eos>"):
+        reference(torch.cat([pair, torch.tensor([[1, 5, 6, 7, 8, 9, 2]])]))
+    both = torch.cat([torch.nn.functional.pad(one_end, (0, 2)), pair])
+    found = model(both, (both != 0).long()).logits
+    torch.testing.assert_close(found[2:], reference(pair).logits, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(found[:2], expected, atol=1e-6, rtol=1e-6)
+    labels = torch.tensor([0, 2, 1])
+    loss = torch.nn.functional.cross_entropy(found, labels)
+    torch.testing.assert_close(model(both, (both != 0).long(), labels).loss, loss)
+
+
+@each_family
+def test_post_init_leaves_kan_layers_as_they_were_drawn(family):
+    model = make(family, "kan", hidden_size=128)
+    for module in model.modules():
+        if isinstance(module, KANLinear):
+            # Kaiming-uniform with a = sqrt(5) is uniform within 1 / sqrt(fan_in).
+            bound = module.in_features**-0.5
+            assert 0.98 * bound < module.base_weight.abs().max() <= bound
+            assert 0.98 * bound < module.spline_scaler.abs().max() <= bound
+
+
+@each_family
+def test_dropout_of_the_ffn_is_kept_for_blocks(family):
+    field = {"gpt_neo": "resid_dropout", "roberta": "hidden_dropout_prob", "t5": "dropout_rate"}[family]
+    layer = next(
+        m
+        for m in make(family, "kan", **{field: 0.5}).modules()
+        if type(m).__name__ in ("GPTNeoBlock", "RobertaLayer", "T5LayerFF")
+    )
+    kept = {
+        "gpt_neo": lambda: layer.mlp.dropout,
+        "roberta": lambda: layer.output.dropout,
+        "t5": lambda: layer.dropout,
+    }[family]()
+    assert kept.p == 0.5
+    if family == "t5":
+        x = torch.randn(4, 200, 24)
+        assert 0.4 < (layer.train()(x) == x).float().mean() < 0.6
+    if family == "gpt_neo":
+        y = layer.mlp.train()(torch.randn(4, 200, 24))
+        assert 0.4 < (y == 0).float().mean() < 0.6
+
+
+@each_family
+@each_variant
+def test_bf16_forward_is_finite(family, ffn):
+    model = make(family, ffn).to(torch.bfloat16)
+    assert torch.isfinite(model(**inputs(family, tokens())).logits).all()
+
+
+@each_family
+def test_three_layers_and_generation(family):
+    model = make(family, "swish", num_hidden_layers=3)
+    if family == "gpt_neo":
+        assert model.config.attention_layers == ["global", "local", "global"]
+        assert model.generate(tokens()[:1, :4], max_new_tokens=3, do_sample=False).shape == (1, 7)
+    assert model.config.num_hidden_layers == 3
+
+
+PER_CHANNEL = ("learnable-gelu", "prelu", "swish", "thesis-swish")
+PUBLISHED = [
+    *[("gpt_neo", ffn, {}, None, 9_585_664) for ffn in ("gelu", "relu", "silu", "none")],
+    *[("gpt_neo", ffn, {}, None, 9_587_712) for ffn in PER_CHANNEL],
+    *[("roberta", ffn, {}, None, 9_863_952) for ffn in ("gelu", "relu", "silu", "none")],
+    *[("roberta", ffn, {}, None, 9_866_000) for ffn in PER_CHANNEL],
+    ("gpt_neo", "kan", {"intermediate_size": 256}, {"grid_size": 3, "spline_order": 3}, 11_679_744),
+    ("gpt_neo", "kan", {"intermediate_size": 256}, None, 12_728_320),
+]
+# One layer in encoder and decoder each, so two FFNs as in the others; no biases and no positions.
+PUBLISHED += [
+    ("t5", "gelu", {}, None, 10_366_720),
+    ("t5", "gelu", {"num_hidden_layers": 2}, None, 15_612_160),
+    ("t5", "spline-kan", {}, None, 10_366_720 - 2 * 2 * 512 * 1024 + 2 * 4 * 512 * 10),
+]
+
+
+@pytest.mark.parametrize(("family", "ffn", "config", "options", "total"), PUBLISHED)
+def test_parameter_counts_of_the_source_study(family, ffn, config, options, total):
+    with torch.device("meta"):
+        model = build_model(family, ffn, options, **config)
+    assert count_parameters(model)["total"] == total
+    assert model.num_parameters() == total
+
+
+def test_source_study_sizes_are_the_defaults():
+    neo, roberta, t5 = (build_config(family, "gelu") for family in FAMILIES)
+    assert (neo.attention_layers, neo.window_size, neo.max_position_embeddings) == (
+        ["global", "local"],
+        256,
+        512,
+    )
+    assert (roberta.max_position_embeddings, roberta.type_vocab_size) == (513, 2)
+    assert (t5.num_layers, t5.num_decoder_layers, t5.d_ff, t5.d_kv) == (1, 1, 1024, 128)
+    assert (t5.max_position_embeddings, t5.decoder_start_token_id) == (512, 0)
+    for config in (neo, roberta, t5):
+        assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 1, 2)
+        assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (10_000, 512, 4)
+
+
+def test_objectives():
+    assert [objective(family) for family in FAMILIES] == ["causal", "masked", "span_corruption"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: build_model("gpt-neo", "gelu"),
+            r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available",
+        ),
+        (lambda: objective("t6"), r"unknown family 't6'; Available: gpt_neo, roberta, t5"),
+        (lambda: build_model("roberta", "swich"), r"unknown FFN variant 'swich'; did you mean 'swish'\?"),
+        (lambda: build_model("roberta", "kan", {"grid": 3}), r"unknown option of FFN variant 'kan': 'grid'"),
+        (
+            lambda: build_model("gpt_neo", "kan", hiden_size=8),
+            r"unknown gpt_neo config field 'hiden_size'; did you mean 'hidden_size'\?",
+        ),
+        (
+            lambda: build_model("roberta", "gelu", window_size=8),
+            r"unknown roberta config field 'window_size'",
+        ),
+        (
+            lambda: build_model("gpt_neo", "gelu", hidden_size=30),
+            r"hidden_size 30 is no multiple of num_attention_heads 4",
+        ),
+        (
+            lambda: build_model("gpt_neo", "gelu", activation_function="relu"),
+            r"activation_function 'relu' would contradict ffn 'gelu'",
+        ),
+        (lambda: FFNGPTNeoConfig(ffn="kann"), r"unknown FFN variant 'kann'"),
+        (
+            lambda: FFNT5Config(feed_forward_proj="gated-gelu"),
+            r"feed_forward_proj 'gated-gelu' would contradict ffn 'gelu'",
+        ),
+        (lambda: FFNRobertaConfig(ffn="relu", ffn_options={"a": 1}), r"'relu' takes no options, got 'a'"),
+    ],
+)
+def test_mistakes_are_usage_errors(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
+
+
+@each_family
+def test_overriding_the_variant_on_load_is_an_error(family, tmp_path):
+    make(family, "gelu").save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match=r"unknown FFN variant 'x'; Available: gelu"):
+        AUTO[family].from_pretrained(tmp_path, ffn="x")
+    for other in ("prelu", "kan", "spline-kan"):
+        with pytest.raises(UsageError, match=rf"does not hold the weights of ffn '{other}' .*config.json"):
+            AUTO[family].from_pretrained(tmp_path, ffn=other)
+        with pytest.raises(UsageError, match=f"does not hold the weights of ffn '{other}'"):
+            AutoModel.from_pretrained(tmp_path, ffn=other)
+
+
+@each_family
+def test_weights_of_another_variant_are_not_dropped(family, tmp_path):
+    make(family, "prelu").save_pretrained(tmp_path)
+    with pytest.raises(UsageError, match="does not hold the weights of ffn 'relu'"):
+        AUTO[family].from_pretrained(tmp_path, ffn="relu")
+    with pytest.raises(UsageError, match="does not hold the weights of ffn 'relu'"):
+        AutoModelForSequenceClassification.from_pretrained(tmp_path, ffn="relu")

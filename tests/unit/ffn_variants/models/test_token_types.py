@@ -1,0 +1,239 @@
+"""Token types of pairs, against transformers' own models on the tokenizer's own padded output."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoModel,
+    BertConfig,
+    BertForSequenceClassification,
+    BertModel,
+    GPT2Config,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    T5Config,
+)
+
+from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
+from eval.classification.encoders import PaddedEncoder, make_encoder
+from eval.classification.features import features
+from eval.classification.heads.choice import parse_head
+from eval.classification.heads.registry import build_head
+from eval.classification.inputs.data import read_task_data
+from eval.classification.inputs.segments import Segmentation, encode_segments
+from eval.classification.inputs.tokens import Encoded, encode, tokenizer_key
+from eval.classification.loading import load_for_task
+from eval.classification.prediction import predict
+from eval.classification.tasks.chosen import embedded_tasks, read_examples
+from eval.config import EvalConfig
+from eval.interpretation.attention_shares import attention_shares
+from ffn_variants import build_model
+
+PAIRS = [
+    ("the film is good .", "it is bad"),
+    ("good", "a film , which the other film is not . it is bad ."),
+    ("the film . a good one . it is long , and the end is bad", "no . it is good ."),
+]
+SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+
+
+def make_tokenizer(**options) -> PreTrainedTokenizerFast:
+    """Pieces of one letter and a few words, between BERT's special tokens, with BERT's types."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    pieces = [*SPECIAL.values(), *letters, *(f"##{letter}" for letter in letters), *".,?!'", "film", "good"]
+    vocab = {piece: number for number, piece in enumerate(pieces)}
+    backend = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[(name, vocab[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    options = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]} | options
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL, **options)
+
+
+@pytest.fixture(scope="module")
+def bert_tokenizer() -> PreTrainedTokenizerFast:
+    return make_tokenizer()
+
+
+def bert_config(tokenizer: PreTrainedTokenizerFast, **options) -> BertConfig:
+    torch.manual_seed(0)
+    return BertConfig(vocab_size=len(tokenizer), initializer_range=0.5, **(SIZES | options))
+
+
+def padded(tokenizer: PreTrainedTokenizerFast, pairs: list, **options):
+    firsts, seconds = (list(texts) for texts in zip(*pairs, strict=True))
+    return tokenizer(firsts, seconds, padding=True, return_tensors="pt", **options)
+
+
+def at_tokens(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return hidden[mask.bool()]
+
+
+@pytest.mark.parametrize("max_length", [128, 12])
+@torch.no_grad()
+def test_a_backbone_gets_the_types_that_the_tokenizer_gives(bert_tokenizer, max_length, error):
+    model = BertModel(bert_config(bert_tokenizer)).eval()
+    inputs = padded(bert_tokenizer, PAIRS, truncation="longest_first", max_length=max_length)
+    wanted = model(**inputs).last_hidden_state
+    blind = model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).last_hidden_state
+    assert error(blind, wanted) > 0.1
+    encoder = make_encoder(model)
+    assert isinstance(encoder, PaddedEncoder)
+    data = encode(bert_tokenizer, PAIRS, [0, 1, 0], max_length)
+    hidden, mask = encoder.tokens(data)
+    assert error(at_tokens(hidden, mask), at_tokens(wanted, inputs["attention_mask"])) < 1e-5
+    assert error(encoder.pooled(data.take([2, 0, 2])), wanted[[2, 0, 2], 0]) < 1e-5
+
+
+def test_transformers_own_classifier_gets_them_too(bert_tokenizer, error):
+    model = BertForSequenceClassification(bert_config(bert_tokenizer, num_labels=3)).eval()
+    wanted = model(**padded(bert_tokenizer, PAIRS)).logits.detach()
+    classifier = make_classifier(model)
+    assert isinstance(classifier, PaddedClassifier)
+    logits = classifier(encode(bert_tokenizer, PAIRS, [0, 1, 0], 128).take([1, 2, 0])).logits.detach()
+    assert error(logits, wanted[[1, 2, 0]]) < 1e-5
+
+
+def windows(whole: dict, window: int, stride: int) -> list[tuple[int, int]]:
+    """Between the outer special tokens: the definition, one window after another."""
+    last, start, found = len(whole["input_ids"]) - 1, 1, []
+    while not found or found[-1][1] < last:
+        found.append((start, min(start + window - 2, last)))
+        start += window - 2 - stride
+    return found
+
+
+def sentences(tokenizer: PreTrainedTokenizerFast, pair: tuple[str, str]) -> list[tuple[int, int]]:
+    """The tokens of each sentence, counted by tokenising it alone; a separator between the texts."""
+    found, start = [], 1
+    for text in pair:
+        for sentence in text.replace(". ", ".\n").split("\n"):
+            size = len(tokenizer(sentence, add_special_tokens=False)["input_ids"])
+            found.append((start, start + size))
+            start += size
+        start += 1
+    return found
+
+
+@pytest.mark.parametrize("kind", ["windows", "sentences"])
+@torch.no_grad()
+def test_segments_keep_the_types_of_the_whole_pair(bert_tokenizer, kind, error):
+    cut = Segmentation(segments=kind, window=10 if kind == "windows" else 60, stride=3)
+    data = encode_segments(bert_tokenizer, PAIRS, [0, 1, 0], cut, 128).take([2, 0, 1])
+    model = BertModel(bert_config(bert_tokenizer)).eval()
+    wanted = []
+    for number in (2, 0, 1):
+        whole = bert_tokenizer(*PAIRS[number])
+        ranges = windows(whole, 10, 3) if kind == "windows" else sentences(bert_tokenizer, PAIRS[number])
+        for start, stop in ranges:
+            inputs = {
+                name: torch.tensor([[own[0], *own[start:stop], own[-1]]]) for name, own in whole.items()
+            }
+            wanted.append(model(**inputs).last_hidden_state[0])
+    assert len(wanted) == len(data.pieces) > 5
+    hidden, mask = make_encoder(model).tokens(data.pieces)
+    assert error(at_tokens(hidden, mask), torch.cat(wanted)) < 1e-5
+
+
+def test_where_all_types_are_0_there_are_none(bert_tokenizer):
+    silent = make_tokenizer(model_input_names=["input_ids", "attention_mask"])
+    single = [(first, None) for first, _ in PAIRS]
+    labels, cut = [0, 1, 0], Segmentation()
+    for tokenizer, texts in ((bert_tokenizer, single), (silent, PAIRS)):
+        assert encode(tokenizer, texts, labels, 128).token_type_ids is None
+        assert encode_segments(tokenizer, texts, labels, cut, 128).pieces.token_type_ids is None
+    assert tokenizer_key(silent) != tokenizer_key(bert_tokenizer)
+    assert encode(bert_tokenizer, PAIRS, labels, 128).take([0]).token_type_ids is not None
+    assert encode_segments(bert_tokenizer, PAIRS, labels, cut, 128).pieces.token_type_ids is not None
+
+
+def other_model(name: str, size: int) -> PreTrainedModel:
+    torch.manual_seed(0)
+    if name in ("gpt_neo", "roberta"):
+        sizes = {"num_layers": 2, "num_heads": 2, "window_size": 6, "max_position_embeddings": 90}
+        if name == "roberta":
+            sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 91}
+        shared = {"vocab_size": size, "hidden_size": 16, "intermediate_size": 32, "pad_token_id": 0}
+        return AutoModel.from_config(build_model(name, "gelu", **shared, **sizes).config)
+    configs = {
+        "t5": T5Config(
+            vocab_size=size, d_model=16, num_layers=1, num_heads=2, d_ff=32, d_kv=8, type_vocab_size=2
+        ),
+        "gpt2": GPT2Config(vocab_size=size, n_embd=16, n_layer=1, n_head=2, pad_token_id=0),
+        "one type": BertConfig(vocab_size=size, type_vocab_size=1, **SIZES),
+    }
+    return AutoModel.from_config(configs[name])
+
+
+@pytest.mark.parametrize("name", ["gpt_neo", "roberta", "t5", "gpt2", "one type"])
+@torch.no_grad()
+def test_a_model_without_types_of_its_own_does_not_get_them(bert_tokenizer, name):
+    data = encode(bert_tokenizer, PAIRS, [0, 1, 0], 128)
+    encoder = make_encoder(other_model(name, len(bert_tokenizer)).eval())
+    given: list[dict] = []
+    encoder.body.register_forward_pre_hook(lambda _, args, named: given.append(named), with_kwargs=True)
+    assert data.token_type_ids is not None
+    assert torch.equal(encoder.pooled(data), encoder.pooled(replace(data, token_type_ids=None)))
+    assert not any("token_type_ids" in named for named in given)
+    assert len(given) == (0 if name in ("gpt_neo", "roberta") else 2)  # these are computed layer by layer
+
+
+def test_kept_features_are_those_of_the_types(bert_tokenizer):
+    model = BertModel(bert_config(bert_tokenizer)).eval()
+    head = build_head(parse_head("linear"), 16, 2)
+    classifier = HeadClassifier(make_encoder(model), head, is_frozen=True)
+    ids = [[2, 5, 6, 3, 7, 8, 3]]
+    told = Encoded.from_lists(ids, [0], token_type_ids=[[0, 0, 0, 0, 1, 1, 1]])
+    kept = [features(classifier, data, "one").vectors for data in (told, Encoded.from_lists(ids, [0]))]
+    assert (kept[0] - kept[1]).abs().max() > 0.1
+
+
+@torch.no_grad()
+def test_attention_is_read_with_the_types(bert_tokenizer):
+    model = BertModel(bert_config(bert_tokenizer), add_pooling_layer=False).eval()
+    shares = attention_shares(model, encode(bert_tokenizer, PAIRS, [0, 1, 0], 128))
+    model.set_attn_implementation("eager")
+    alone = [
+        model(**bert_tokenizer(*pair, return_tensors="pt"), output_attentions=True).attentions[-1]
+        for pair in PAIRS
+    ]
+    wanted = np.concatenate([weights.double().mean((0, 1, 2)).numpy() for weights in alone])
+    np.testing.assert_allclose(shares, wanted, atol=1e-6)
+
+
+@pytest.fixture
+def saved_bert(bert_tokenizer, tmp_path) -> Path:
+    """A folder as ``save_pretrained`` writes it."""
+    BertModel(bert_config(bert_tokenizer)).save_pretrained(tmp_path / "bert")
+    bert_tokenizer.save_pretrained(tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def test_the_pairs_of_a_task_are_read_from_files_to_logits(saved_bert, error):
+    config = EvalConfig()
+    task = next(task for task in embedded_tasks(config).values() if len(task.templates) == 2)
+    settings = task.fine_tuning(config.finetune)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(saved_bert)
+    classifier = load_for_task(saved_bert, task, settings, 0, tokenizer, "cpu").eval()
+    assert isinstance(classifier, PaddedClassifier)
+    data = read_task_data([task], tokenizer, 128, config, settings).validation[task.name]
+    chosen = list(range(0, len(data), 9))
+    inputs = padded(
+        tokenizer, [task.make_input(read_examples(task, "validation", config)[n]) for n in chosen]
+    )
+    with torch.no_grad():
+        wanted = classifier.model(**inputs).logits
+    assert error(predict(classifier, data.take(chosen), 4).logits, wanted.numpy()) < 1e-5

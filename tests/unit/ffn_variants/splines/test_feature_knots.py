@@ -1,0 +1,168 @@
+"""Knots of feature splines at quantiles, curves refitted on them, and knots taken out, against numpy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from base.errors import UsageError
+from ffn_variants.splines.feature_knots import POLYNOMIAL, RIDGE, TAIL, eliminated, quantile_knots, refitted
+from ffn_variants.variants.spline_kan import FeatureSplines
+
+
+def powers(x, knots):
+    """(N,) inputs and (C,) knots to (N, C)."""
+    return np.maximum(knots[None] - x[:, None], 0) ** 3
+
+
+def curves(x, knots, coefficients):
+    """(N, D) values of D splines at their inputs."""
+    return np.stack(
+        [powers(x[:, i].numpy(), knots[i].numpy()) @ coefficients[i].numpy() for i in range(len(knots))], 1
+    )
+
+
+def even(features, low=-2.0, high=2.0, count=10):
+    return torch.linspace(low, high, count, dtype=torch.float64).repeat(features, 1)
+
+
+def test_knots_are_quantiles_of_the_inputs_in_their_range_and_those_above_them():
+    torch.manual_seed(0)
+    x = torch.randn(4000, 4, dtype=torch.float64) * torch.tensor([0.2, 1.0, 9.0, 0.1])
+    x[:, 2:] -= torch.tensor([3, 50])
+    new = quantile_knots(x, even(4)).numpy()
+    for i, own in enumerate(even(3).numpy()):
+        column = x[:, i].numpy()
+        column = column[abs(column) <= 2]
+        above = own[own > np.quantile(column, 1 - TAIL)][:POLYNOMIAL]
+        count = len(own) - len(above)
+        levels = np.linspace(TAIL, 1 - TAIL, count + 1)[:-1]
+        np.testing.assert_allclose(new[i], [*np.quantile(column, levels), *above], rtol=1e-12)
+    assert [int((row > np.quantile(x[:, 0], 1 - TAIL)).sum()) for row in new[:1]] == [4]
+    np.testing.assert_array_equal(new[3], even(1)[0])  # no input is in the range
+
+
+@pytest.mark.parametrize("scale", [0.2, 0.5, 1.0, 3.0])
+def test_the_refit_is_a_ridge_regression(scale):
+    """Against the normal equations: the error of a thousandth of the spread weighs as much as old lengths."""
+    rng = np.random.default_rng(1)
+    x = torch.from_numpy(rng.normal(size=(700, 4)) * scale)
+    old, coefficients = even(4), torch.from_numpy(rng.normal(size=(4, 10)))
+    new = quantile_knots(x, old)
+    found = refitted(x, coefficients, old, new)
+    before = curves(x, old, coefficients)
+    for i in range(4):
+        columns = powers(x[:, i].numpy(), new[i].numpy())
+        ridge = (RIDGE * before[:, i].std() / np.linalg.norm(coefficients[i])) ** 2 * len(x)
+        expected = np.linalg.solve(columns.T @ columns + ridge * np.eye(10), columns.T @ before[:, i])
+        np.testing.assert_allclose(found[i].numpy(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_curves_that_the_new_knots_can_form_are_kept_but_for_the_ridge():
+    """With all knots above all inputs but three without effect, every curve is a polynomial on them."""
+    torch.manual_seed(2)
+    x = torch.rand(500, 5, dtype=torch.float64) - 1.5
+    layer = FeatureSplines(5).double()
+    layer.knots.data[:, 3:] = torch.linspace(0.5, 2.0, 7).double()
+    layer.coefficients.data[:, :3] = 0
+    before, old = layer(x), layer.knots.detach().clone()
+    layer.update_grid(x)
+    assert ((layer.knots != old).sum(1) >= 6).all()
+    assert ((layer(x) - before).abs().amax(0) < 2e-2 * before.std(0)).all()
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(0.2, 0.0), (1.0, 0.0), (0.5, -1.0), (0.5, 1.0)])
+def test_initial_curves_are_kept_within_2_percent_of_their_spread(scale, shift):
+    """As a root mean square; 25% at any single input, which is reached among the outermost alone."""
+    torch.manual_seed(3)
+    layer = FeatureSplines(200)
+    x = shift + scale * torch.randn(4000, 200)
+    before = layer(x).detach()
+    layer.update_grid(x)
+    difference, spread = (layer(x).detach() - before).abs(), before.std(0)
+    assert (difference.square().mean(0).sqrt() < 0.02 * spread).all()
+    assert (difference.amax(0) < 0.25 * spread).all()
+    # No coefficients so large that they cancel: the largest initial one is 0.02.
+    assert layer.coefficients.abs().max() < 0.2
+
+
+def test_a_feature_with_one_value_or_none_keeps_its_knots_and_curve():
+    torch.manual_seed(4)
+    layer = FeatureSplines(3, splines="sparse")
+    before = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+    for x in (torch.full((50, 3), 0.3), torch.full((50, 3), math.nan), torch.empty(0, 3)):
+        layer.update_grid(x)
+        for name, tensor in layer.state_dict().items():
+            assert torch.equal(tensor, before[name])
+    layer.prune(torch.full((50, 3), math.nan), 0.5)
+    assert layer.mask is not None
+    assert layer.mask.all()
+
+
+def test_inputs_that_are_not_finite_are_left_out():
+    torch.manual_seed(5)
+    x = torch.randn(400, 2)
+    layers = []
+    for rows in (x, torch.cat([x, torch.tensor([[math.nan, math.inf], [-math.inf, math.nan]])])):
+        torch.manual_seed(6)
+        layers.append(FeatureSplines(2, splines="sparse"))
+        layers[-1].update_grid(rows)
+        layers[-1].prune(rows, 0.05)
+    for a, b in zip(*(layer.state_dict().values() for layer in layers), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_knots_that_were_planted_are_found():
+    """Curves of three knots among seven without effect: those stay and no other."""
+    x = torch.from_numpy(np.random.default_rng(7).normal(size=(2000, 4)))
+    coefficients = torch.zeros(4, 10, dtype=torch.float64)
+    planted = torch.tensor([[2, 5, 9], [3, 6, 8], [4, 6, 9], [3, 5, 7]])
+    coefficients.scatter_(1, planted, torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64).expand(4, 3))
+    everything = torch.ones(4, 10, dtype=torch.bool)
+    mask, kept = eliminated(x, even(4), coefficients, everything, 1e-3)
+    assert torch.equal(mask.nonzero()[:, 1].view(4, 3), planted)
+    torch.testing.assert_close(kept, coefficients, atol=1e-4, rtol=0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    features=st.integers(1, 4),
+    num_knots=st.integers(2, 12),
+    rows=st.integers(2, 80),
+    scale=st.sampled_from([0.1, 1.0, 5.0]),
+    threshold=st.sampled_from([1e-3, 0.05, 0.5]),
+    seed=st.integers(0, 2**16),
+)
+def test_any_pruning_leaves_the_curves_within_the_threshold(
+    features, num_knots, rows, scale, threshold, seed
+):
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.normal(size=(rows, features)) * scale)
+    knots, coefficients = (
+        even(features, count=num_knots),
+        torch.from_numpy(rng.normal(size=(features, num_knots))),
+    )
+    allowed = torch.from_numpy(rng.random((features, num_knots)) < 0.9)
+    mask, kept = eliminated(x, knots, coefficients * allowed, allowed, threshold)
+    before = curves(x, knots, coefficients * allowed)
+    after = curves(x, knots, kept)
+    change = np.sqrt(((after - before) ** 2).mean(0))
+    assert (change <= threshold * before.std(0) * (1 + 1e-6) + 1e-12).all()
+    assert not (mask & ~allowed).any()  # what was pruned before stays so
+    assert not kept[~mask].any()
+
+
+def test_a_pruned_layer_moves_no_knots_and_a_dense_one_is_not_pruned():
+    x = torch.randn(300, 4)
+    layer = FeatureSplines(4, splines="sparse")
+    layer.update_grid(x)
+    layer.prune(x, 0.1)
+    with pytest.raises(UsageError, match="cannot be moved after coefficients were pruned"):
+        layer.update_grid(x)
+    with pytest.raises(UsageError, match="build it with splines='sparse'"):
+        FeatureSplines(4).prune(x, 0.1)

@@ -1,0 +1,133 @@
+"""Reading text from every source and format, and what is said of files that cannot be read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from base.errors import UsageError
+from pretrain.config import DataConfig
+from pretrain.data.corpus import documents, fingerprint
+
+STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
+
+
+def data_of(path: Path, **options) -> DataConfig:
+    return DataConfig(source="files", train_files=(str(path),), validation_fraction=0.25, **options)
+
+
+def write_corpus(folder: Path, name: str, stories: list[str] = STORIES, field: str = "text") -> Path:
+    path = folder / name
+    rows = "".join(json.dumps({field: story}) + "\n" for story in stories)
+    if name.endswith(".jsonl"):
+        path.write_text(rows)
+    elif name.endswith(".jsonl.gz"):
+        path.write_bytes(gzip.compress(rows.encode()))
+    elif name.endswith(".parquet"):
+        pd.DataFrame({field: stories}).to_parquet(path)
+    else:
+        path.write_text("\n<|endoftext|>\n".join(stories) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.parquet", "c.txt"])
+def test_every_format_gives_the_same_documents(tmp_path, name):
+    data = data_of(write_corpus(tmp_path, name))
+    assert list(documents(data, "validation")) == STORIES[:1]
+    assert list(documents(data, "train")) == STORIES[1:]
+
+
+def test_validation_files_are_used_where_given(tmp_path):
+    train, held_out = write_corpus(tmp_path, "a.jsonl"), write_corpus(tmp_path, "b.jsonl", ["Held out."])
+    data = DataConfig(source="files", train_files=(str(train),), validation_files=(str(held_out),))
+    assert list(documents(data, "train")) == STORIES
+    assert list(documents(data, "validation")) == ["Held out."]
+
+
+def test_limits(tmp_path):
+    data = data_of(write_corpus(tmp_path, "a.txt"), max_documents=3)
+    assert list(documents(data, "train")) == STORIES[1:3]
+
+
+def test_another_text_field(tmp_path):
+    data = data_of(write_corpus(tmp_path, "a.parquet", field="story"), text_field="story")
+    assert list(documents(data, "train")) == STORIES[1:]
+
+
+def test_blank_documents_are_left_out(tmp_path):
+    data = data_of(write_corpus(tmp_path, "a.jsonl", ["one", "  \n", "two"]))
+    assert list(documents(data, "train")) == ["two"]
+
+
+def test_a_text_without_markers_is_one_document(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("one\n\ntwo\n")
+    data = DataConfig(source="files", train_files=(str(path),), validation_files=(str(path),))
+    assert list(documents(data, "train")) == ["one\n\ntwo"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b"", "has no train document with text in it"),
+        ("a.txt", b"\n \n", "has no train document with text in it"),
+        ("a.txt", b"one\ntwo\nthr\xffee\n", "line 3 is not UTF-8 text (byte 0xff)"),
+        ("a.txt", b"one\n\x00\x01", "line 2 holds a NUL byte; this is not a text file"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 9000)[:-30], "broken gzip file after line"),
+        ("a.jsonl.gz", b"plain text\n", "broken gzip file after line 0"),
+        ("a.jsonl", b'{"text": "a"}\n{"story": "b"}\n', "line 2: has no field 'text' (has: story)"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: field 'text' holds int, expected text"),
+        ("a.jsonl", b'{"text": "a"}\n{"text"\n', "line 2: is not JSON"),
+        ("a.jsonl", b"[1]\n", "line 1: is a JSON list"),
+        ("a.parquet", b"nonsense", "is not a readable parquet file"),
+        ("a.csv", b"text\na\n", "unknown format; allowed are .jsonl"),
+    ],
+)
+def test_unusable_files_are_told_in_one_line(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        list(documents(data_of(path), "train"))
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(UsageError, match="no such file"):
+        list(documents(data_of(tmp_path / "no.jsonl"), "train"))
+    with pytest.raises(UsageError, match="is a folder"):
+        list(documents(data_of(tmp_path), "train"))
+    with pytest.raises(UsageError, match="no such folder"):
+        list(documents(DataConfig(source="tinystories", tinystories_dir=str(tmp_path / "no")), "train"))
+    with pytest.raises(UsageError, match=r"has no train\* file"):
+        list(documents(DataConfig(source="tinystories", tinystories_dir=str(tmp_path)), "train"))
+
+
+def test_a_parquet_file_without_the_field(tmp_path):
+    with pytest.raises(UsageError, match=r"has no field 'text' \(has: story\); set --data.text-field"):
+        list(documents(data_of(write_corpus(tmp_path, "a.parquet", field="story")), "train"))
+
+
+def test_fingerprint_follows_content_not_name(tmp_path):
+    first = fingerprint(data_of(write_corpus(tmp_path, "a.jsonl")))
+    assert fingerprint(data_of(write_corpus(tmp_path, "b.jsonl"))) == first
+    assert fingerprint(data_of(write_corpus(tmp_path, "a.jsonl", STORIES[:3]))) != first
+
+
+def test_tinystories_folder(shared_data):
+    data = DataConfig(source="tinystories", tinystories_dir=str(shared_data / "tinystories"))
+    assert sum(1 for _ in documents(data, "train")) == 11_390
+    assert sum(1 for _ in documents(data, "validation")) == 600
+
+
+def test_embedded_stories():
+    data = DataConfig(num_stories=200)
+    train, held_out = list(documents(data, "train")), list(documents(data, "validation"))
+    assert (len(train), len(held_out)) == (198, 2)
+    assert train == list(documents(data, "train"))
+    assert fingerprint(data) != fingerprint(DataConfig(num_stories=201))

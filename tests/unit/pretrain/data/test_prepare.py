@@ -1,0 +1,238 @@
+"""Preparing a corpus: what is stored, what a mistake leaves behind, and the command's one line about it."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from base.errors import run_cli
+from pretrain.config import load_config
+from pretrain.data import prepare as preparing
+from pretrain.data import shards
+from pretrain.data.corpus import documents
+from pretrain.data.embedded import stories
+from pretrain.data.prepare import prepare_data
+from pretrain.data.shards import read_shards
+from pretrain.data.tokenizer import encode_batch
+from pretrain.train import main, train
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Shards of 2,000 characters and windows of 2,000 tokens, so that a small corpus has several of each."""
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(preparing, "WINDOW_TOKENS", 2000)
+
+
+def config_of(runs_dir: Path, *flags: str):
+    small = ["--data.num-stories", "120", "--data.vocab-size", "300", "--data.block-size", "64"]
+    return load_config(None, [*small, "--runs-dir", str(runs_dir), *flags])
+
+
+def cache_of(runs_dir: Path) -> Path:
+    (folder,) = (path for path in (runs_dir / ".cache").iterdir() if path.is_dir())
+    return folder
+
+
+def test_shards_hold_every_document_in_order(tmp_path, small_pieces):
+    config = config_of(tmp_path)
+    tokenizer = prepare_data(config).tokenizer
+    for split in ("train", "validation"):
+        stored = [
+            tokens[start:end].tolist()
+            for tokens, offsets in read_shards(cache_of(tmp_path), split)
+            for start, end in itertools.pairwise(offsets)
+        ]
+        assert stored == encode_batch(tokenizer, list(documents(config.data, split)))
+    assert len(list(read_shards(cache_of(tmp_path), "train"))) > 5
+
+
+def test_rows_of_all_windows_hold_every_token(tmp_path, small_pieces):
+    config = config_of(tmp_path)
+    data = prepare_data(config)
+    tokens = [token for t, _ in read_shards(cache_of(tmp_path), "train") for token in t.tolist()]
+    rows = data.train.input_ids
+    assert Counter(rows[rows != 0].tolist()) == Counter(tokens)
+    assert data.train.num_tokens == len(tokens) > 2 * preparing.WINDOW_TOKENS
+    assert data.train.num_documents == 118
+    assert (rows.shape, rows.dtype, data.train.position_ids.dtype) == ((len(rows), 64), np.uint16, np.uint16)
+    assert rows.flags.c_contiguous
+
+
+def test_windows_fill_rows_as_packing_all_at_once_does(tmp_path, monkeypatch):
+    whole = prepare_data(config_of(tmp_path / "whole", "--data.num-stories", "800")).train
+    monkeypatch.setattr(shards, "SHARD_CHARACTERS", 2000)
+    monkeypatch.setattr(preparing, "WINDOW_TOKENS", 10_000)
+    windows = prepare_data(config_of(tmp_path / "windows", "--data.num-stories", "800")).train
+    assert windows.num_tokens == whole.num_tokens
+    assert windows.fill > whole.fill - 0.01 > 0.97
+
+
+def test_another_block_size_is_packed_from_the_same_tokens(tmp_path, capsys):
+    first = prepare_data(config_of(tmp_path))
+    capsys.readouterr()
+    second = prepare_data(config_of(tmp_path, "--data.block-size", "32"))
+    out = capsys.readouterr().out
+    assert "packed 118 train documents" in out
+    assert "reading" not in out
+    assert "tokenising" not in out
+    assert second.train.input_ids.shape[1] == second.tokenizer.model_max_length == 32
+    assert second.train.num_tokens == first.train.num_tokens
+    assert second.fingerprint != first.fingerprint
+
+
+def test_the_summary_line_is_right(tmp_path, capsys):
+    train = prepare_data(config_of(tmp_path)).train
+    line = next(line for line in capsys.readouterr().out.splitlines() if "train documents," in line)
+    assert line.startswith(
+        f"packed 118 train documents, {train.num_tokens:,} tokens, into {len(train.input_ids):,} rows of 64 "
+        f"({(train.input_ids != 0).mean():.1%} filled, "
+    )
+
+
+def test_one_document_longer_than_everything(tmp_path):
+    long = tmp_path / "long.txt"
+    long.write_text(" ".join(stories(60, 0)))
+    flags = ["--data.source", "files", "--data.train-files", str(long), "--data.validation-files", str(long)]
+    train = prepare_data(config_of(tmp_path / "runs", *flags)).train
+    assert train.num_documents == 1
+    assert len(train.input_ids) == -(-train.num_tokens // 64) > 50
+    flat = train.input_ids.reshape(-1)[: train.num_tokens]
+    (tokens, _), *_ = read_shards(cache_of(tmp_path / "runs"), "train")
+    assert flat.tolist() == tokens.tolist()
+
+
+def save_tokenizer(folder: Path, ids: list[int]) -> str:
+    """A byte-level tokenizer without merges, whose 256 bytes have these ids, after four special tokens."""
+    specials = {"<pad>": 0, "<s>": 1, "</s>": 2, "<mask>": 3}
+    letters = dict(zip(sorted(pre_tokenizers.ByteLevel.alphabet()), ids, strict=True))
+    unused = {f"unused{i}": i for i in range(4, min(ids))}
+    backend = Tokenizer(models.BPE({**specials, **unused, **letters}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
+    PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(folder)
+    return str(folder)
+
+
+def test_more_tokens_than_two_bytes_can_number(tmp_path):
+    folder = save_tokenizer(tmp_path / "tokenizer", list(range(70_000, 70_256)))
+    config = config_of(tmp_path / "runs", "--data.tokenizer", folder, "--data.num-stories", "4")
+    data = prepare_data(config)
+    assert data.train.input_ids.dtype == np.uint32
+    assert data.train.input_ids.max() > 70_000
+    start = next(documents(config.data, "train"))[:10]
+    assert start in data.tokenizer.decode(data.train.input_ids.reshape(-1).tolist())
+
+
+LINE = b'{"text": "Once upon a time."}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b"", "has no train document with text in it; add documents, or give"),
+        ("a.jsonl", b'{"text": " "}\n' * 9, "has no train document with text in it; add documents, or give"),
+        ("a.jsonl", LINE, "has no train document with text in it; add documents, or give"),
+        (
+            "a.jsonl",
+            LINE * 3 + b'{"text": "\xff"}\n',
+            "a.jsonl: line 4 is not UTF-8 text (byte 0xff); convert",
+        ),
+        (
+            "a.jsonl",
+            LINE + b'{"text": "a\\ud800"}\n',
+            "a.jsonl: line 2: field 'text' holds '\\ud800', which is",
+        ),
+        ("a.jsonl", LINE + b'{"text": "a"\n', "a.jsonl: line 2: is not JSON"),
+        (
+            "a.jsonl",
+            LINE + b'{"story": "a"}\n',
+            "line 2: has no field 'text' (has: story); set --data.text-field",
+        ),
+        ("a.jsonl.gz", gzip.compress(LINE * 9000)[:-20], "a.jsonl.gz: broken gzip file after line"),
+        ("a.txt.gz", gzip.compress(b"Once upon a time.\n" * 9000)[:-20], "a.txt.gz: broken gzip file after"),
+        ("a.jsonl.gz", b"", "has no train document with text in it; add documents, or give"),
+        ("a.txt", b"Once\n<|endoftext|>\nup\xffon\n", "a.txt: line 3 is not UTF-8 text (byte 0xff); convert"),
+        # Longer than everything, but the only one, and the first document is held out.
+        ("a.txt", b"Once upon a time. " * 9000, "has no train document with text in it; add documents, or"),
+        ("a.parquet", b"", "a.parquet: is not a readable parquet file (Parquet file size is 0 bytes)"),
+        ("a.parquet", b"PAR1" + LINE, "a.parquet: is not a readable parquet file ("),
+    ],
+)
+def test_a_bad_corpus_is_one_line_exit_2_and_leaves_no_cache(
+    tmp_path, monkeypatch, capsys, name, content, message
+):
+    file = tmp_path / name
+    file.write_bytes(content)
+    runs = tmp_path / "runs"
+    run_command(monkeypatch, runs, "--data.train-files", str(file))
+    error = capsys.readouterr().err
+    assert message in error
+    assert str(file) in error
+    assert error.count("\n") == 1
+    assert not runs.exists()
+
+
+def run_command(monkeypatch, runs: Path, *flags: str) -> None:
+    """Call the training command as a shell would, and see it exit with status 2."""
+    args = ["train.py", "--data.source", "files", "--runs-dir", str(runs), *flags]
+    monkeypatch.setattr(sys, "argv", args)
+    with pytest.raises(SystemExit) as exit_:
+        run_cli(main)
+    assert exit_.value.code == 2
+
+
+def test_a_tokenizer_whose_ids_have_a_gap(tmp_path, monkeypatch, capsys):
+    folder = Path(save_tokenizer(tmp_path / "tokenizer", list(range(4, 260))))
+    saved = json.loads((folder / "tokenizer.json").read_text())
+    saved["model"]["vocab"]["z"] = 5000
+    (folder / "tokenizer.json").write_text(json.dumps(saved))
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(LINE * 9)
+    run_command(
+        monkeypatch, tmp_path / "runs", "--data.train-files", str(file), "--data.tokenizer", str(folder)
+    )
+    assert "the tokenizer has 260 tokens but ids up to 5,000; number them" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_has_as_many_embeddings_as_its_tokenizer_has_tokens(tmp_path, monkeypatch, capsys):
+    """There is no second number that could be smaller: vocab_size is for a tokenizer to be trained."""
+    folder = save_tokenizer(tmp_path / "tokenizer", list(range(700, 956)))
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(LINE * 40)
+    flags = ["--data.train-files", str(file), "--data.tokenizer", folder]
+    small = ["--model.hidden-size", "16", "--optim.max-steps", "1", "--data.vocab-size", "300"]
+    quick = ["--data.block-size", "16", "--run-name", "r", "--train.no-torch-compile"]
+    config = load_config(
+        None, ["--data.source", "files", "--runs-dir", str(tmp_path / "runs"), *flags, *small, *quick]
+    )
+    saved = json.loads((train(config) / "model" / "config.json").read_text())
+    assert saved["vocab_size"] == 956
+    capsys.readouterr()
+    run_command(monkeypatch, tmp_path / "none", *flags, "--model.vocab-size", "300")
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "unknown flag --model.vocab-size, did you mean --data.vocab-size?" in error
+
+
+def test_a_bad_corpus_spares_the_cache_of_others(tmp_path, monkeypatch, capsys):
+    prepare_data(config_of(tmp_path / "runs"))
+    before = sorted((tmp_path / "runs").rglob("*"))
+    (tmp_path / "a.jsonl").write_bytes(LINE * 500 + b"{\n")
+    run_command(monkeypatch, tmp_path / "runs", "--data.train-files", str(tmp_path / "a.jsonl"))
+    assert "line 501: is not JSON" in capsys.readouterr().err
+    assert sorted((tmp_path / "runs").rglob("*")) == before

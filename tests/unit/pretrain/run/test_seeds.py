@@ -1,0 +1,171 @@
+"""Several seeds in one command: which runs it means, and that each is what it is alone."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from base.errors import UsageError
+from pretrain.config import RunConfig, load_config
+from pretrain.run.dry_run import describe_plan, describe_plans
+from pretrain.run.lock import sole_writer
+from pretrain.run.run_dir import is_complete, run_dir
+from pretrain.run.seeds import load_configs, split_seeds, train_in_turn
+from pretrain.train import train
+from pretrain.training.stopping import Stopped
+
+FLAGS = [
+    *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--optim.learning-rate", "0.01", "--optim.max-steps", "6", "--train.no-torch-compile"),
+    *("--train.per-device-train-batch-size", "8", "--train.logging-steps", "2", "--train.save-steps", "2"),
+]
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory) -> Path:
+    """One folder of runs, so that all tests share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def seeds(runs_dir, request):
+    """Make configurations as a command line does; each test has a study of its own."""
+
+    def _seeds(numbers: str, *flags: str) -> list[RunConfig]:
+        place = ["--runs-dir", str(runs_dir), "--study", request.node.name]
+        return load_configs(None, [*FLAGS, *place, "--seeds", numbers, *flags], "train.py", None)
+
+    return _seeds
+
+
+def result(path: Path) -> tuple[bytes, list[dict]]:
+    """Weights, and metrics without what depends on the clock."""
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    times = ("time_s", "compile_s", "tokens_per_s")
+    metrics = [{name: value for name, value in line.items() if name not in times} for line in lines]
+    return (path / "model" / "model.safetensors").read_bytes(), metrics
+
+
+@pytest.mark.parametrize(
+    "args", [["--seeds", "1,2,3"], ["--seeds=1,2,3"], ["--seeds", "1", "2", "3"], ["--seeds", "1,", "2,3"]]
+)
+def test_seeds_are_taken_out_of_the_command_line(args):
+    assert split_seeds(["--ffn", "kan", *args, "--tracker", "none"]) == (
+        [1, 2, 3],
+        ["--ffn", "kan", "--tracker", "none"],
+    )
+    assert split_seeds(["--seed", "3"]) == (None, ["--seed", "3"])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--seeds"], "--seeds: give whole numbers, as in --seeds 1,2,3"),
+        (["--seeds", "--ffn", "kan"], "--seeds: give whole numbers, as in --seeds 1,2,3"),
+        (["--seeds", "1,two"], "--seeds two: give whole numbers, as in --seeds 1,2,3"),
+        (["--seeds", "1,2,1"], "--seeds names 1 twice; give every seed once"),
+        (["--seeds", "1,2", "--seed", "3"], "--seed 3 and --seeds 1,2 were both given; leave one out"),
+        (["--seeds", "1,2", "--run-name", "x"], "--run-name x names the folder of one run, and --seeds 1,2"),
+        (["--seeds", "1,4294967296"], "--seed: Input should be less than 4294967296"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(args, message):
+    with pytest.raises(UsageError) as told:
+        load_configs(None, args, "train.py", None)
+    assert str(told.value).startswith(message)
+    assert "\n" not in str(told.value)
+
+
+def test_they_are_the_runs_of_seed(seeds, runs_dir):
+    both = seeds("1,3", "--ffn", "kan")
+    place = ["--runs-dir", str(runs_dir), "--study", both[0].output.study]
+    alone = [load_config(None, [*FLAGS, *place, "--ffn", "kan", "--seed", seed]) for seed in ("1", "3")]
+    assert both == alone
+    plan = describe_plans(both)
+    assert plan == f"{describe_plan(both[0])}\nseed 3           {run_dir(both[1])} (new)"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [[], ["--family", "roberta"], pytest.param(["--ffn", "kan"], marks=pytest.mark.slow)],
+    ids=" ".join,
+)
+def test_each_seed_equals_its_single_run(seeds, flags):
+    together = seeds("2,1", *flags)
+    train_in_turn(together, train)
+    for config in together:
+        alone = config.output.model_copy(update={"study": f"{config.output.study}-alone"})
+        path = train(config.model_copy(update={"output": alone}))
+        assert result(path) == result(run_dir(config))
+    assert result(run_dir(together[0]))[0] != result(run_dir(together[1]))[0]
+
+
+def test_finished_ones_are_left_alone(seeds, capsys):
+    path = train(seeds("2")[0])
+    before = (path / "metrics.jsonl").stat().st_mtime_ns
+    capsys.readouterr()
+    train_in_turn(seeds("1,2,3"), train)
+    assert f"{path} is finished; nothing to do\n" in capsys.readouterr().out
+    assert (path / "metrics.jsonl").stat().st_mtime_ns == before
+    assert all(is_complete(run_dir(config)) for config in seeds("1,2,3"))
+
+
+def test_failed_ones_stop_no_others(seeds, capsys):
+    """One that diverged before, one that another process trains, one that meets a defect."""
+    configs = seeds("1,2,3,4")
+    diverged, locked, broken, _ = map(run_dir, configs)
+    for path in (diverged, broken):
+        path.mkdir(parents=True)
+    record = {"step": 2, "problem": "the loss is nan", "last_good_checkpoint": None}
+    (diverged / "FAILED").write_text(json.dumps(record))
+    (broken / "provenance.json").write_text("{")
+    with sole_writer(locked), pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1,2,3; the"):
+        train_in_turn(configs, train)
+    told = capsys.readouterr().err
+    assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
+    assert f"error: {locked}: another process" in told
+    assert "JSONDecodeError" in told
+    assert [is_complete(run_dir(config)) for config in configs] == [False, False, False, True]
+
+
+def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    trained = []
+
+    def fail(config: RunConfig) -> None:
+        trained.append(config.seed)
+        raise UsageError("diverged")
+
+    with pytest.raises(UsageError, match=r"^diverged$"):
+        train_in_turn(seeds("1,2"), fail)
+    assert trained == [1]
+
+
+def test_a_mistake_in_the_corpus_is_told_once(seeds, tmp_path, capsys):
+    (tmp_path / "empty.jsonl").touch()
+    files = ["--data.source", "files", "--data.train-files", str(tmp_path / "empty.jsonl")]
+    with pytest.raises(UsageError, match="has no train document with text in it"):
+        train_in_turn(seeds("1,2", *files), train)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_signal_between_two_runs_ends_all(seeds, capsys):
+    trained = []
+
+    def stop(config: RunConfig) -> None:
+        trained.append(config.seed)
+        signal.raise_signal(signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Stopped) as stopped:
+        train_in_turn(seeds("1,2"), stop)
+    assert stopped.value.code == 75
+    assert trained == [1]
+    assert capsys.readouterr().out.endswith(
+        "stopped by SIGTERM between two runs; the same command continues\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) == before

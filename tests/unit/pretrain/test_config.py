@@ -1,0 +1,195 @@
+"""The configuration: precedence of its sources, its errors in one line, and its round trip."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from base.errors import UsageError
+from pretrain.config import RunConfig, load_config
+from pretrain.run.run_dir import write_config
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def _write(text: str) -> Path:
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return path
+
+    return _write
+
+
+def test_flags_win_over_overrides_over_yaml_over_defaults(write):
+    path = write("optim: {learning_rate: 3e-4, weight_decay: 0.2, adam_beta1: 0.8}\n")
+    config = load_config(
+        path, ["--optim.adam-beta1", "0.6"], {"optim": {"weight_decay": 0.3, "adam_beta1": 0.7}}
+    )
+    assert config.optim.adam_beta2 == RunConfig().optim.adam_beta2
+    assert config.optim.learning_rate == 3e-4  # PyYAML reads this as a string
+    assert config.optim.weight_decay == 0.3
+    assert config.optim.adam_beta1 == 0.6
+
+
+VARIANTS = """
+model: {ffn: gelu, intermediate_size: 64, hidden_size: 32}
+variants:
+  kan:
+    model: {intermediate_size: 16, ffn_options: {grid_size: 3}}
+    optim: {learning_rate: 0.1}
+"""
+
+
+def test_variant_overrides_apply_to_that_variant_only(write):
+    path = write(VARIANTS)
+    assert load_config(path).model.intermediate_size == 64
+    for config in (load_config(path, ["--ffn", "kan"]), load_config(path, None, {"model": {"ffn": "kan"}})):
+        assert config.model.intermediate_size == 16
+        assert config.model.ffn_options == {"grid_size": 3}
+        assert config.optim.learning_rate == 0.1
+        assert config.model.hidden_size == 32
+    assert load_config(path, ["--ffn=kan", "--model.intermediate-size", "8"]).model.intermediate_size == 8
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            "--splines.penalty 0.1",
+            r"splines.penalty has no effect with model.ffn 'gelu', which has no splines",
+        ),
+        ("--ffn fourier-kan --splines.knot-updates 0.1", "splines.knot_updates has no effect"),
+        ("--ffn kan --splines.prune-below 0.1", "splines.prune_below needs model.ffn_options splines sparse"),
+        (
+            "--ffn kan --model.ffn-options splines sparse --splines.prune-below 0.1 "
+            "--splines.knot-updates 0 0.9",
+            r"splines.knot_updates 0.9 is after splines.prune_at 0.75: .* move them before",
+        ),
+        ("--ffn kan --splines.knot-updates 1.0", "splines.knot-updates|splines.knot_updates"),
+        (
+            "--ffn kan --splines.knot-updates 0.5 --train.compile-model",
+            "train.compile_model compiles the layers as they are",
+        ),
+    ],
+)
+def test_spline_settings_without_effect_are_errors(flags, message):
+    with pytest.raises((UsageError, SystemExit), match=message):
+        load_config(None, flags.split())
+
+
+def test_spline_settings_of_one_variant_leave_the_others_alone(write):
+    path = write("variants: {kan: {splines: {knot_updates: [0, 0.1], penalty: 1e-3}}}\n")
+    assert load_config(path).splines == RunConfig().splines
+    splines = load_config(path, ["--ffn", "kan"]).splines
+    assert (splines.knot_updates, splines.penalty, splines.prune_below) == ((0.0, 0.1), 1e-3, None)
+
+
+def test_variant_overrides_win_over_the_studys_base(write):
+    config = load_config(
+        write(VARIANTS), None, {"model": {"ffn": "kan", "intermediate_size": 128}, "seed": 5}
+    )
+    assert (config.model.intermediate_size, config.seed) == (16, 5)
+
+
+def test_a_variant_with_another_width_stays_paired_with_the_base(write):
+    path = write(VARIANTS)
+    assert load_config(path, ["--ffn", "kan"]).model.paired_intermediate_size == 64
+    assert load_config(path, ["--ffn", "relu"]).model.paired_intermediate_size is None
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, family):
+    config = load_config(write(VARIANTS), ["--ffn", "kan", "--family", family])
+    write_config(tmp_path / "run", config)
+    saved = tmp_path / "run" / "config.yaml"
+    assert load_config(saved) == config
+    assert "variants" not in yaml.safe_load(saved.read_text())
+
+
+def test_resolved_config_has_no_open_choices():
+    gpt_neo, roberta = load_config(None), load_config(None, ["--family", "roberta"])
+    assert (gpt_neo.model.max_position_embeddings, roberta.model.max_position_embeddings) == (512, 513)
+    assert (gpt_neo.model.hidden_dropout, roberta.model.hidden_dropout) == (0.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {hiden_size: 3}", "model.hiden_size: unknown key, did you mean hidden_size?"),
+        ("modle: {}", "modle: unknown key, did you mean model?"),
+        ("model: {ffn: kann}", "unknown FFN variant 'kann'; did you mean 'kan'?"),
+        ("model: {ffn: kan, ffn_options: {grid: 3}}", "did you mean 'grid_size'?"),
+        ("family: roberto", "unknown family 'roberto'; did you mean 'roberta'?"),
+        ("optim: {learning_rate: -1}", "optim.learning_rate: Input should be greater than 0 (is -1)"),
+        ("variants: {kann: {}}", "variants: unknown FFN variant 'kann'"),
+        ("variants: 3", "variants: not a mapping"),
+        ("model: {hidden_size: 30}", "not a multiple of model.num_attention_heads 4"),
+        ("model: {max_position_embeddings: 8}", "too small for data.block_size 512"),
+        ("data: {source: files}", "needs data.train_files"),
+        ("data: {train_files: [a.txt]}", "use 'files'"),
+        ("- 1", "expected a mapping"),
+        ("a: [", "not valid YAML"),
+    ],
+)
+def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, message):
+    path = write(text)
+    with pytest.raises(UsageError) as error:
+        load_config(path)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--ffn", "kann"], "unknown FFN variant 'kann'; did you mean 'kan'?"),
+        (["--family", "t6"], "unknown family 't6'"),
+        (["--fnn", "kan"], "unknown flag --fnn, did you mean --ffn?"),
+        (["--model.hidden-size", "-3"], "--model.hidden-size: Input should be greater than 0 (is -3)"),
+        (["--model.hidden-size", "30"], "model.hidden_size 30 is not a multiple"),
+        (["--seed", "a"], "--seed: invalid literal"),
+        (["--data.source", "web"], "unknown value of --data.source: 'web'; Available: embedded, "),
+        (["--data.block-size", "1024", "--model.max-position-embeddings", "8"], "too small"),
+    ],
+)
+def test_mistakes_in_flags_are_told_in_one_line(flags, message):
+    with pytest.raises(UsageError) as error:
+        load_config(None, flags)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_file():
+    with pytest.raises(UsageError, match=r"nowhere\.yaml: cannot be read"):
+        load_config(Path("nowhere.yaml"))
+
+
+def test_help_shows_the_yamls_values_and_every_section(write, capsys):
+    with pytest.raises(SystemExit) as stop:
+        load_config(write("optim: {learning_rate: 0.125}"), ["--help"])
+    shown = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "0.125" in shown
+    assert all(flag in shown for flag in ("--ffn", "--seed", "--data.block-size", "--output.run-name"))
+
+
+def test_every_field_has_help():
+    def sections(model):
+        yield model
+        for field in model.model_fields.values():
+            if hasattr(field.annotation, "model_fields"):
+                yield from sections(field.annotation)
+
+    for section in sections(RunConfig):
+        for name, field in section.model_fields.items():
+            assert field.description or hasattr(field.annotation, "model_fields"), (
+                f"{section.__name__}.{name}"
+            )
+
+
+@pytest.mark.parametrize("name", ["gpt-neo", "roberta", "tiny"])
+def test_shipped_configs_load(repository, name):
+    assert load_config(repository / "configs" / f"{name}.yaml").data.block_size > 0

@@ -1,0 +1,142 @@
+"""Text from trained models, and the command that writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from base.errors import UsageError
+from pretrain.config import load_config
+from pretrain.generate import main
+from pretrain.sampling import continue_text, fill_gap
+from pretrain.train import train
+
+TINY = {
+    "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
+    "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+    "optim": {"learning_rate": 0.01, "max_steps": 6},
+    "train": {"per_device_train_batch_size": 8, "torch_compile": False},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Train a small run once for each set of flags."""
+    folder, runs = tmp_path_factory.mktemp("runs"), {}
+
+    def _run(*flags: str) -> Path:
+        if flags not in runs:
+            base = TINY | {"output": {"runs_dir": str(folder)}}
+            runs[flags] = train(load_config(None, list(flags), base))
+        return runs[flags]
+
+    return _run
+
+
+def load(path: Path):
+    return (
+        AutoModelForCausalLM.from_pretrained(path / "model").eval(),
+        AutoTokenizer.from_pretrained(path / "model"),
+    )
+
+
+@pytest.mark.parametrize("ffn", ["gelu", "kan"])
+def test_greedy_text_is_the_argmax_of_one_forward_pass_per_token(run, ffn):
+    """Without cache and without transformers' generate; longer than the window of the local layers."""
+    model, tokenizer = load(run("--ffn", ffn))
+    ids = [tokenizer.bos_token_id, *tokenizer("Once upon a time", add_special_tokens=False)["input_ids"]]
+    prompt = len(ids)
+    with torch.no_grad():
+        while len(ids) < prompt + 25 and ids[-1] != tokenizer.eos_token_id:
+            ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+    assert len(ids) - prompt > 9
+    (text,) = continue_text(model, tokenizer, "Once upon a time", 25, temperature=0)
+    assert text == tokenizer.decode(ids, skip_special_tokens=True)
+
+
+def test_the_seed_decides_the_draws_and_nothing_else_is_touched(run):
+    model, tokenizer = load(run("--ffn", "gelu"))
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, two = continue_text(model, tokenizer, "The", 20, seed=1, num=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert continue_text(model, tokenizer, "The", 20, seed=1, num=2) == [one, two]
+    assert one != two
+    assert continue_text(model, tokenizer, "The", 20, seed=2) != [one]
+
+
+def test_the_command_writes_texts_that_begin_with_the_prompt(run, capsys):
+    for folder in (run("--ffn", "gelu"), run("--ffn", "gelu") / "model"):
+        capsys.readouterr()
+        main([str(folder), "--prompt", "The dog", "--num", "2", "--max-new-tokens", "500"])
+        texts = capsys.readouterr().out.strip().split("\n\n")
+        assert [text.startswith("The dog") for text in texts] == [True, True]
+
+
+def test_the_likeliest_words_of_a_gap_have_their_probabilities(run):
+    from transformers import pipeline
+
+    folder = str(run("--family", "roberta") / "model")
+    unmasker = pipeline("fill-mask", model=folder, tokenizer=folder, device="cpu")
+    found = fill_gap(unmasker.model, unmasker.tokenizer, "The girl was very {mask}.")
+    for (word, probability), expected in zip(found, unmasker("The girl was very<mask>."), strict=False):
+        assert word == expected["token_str"].strip()
+        assert probability == pytest.approx(expected["score"], rel=1e-4)
+    assert len(found) == 3
+
+
+def test_the_gap_of_t5_is_a_sentinel(run):
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    folder = str(run("--family", "t5") / "model")
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+    found = fill_gap(model, tokenizer, "The girl was very {mask}.")
+    inputs = tokenizer("The girl was very<extra_id_0>.", return_tensors="pt")
+    logits = model(
+        **inputs, labels=tokenizer("<extra_id_0>a", add_special_tokens=False, return_tensors="pt").input_ids
+    ).logits
+    expected = logits[0, 1].softmax(0).topk(3)
+    assert [probability for _, probability in found] == pytest.approx(expected.values.tolist(), rel=1e-4)
+    assert [word for word, _ in found] == [tokenizer.decode([i]).strip() for i in expected.indices.tolist()]
+
+
+def test_cards_show_three_samples(run):
+    causal = (run("--ffn", "gelu") / "model" / "README.md").read_text()
+    assert causal.count("\n> **") == 3
+    for family in ("roberta", "t5"):
+        gaps = (run("--family", family) / "model" / "README.md").read_text()
+        assert gaps.count("___") == 3
+    short = (run("--data.block-size", "8") / "model" / "README.md").read_text()
+    assert "None: the prompt has" in short
+
+
+@pytest.mark.parametrize(
+    ("flags", "args", "message"),
+    [
+        (["--family", "roberta"], [], "roberta is a masked model"),
+        (["--family", "t5"], [], "t5 was trained to fill short gaps and continues no text"),
+        (["--ffn", "gelu"], ["--prompt", "word " * 70], r"and the model sees 64 with <s>.*to 62 tokens"),
+    ],
+)
+def test_mistakes_are_told(run, flags, args, message):
+    with pytest.raises(UsageError, match=message):
+        main([str(run(*flags)), *args])
+
+
+def test_folders_without_a_model_are_told(run, tmp_path):
+    with pytest.raises(UsageError, match="no such folder; give runs/"):
+        main([str(tmp_path / "absent")])
+    with pytest.raises(UsageError, match="is no run folder; give runs/"):
+        main([str(tmp_path)])
+    (tmp_path / "config.yaml").touch()
+    with pytest.raises(UsageError, match="has no model yet: its training did not finish"):
+        main([str(tmp_path)])
+    (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
+    with pytest.raises(UsageError, match="the model cannot be loaded"):
+        main([str(tmp_path)])

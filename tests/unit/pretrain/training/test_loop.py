@@ -1,0 +1,350 @@
+"""The training loop against a loop written by hand, and its invariants."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import get_linear_schedule_with_warmup, set_seed
+
+from base.errors import UsageError
+from ffn_variants.models import packed_attention
+from pretrain.config import RunConfig, load_config
+from pretrain.data.batches import BatchSource, dropout_seed, rows_of_step
+from pretrain.data.prepare import cached_summary, prepare_data
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.train import train
+from pretrain.training.loop import Loop
+from pretrain.training.metrics import MetricsFile
+from pretrain.training.optim import build_optimizer, total_steps
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory) -> Path:
+    """One folder of runs, so that all tests share the packed corpus."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture
+def tiny(runs_dir, request):
+    """Make a small run's configuration; each test has a study of its own."""
+
+    def _tiny(family: str = "gpt_neo", *flags: str) -> RunConfig:
+        base = {
+            "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
+            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+            "optim": {"learning_rate": 0.01, "max_steps": 6},
+            "train": {
+                "per_device_train_batch_size": 8,
+                "logging_steps": 2,
+                "save_steps": 2,
+                "torch_compile": False,
+            },
+            "output": {"runs_dir": str(runs_dir), "study": request.node.name},
+        }
+        return load_config(None, ["--family", family, *flags], base)
+
+    return _tiny
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load_file(path / "model" / "model.safetensors")
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def train_until(last: int, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train and interrupt before the step behind ``last``."""
+
+    def stop(loop, step, update=Loop._update):
+        if loop.state.step == last:
+            raise KeyboardInterrupt
+        return update(loop, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Loop, "_update", stop)
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+
+
+def test_every_epoch_visits_every_row_once_in_its_own_order():
+    stream = np.concatenate([rows_of_step(10, 4, seed=3, step=step) for step in range(10)]).reshape(4, 10)
+    assert (np.sort(stream, axis=1) == np.arange(10)).all()
+    assert len({tuple(epoch) for epoch in stream.tolist()}) == 4
+    assert rows_of_step(10, 4, seed=4, step=0).tolist() != stream[0, :4].tolist()
+    small = np.bincount(rows_of_step(3, 7, seed=0, step=0))  # a corpus below one step
+    assert sorted(small) == [2, 2, 3]
+
+
+def test_dropout_streams_differ():
+    seeds = {dropout_seed(seed, step, rank) for seed in range(4) for step in range(4) for rank in range(4)}
+    assert len(seeds) == 64
+
+
+def test_total_steps(tiny):
+    optim = tiny().optim
+    epochs = optim.model_copy(update={"max_steps": None, "num_train_epochs": 2.5})
+    assert (total_steps(optim, 100, 8), total_steps(epochs, 100, 8), total_steps(epochs, 1, 8)) == (6, 31, 1)
+
+
+def test_steps_equal_a_loop_written_by_hand(tiny):
+    """Stock forward pass with labels, unfused AdamW, transformers' schedule, torch's clipping."""
+    config = tiny("gpt_neo", "--train.gradient-accumulation-steps", "2", "--optim.warmup-steps", "2")
+    config = config.model_copy(update={"train": config.train.model_copy(update={"logging_steps": 1})})
+    path = train(config)
+    ours = [line for line in lines(path) if "loss" in line]
+
+    data = prepare_data(config)
+    set_seed(config.seed)
+    model = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+    decayed = [p for p in model.parameters() if p.ndim > 1]
+    assert config.optim.weight_decay == 0
+    assert len(decayed) > 5
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.0, fused=False, foreach=False)
+    schedule = get_linear_schedule_with_warmup(optimizer, 2, 6)
+    for step in range(6):
+        rows = rows_of_step(len(data.train.input_ids), 16, config.seed, step)
+        ids = torch.from_numpy(data.train.input_ids[rows].astype(np.int64))
+        positions = torch.from_numpy(data.train.position_ids[rows].astype(np.int64))
+        document = (positions == 0).cumsum(1)
+        mask = torch.where(document[:, :, None] == document[:, None, :], 0.0, -1e30)[:, None]
+        labels = torch.where(positions == 0, -100, ids)  # transformers shifts them
+        loss = model(
+            input_ids=ids, position_ids=positions, attention_mask=mask, labels=labels, use_cache=False
+        ).loss
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        assert ours[step]["loss"] == pytest.approx(loss.item(), abs=2e-5)
+        assert ours[step]["grad_norm"] == pytest.approx(norm.item(), rel=1e-3)
+        assert ours[step]["learning_rate"] == pytest.approx(schedule.get_last_lr()[0])
+        assert ours[step]["tokens"] - (ours[step - 1]["tokens"] if step else 0) == int((ids != 0).sum())
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
+    no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
+    whole = train(tiny(family, *no_dropout))
+    halves = ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"]
+    parts = train(tiny(family, *no_dropout, *halves))
+    for one, two in zip(lines(whole), lines(parts), strict=True):
+        key = "loss" if "loss" in one else "eval_loss"
+        assert one[key] == pytest.approx(two[key], abs=1e-4)
+
+
+@pytest.mark.parametrize("family", ["roberta", "t5"])
+def test_two_processes_read_what_one_reads(tiny, family):
+    config = tiny(family)
+    data = prepare_data(config)
+    masker = build_masker(config, data.tokenizer)
+    half = config.model_copy(
+        update={"train": config.train.model_copy(update={"per_device_train_batch_size": 4})}
+    )
+    one = BatchSource(config, masker, 0).step(data.train, 3)
+    two = [BatchSource(half, masker, 0, process, 2).step(data.train, 3) for process in range(2)]
+    for name in {"input_ids", "decoder_input_ids"} & set(one.batches[0]):
+        assert (torch.cat([share.batches[0][name] for share in two]) == one.batches[0][name]).all()
+    assert {share.num_targets for share in two} == {one.num_targets}
+    assert sum(len(share.batches[0]["target_ids"]) for share in two) == one.num_targets
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+def test_one_seed_decides_everything(tiny, family):
+    first = train(tiny(family, "--run-name", "first"))
+    again = train(tiny(family, "--run-name", "again"))
+    other = train(tiny(family, "--seed", "1"))
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(first).values(), weights(again).values(), strict=True)
+    )
+    assert lines(first)[0]["eval_loss"] == lines(again)[0]["eval_loss"] != lines(other)[0]["eval_loss"]
+
+
+@pytest.mark.parametrize(
+    ("family", "damage"),
+    [
+        ("roberta", "truncated"),
+        ("roberta", "missing"),
+        pytest.param("roberta", "flipped", marks=pytest.mark.slow),
+        pytest.param("t5", "truncated", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
+    expected = train(tiny(family, "--run-name", "whole"))
+
+    config = tiny(family, "--run-name", damage)
+    train_until(5, config, monkeypatch)
+    path = expected.parent / damage
+    assert not (path / "COMPLETED").exists()
+    file = path / "checkpoints" / "step_0000004" / "optimizer.safetensors"
+    content = bytearray(file.read_bytes())
+    if damage == "missing":
+        file.unlink()
+    elif damage == "truncated":
+        file.write_bytes(content[:-10])
+    else:
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"step_0000004 cannot be read \(.*\); the checkpoint before it"):
+        train(config)
+    assert json.loads((path / "provenance.json").read_text())["sessions"][1]["resumed_from_step"] == 2
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(expected).values(), weights(path).values(), strict=True)
+    )
+    times = {"time_s", "compile_s", "tokens_per_s"}
+    kept = [
+        [{k: v for k, v in line.items() if k not in times} for line in lines(p)] for p in (expected, path)
+    ]
+    assert kept[0] == kept[1]
+
+
+def test_a_run_with_adafactor_goes_on_to_the_same_bits(tiny, monkeypatch):
+    flags = ("--optim.optimizer", "adafactor", "--run-name")
+    expected = train(tiny("gpt_neo", *flags, "whole"))
+    config = tiny("gpt_neo", *flags, "stopped")
+
+    train_until(5, config, monkeypatch)
+    path = train(config)
+    assert json.loads((path / "provenance.json").read_text())["sessions"][1]["resumed_from_step"] == 4
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(expected).values(), weights(path).values(), strict=True)
+    )
+
+
+def test_a_finished_run_is_left_alone(tiny, capsys):
+    config = tiny()
+    path = train(config)
+    before = (path / "metrics.jsonl").stat().st_mtime_ns
+    capsys.readouterr()
+    assert train(config) == path
+    assert capsys.readouterr().out == f"{path} is finished; nothing to do\n"
+    assert (path / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def test_run_folder_has_what_readers_expect(tiny):
+    path = train(tiny("roberta", "--ffn", "swish"))
+    assert {entry.name for entry in path.iterdir()} >= {
+        "config.yaml",
+        "provenance.json",
+        "metrics.jsonl",
+        "checkpoints",
+        "model",
+        "COMPLETED",
+    }
+    steps = [line for line in lines(path) if "loss" in line]
+    keys = {"step", "max_steps", "loss", "learning_rate", "grad_norm", "tokens_per_s", "epoch", "time_s"}
+    assert all(line.keys() >= keys for line in steps)
+    assert [line["step"] for line in steps] == [2, 4, 6]
+    evaluations = [line["eval_loss"] for line in lines(path) if "eval_loss" in line]
+    assert evaluations[-1] < evaluations[0]
+    provenance = json.loads((path / "provenance.json").read_text())
+    assert provenance["parameters"]["total"] == sum(v.numel() for v in weights(path).values())
+    assert provenance["results"]["peak_memory_mb"] > 0
+    assert "swish" in (path / "model" / "README.md").read_text()
+    assert len(list((path / "checkpoints").iterdir())) == 2
+
+
+def test_the_saved_model_scores_as_the_loop_did(tiny):
+    from transformers import AutoModelForCausalLM
+
+    from pretrain.model.objective import PackedLoss
+
+    config = tiny()
+    path = train(config)
+    data = prepare_data(config)
+    loss = PackedLoss(AutoModelForCausalLM.from_pretrained(path / "model").eval(), "gpt_neo")
+    source = BatchSource(config, None, 0)
+    with torch.no_grad():
+        batches = list(source.held_out(data.validation))
+        total = sum(float(loss(**batch)) for batch in batches)
+    count = sum(len(batch["target_ids"]) for batch in batches)
+    assert total / count == pytest.approx(lines(path)[-1]["eval_loss"], abs=1e-5)
+
+
+def test_a_corpus_changed_meanwhile_is_refused(tiny):
+    path = train(tiny())
+    (path / "COMPLETED").unlink()
+    record = json.loads((path / "provenance.json").read_text())
+    (path / "provenance.json").write_text(json.dumps(record | {"data_fingerprint": "another"}))
+    with pytest.raises(UsageError, match=r"begun on other data \(fingerprint another, now"):
+        train(tiny())
+
+
+def test_a_diverging_run_stops_with_a_message(tiny):
+    flags = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.eval-steps", "6"]
+    with pytest.raises(UsageError, match=r"the loss is (nan|inf) at step 2; lower --optim.learning-rate"):
+        train(tiny("gpt_neo", *flags))
+
+
+def test_weight_decay_spares_vectors(tiny):
+    optim = tiny().optim.model_copy(update={"weight_decay": 0.5})
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LayerNorm(3))
+    groups = build_optimizer(model, optim).param_groups
+    assert [(group["weight_decay"], len(group["params"])) for group in groups] == [(0.5, 1), (0.0, 3)]
+
+
+def test_metrics_after_the_checkpoint_and_torn_lines_are_dropped(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"st')
+    MetricsFile(path, last_step=2).append({"step": 3})
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_data_is_built_once_and_shared(tiny, capsys):
+    config = tiny()
+    prepare_data(config)
+    capsys.readouterr()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = prepare_data(tiny("roberta", "--seed", "9", "--ffn", "kan"))
+    assert capsys.readouterr().out == ""
+    summary = cached_summary(config)
+    assert summary is not None
+    assert summary["train"]["num_tokens"] == data.train.num_tokens == int((data.train.input_ids != 0).sum())
+    assert data.train.fill > 0.95
+
+
+def test_checkpoints_by_minutes(tiny):
+    every = train(tiny("gpt_neo", "--train.save-minutes", "1e-9", "--run-name", "minutes"))
+    assert sorted(path.name for path in (every / "checkpoints").iterdir()) == ["step_0000004", "step_0000005"]
+    never = tiny("gpt_neo", "--run-name", "never")
+    none = {"save_steps": None, "save_minutes": None}
+    path = train(never.model_copy(update={"train": never.train.model_copy(update=none)}))
+    assert not (path / "checkpoints").exists()
+
+
+class CountReads(TorchDispatchMode):
+    """Counts the operations that fetch a number from the device."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
+        return function(*args, **(kwargs or {}))
+
+
+def test_no_step_reads_from_the_device(tiny, monkeypatch):
+    with CountReads() as counting:
+        torch.ones(()).item()
+    assert counting.count == 1
+    reads: list[int] = []
+
+    def counted(loop, step, update=Loop._update):
+        with CountReads() as counting:
+            result = update(loop, step)
+        reads.append(counting.count)
+        return result
+
+    monkeypatch.setattr(Loop, "_update", counted)
+    monkeypatch.setattr(packed_attention, "_group", lambda _: None)  # which reads on a CPU alone
+    train(tiny("gpt_neo", "--train.no-torch-compile"))
+    assert reads == [0] * 6

@@ -1,0 +1,149 @@
+"""Expanding a study into cells, and its error messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from base import config_input
+from base.config_input import read_yaml
+from base.errors import UsageError
+from pretrain import config
+from slurm.study import load_study
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
+
+
+def write(path: Path, repository: Path, **changes: object) -> Path:
+    base = str(repository / "configs" / "tiny.yaml")
+    content = {
+        "name": "test",
+        "families": {"gpt_neo": base, "roberta": base},
+        "variants": ["gelu", "kan"],
+        "seeds": [1, 2, 3],
+        "config": {"output": {"runs_dir": str(path / "runs")}},
+        "evaluation": {"suites": ["embedded-pairs"]},
+    } | changes
+    file = path / "study.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_shipped_studies_expand(path: Path) -> None:
+    study = load_study(path)
+    named = study.config
+    assert len(study.cells) == len(named.families) * len(named.variants) * len(named.seeds)
+    assert study.folder.name == path.stem
+
+
+def test_cells_are_distinct_runs_with_the_studys_names(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository))
+    assert len({cell.run_id for cell in study.cells}) == 12
+    first, second, third = study.cells[:3]
+    assert first.label == "gpt_neo/gelu/seed1"
+    assert second.label == "gpt_neo/kan/seed1"
+    assert third.label == "roberta/gelu/seed1"
+    assert study.cells[-1].config.seed == 3
+    assert first.study_dir == tmp_path / "runs" / "test"
+
+
+def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repository: Path) -> None:
+    before = load_study(write(tmp_path, repository))
+    after = load_study(write(tmp_path, repository), overrides={"optim": {"learning_rate": 0.123}})
+    assert not {cell.run_id for cell in before.cells} & {cell.run_id for cell in after.cells}
+
+
+def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, repository: Path) -> None:
+    heads = {"finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}}
+    contrasts = ["kan/mlp frozen - kan/fourier-kan", "kan/mlp frozen - kan/fourier-kan grid_size=5"]
+    report = {"factor": "both", "baseline": "kan/linear", "contrasts": contrasts}
+    study = load_study(write(tmp_path, repository, evaluation=heads, report=report))
+    study.write()
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    assert written["heads"] == ["fourier-kan", "linear", "mlp frozen"]  # 5 is the default
+    assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/linear")
+
+
+def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
+    before = {cell.run_id for cell in load_study(write(tmp_path, repository)).cells}
+    after = {cell.run_id for cell in load_study(write(tmp_path, repository, seeds=[1, 2, 3, 4])).cells}
+    assert before < after
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": ["gelu", "kann"]}, "unknown FFN variant 'kann'; did you mean 'kan'?"),
+        ({"families": {"gpt_neoo": "x.yaml"}}, "unknown family 'gpt_neoo'; did you mean 'gpt_neo'?"),
+        ({"families": {"gpt_neo": "absent.yaml"}}, "absent.yaml"),
+        ({"seeds": [1, 1]}, "seeds are named twice"),
+        ({"variants": ["relu"]}, "unknown baseline variant"),
+        ({"report": {"factor": "head", "baseline": "linear"}}, "unknown baseline head in report.baseline"),
+        ({"report": {"factor": "heads"}}, "report.factor"),
+        ({"evaluation": {"finetune": {"head": ["linear grid=3"]}}}, "linear"),
+        ({"varients": ["gelu"]}, "varients"),
+        ({"name": "../escape"}, "name"),
+        ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),
+        ({"config": {"optim": {"learnin_rate": 1}}}, "learnin_rate"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, repository: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        load_study(write(tmp_path, repository, **changes))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        load_study(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        load_study(broken)
+
+
+@pytest.mark.parametrize("budget", ["width", "params", "flops"])
+def test_what_is_kept_from_cell_to_cell_changes_nothing(
+    budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell against the same study read with all caches off and PyYAML's own parser."""
+    content = {
+        "name": "kept",
+        "families": {
+            name: str(CONFIGS / f"{name.replace('_', '-')}.yaml") for name in ("gpt_neo", "roberta")
+        },
+        "variants": ["gelu", "prelu", "kan", "fourier-kan"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"ffn_budget": budget},
+            "variants": {"kan": {"model": {"ffn_options": {"grid_size": 3}}}},
+        },
+    }
+    path = tmp_path / "kept.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    load_study(path)  # fills the caches
+    kept = load_study(path)
+    monkeypatch.setattr(config_input, "_parse", yaml.safe_load)
+    monkeypatch.setattr(config, "_matching_width", config._matching_width.__wrapped__)
+    alone = load_study(path)
+    assert kept == alone
+    assert [cell.config.model_dump_json() for cell in kept.cells] == [
+        cell.config.model_dump_json() for cell in alone.cells
+    ]
+    assert [cell.run_id for cell in kept.cells] == [cell.run_id for cell in alone.cells]
+
+
+def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {ffn_options: {grid_size: 3}}\n", encoding="utf-8")
+    read_yaml(path)["model"]["ffn_options"]["grid_size"] = 7
+    assert read_yaml(path) == {"model": {"ffn_options": {"grid_size": 3}}}
+    path.write_text("seed: 2\n", encoding="utf-8")
+    assert read_yaml(path) == {"seed": 2}
