@@ -15,7 +15,10 @@ from ffn_variants import FFN_VARIANTS, build_ffn
 from pretrain.config import load_config
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [path for path in sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")) if path.is_file()]
+DOCUMENTS = sorted(
+    path for folder in (".", "benchmarks", "docs", "docs/*") for path in ROOT.glob(f"{folder}/*.md")
+)
+WRITTEN_BY_HAND = [path for path in DOCUMENTS if path.name != "report.md"]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 MAY_IMPORT = {
     "base": {"base"},
@@ -32,6 +35,16 @@ def test_links_and_images_resolve(document: Path) -> None:
         if target.startswith(("http://", "https://", "#")):
             continue
         assert (document.parent / target.partition("#")[0]).exists(), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
+def test_prose_ends_at_100_characters(document: Path) -> None:
+    """Longer may be what stands in a block of code or a table, and a line that has no place to end at."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    prose = [line.rstrip() for line in text.splitlines() if not line.startswith(("|", "!["))]
+    prose = [re.sub(r"`[^`]*`", lambda code: code[0].replace(" ", "_"), line) for line in prose]
+    long = [line for line in prose if len(line) > 100 and " " in line.lstrip("- ")]
+    assert not long, f"{document.name}: {long[0]}"
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
