@@ -33,11 +33,11 @@ sys.path[0] = str(Path(__file__).parents[1])
 
 import yaml
 
+from base.budgets import Budget
 from base.command_line import parse_flags
 from base.files import write_text
 from eval.models.loading import identify_run, remember_weights, weights_hash
 from eval.runner.work_units import work_units
-from ffn_variants.budget import Budget
 from pretrain.run.run_dir import COMPLETION_MARKER, write_config
 from slurm.study import Cell, load_study
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import tyro
 
+from base.budgets import Budget
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.table import describe_options, format_table
-from ffn_variants.budget import Budget, matching_width
+from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS
 from ffn_variants.spec import FFNSpec
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, get_args
 
+from base.budgets import Budget
 from base.errors import UsageError, unknown_name
-
-if TYPE_CHECKING:
-    from ffn_variants.spec import FFNSpec
-
-Budget = Literal["width", "params", "flops"]
-"""What is held equal: the width as given, the parameters, or the FLOPs of a token's forward pass."""
+from ffn_variants.registry import get_variant
+from ffn_variants.spec import FFNSpec
 
 BASELINE = "gelu"
 TOLERANCE = 0.05
@@ -55,8 +52,6 @@ def matching_width(
         UsageError: If the variant's cost does not depend on F, or no F comes within ``TOLERANCE``; for an
             unknown variant, option or budget.
     """
-    from ffn_variants.registry import get_variant  # imports torch, which the name of a budget does not need
-
     if budget not in get_args(Budget):
         raise unknown_name("FFN budget", budget, get_args(Budget))
     if budget == "width":

@@ -14,11 +14,11 @@ import tyro
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 import ffn_variants
+from base.budgets import Budget
 from base.command_line import Section, parse_flags
 from base.config_input import deep_merge, explain, flag_value, read_yaml
 from base.errors import UsageError
 from base.families import check_family, has_ffn_biases
-from ffn_variants.budget import Budget
 
 MEAN_NOISE_SPAN_LENGTH = 3.0
 """Of T5 (Raffel et al. 2020, sec. 3.3.4)."""

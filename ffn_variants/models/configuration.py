@@ -4,7 +4,6 @@ No postponed annotations in this file: the strict dataclasses of huggingface_hub
 annotations themselves and do not resolve strings.
 """
 
-import importlib
 from typing import ClassVar
 
 from huggingface_hub.dataclasses import strict
@@ -28,17 +27,8 @@ def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field
         )
 
 
-class _RegistersModels:
-    """A config that can only be made, or unpickled, in a process where the Auto classes know its models."""
-
-    def __new__(cls, *args, **kwargs):
-        # Every Auto class looks a model up by its config, so this is always in time.
-        importlib.import_module("ffn_variants.models.modeling")
-        return super().__new__(cls)
-
-
 @strict
-class FFNGPTNeoConfig(_RegistersModels, GPTNeoConfig):
+class FFNGPTNeoConfig(GPTNeoConfig):
     r"""GPT-Neo whose feed-forward networks are all of one variant.
 
     ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
@@ -63,7 +53,7 @@ class FFNGPTNeoConfig(_RegistersModels, GPTNeoConfig):
 
 
 @strict
-class FFNRobertaConfig(_RegistersModels, RobertaConfig):
+class FFNRobertaConfig(RobertaConfig):
     r"""RoBERTa whose feed-forward networks are all of one variant.
 
     ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".
@@ -86,7 +76,7 @@ class FFNRobertaConfig(_RegistersModels, RobertaConfig):
 
 
 @strict
-class FFNT5Config(_RegistersModels, T5Config):
+class FFNT5Config(T5Config):
     r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant.
 
     ``feed_forward_proj`` stays at its default and takes effect only where ``ffn`` is "gelu". T5 has no table

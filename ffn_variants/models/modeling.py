@@ -224,18 +224,17 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
 
 
-# In the place of the stand-ins of ffn_variants.registration.
-AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig, exist_ok=True)
+AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig)
 AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
 AutoModelForCausalLM.register(FFNGPTNeoConfig, FFNGPTNeoForCausalLM)
 AutoModelForSequenceClassification.register(FFNGPTNeoConfig, FFNGPTNeoForSequenceClassification)
 
-AutoConfig.register("ffn_roberta", FFNRobertaConfig, exist_ok=True)
+AutoConfig.register("ffn_roberta", FFNRobertaConfig)
 AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
 AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
 AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)
 
-AutoConfig.register("ffn_t5", FFNT5Config, exist_ok=True)
+AutoConfig.register("ffn_t5", FFNT5Config)
 AutoModel.register(FFNT5Config, FFNT5Model)
 AutoModelForSeq2SeqLM.register(FFNT5Config, FFNT5ForConditionalGeneration)
 AutoModelForSequenceClassification.register(FFNT5Config, FFNT5ForSequenceClassification)

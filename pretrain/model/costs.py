@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from transformers import PreTrainedModel
 
 import ffn_variants
 from base.families import has_ffn_biases, objective
 from ffn_variants.budget import BASELINE
+from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, resolve
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from pretrain.data.span_corruption import corrupted_lengths
 
 
 def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
@@ -25,8 +26,6 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
         rows of block_size tokens, of which a T5 reads a part in its encoder and a part in its decoder;
         ``ffn``: the budget, the widths, and what the FFN of a layer has of both.
     """
-    from ffn_variants.models.layers import ffn_modules
-
     model = resolve(config).model
     parameters = ffn_variants.count_parameters(network)
     num_ffns = sum(bool(ffn_modules(module)) for module in network.modules())
@@ -51,8 +50,6 @@ def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, i
     length = config.data.block_size
     if objective(config.family) != "span_corruption":
         return ffn_variants.count_flops(network, length)
-    from pretrain.data.span_corruption import corrupted_lengths
-
     train = resolve(config).train
     read, written = corrupted_lengths(length, train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
     counts = ffn_variants.count_flops(network, read, written)
