@@ -82,7 +82,7 @@ class Bench:
 
     def cases(self) -> dict[str, Case]:
         """Name the cases; the first is what the others are compared with."""
-        ours: dict[str, Case] = {"ours, in lm-eval": self.ours_in_lm_eval, "ours": self.ours}
+        ours: dict[str, Case] = {"ours, from texts": self.ours_from_texts, "ours": self.ours}
         if self.kind == "causal":
             cases: dict[str, Case] = {
                 "lm-eval, batch 1 (its default)": lambda pairs: self.lm_eval(pairs, 1),
@@ -116,16 +116,16 @@ class Bench:
             scores = pseudo_log_likelihoods(self.model, texts, self.mask, self.batch_tokens)
         return scores.log_likelihood.reshape(-1, 2)
 
-    def ours_in_lm_eval(self, pairs: pd.DataFrame) -> np.ndarray:
+    def ours_from_texts(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score as ``python -m eval`` does for the first run of a study; later ones find the tokens made."""
-        from eval.scoring.lm_eval_models import SCORERS
+        from eval.scoring.scorers import SCORERS
         from eval.scoring.tokens import forget_tokens
         from eval.zero_shot.choices import Choice, score_choices
 
         forget_tokens()
-        lm = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
+        scorer = SCORERS[self.kind](self.model, self.tokenizer, batch_tokens=self.batch_tokens)
         sentences = zip(*(pairs[column] for column in COLUMNS), strict=True)
-        scored = score_choices("pairs", [Choice("", (good, bad)) for good, bad in sentences], lm)
+        scored = score_choices([Choice("", (good, bad)) for good, bad in sentences], scorer)
         return np.array([choice.scores for choice in scored])
 
     def lm_eval(self, pairs: pd.DataFrame, batch_size: int) -> np.ndarray:
@@ -274,7 +274,7 @@ def measure(bench: Bench, rounds: Sequence[pd.DataFrame]) -> tuple[dict[str, lis
 
 def table(kind: str, times: dict[str, list[float]], difference: dict[str, float], unit: str) -> str:
     """Rates, and how many times as fast this project's scorer is."""
-    ours = next((name for name in times if name.startswith("ours, in")), list(times)[-1])
+    ours = next((name for name in times if name.startswith("ours, from")), list(times)[-1])
     lines = [
         f"| {kind} | pairs per {unit} | {ours}, is x as fast | in single rounds | largest difference, nats |",
         "| --- | --: | --: | --: | --: |",

@@ -25,7 +25,7 @@ from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tas
 from eval.zero_shot.task import Report, TaskResult, TextTask
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
 
 # Raise these when a change of the code changes scores, so that they are measured again.
 TEXT_PROTOCOL_VERSION = 2
@@ -162,7 +162,7 @@ def _measure_texts(
 def _load_scorer(
     folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
 ) -> TextScorer:
-    from eval.scoring.lm_eval_models import SCORERS
+    from eval.scoring.scorers import SCORERS
 
     model, tokenizer = load_language_model(folder, protocol.objective, device)
     return SCORERS[protocol.objective](model, tokenizer, protocol, batch_tokens=batch_tokens)

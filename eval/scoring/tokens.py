@@ -62,18 +62,19 @@ class TextTokenizer:
         return _encode(self._backend, self._protocol, self._frame, self._limit, pairs)
 
     def windows(self, document: str) -> list[ScoredText]:
-        """Cut a document into texts that fit the model and score each of its tokens once, as lm-eval does."""
-        from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+        """Cut a document into texts that fit the model and score each of its tokens once, as lm-eval does.
 
+        The last window is filled up with context. With room for 4 tokens, 10 tokens are scored as 0123,
+        (3)4567 and (567)89, where those in brackets are context.
+        """
         frame = self._frame
         ids, words = self._backend.encode([document], frame.with_words)[0]
-        # A window is up to one token longer than it is told, by its context.
         room = self._limit - 1 - len(frame.suffix) - (0 if frame.is_causal else len(frame.prefix))
+        assert room > 0
         texts, done = [], 0
-        # The stand-in for the prefix is replaced by the frame.
-        for window in get_rolling_token_windows(ids, -1, room, context_len=1):
-            context, scored = make_disjoint_window(window)
-            begin, end = done - (len(context) if done else 0), done + len(scored)
+        while done < len(ids):
+            end = min(done + room, len(ids))
+            begin = max(0, end - room - 1)
             text = frame.around(
                 ids[begin:end],
                 words[begin:end] if words else None,

@@ -10,8 +10,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import unknown_name
 from eval.config import EvalConfig
-from eval.scoring.lm_eval_models import SCORERS
 from eval.scoring.protocol import preset_protocol
+from eval.scoring.scorers import SCORERS
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import objective
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError
+from eval.zero_shot.choices import Choice, credit, score_choices
 from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
-    from eval.zero_shot.choices import Choice
+    from eval.scoring.scorers import TextScorer
 
 ENTITY_COLUMNS = ("input_prefix", "options", "numops")
 ENTITY_FILES = ("regular", "ambiref", "move_contents")
@@ -28,11 +28,9 @@ class EntityTask(TextTask):
     """Items with several options, the first of them right; ``read`` gives objects with ``ENTITY_COLUMNS``."""
 
     def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
-        from eval.zero_shot.choices import credit, score_choices
-
         rows = read_items(self)
         report(f"{len(rows)} items")
-        scored = score_choices(f"{self.suite}/{self.name}", [_choice(row) for row in rows], scorer)
+        scored = score_choices([_choice(row) for row in rows], scorer)
         scores = [choice.scores for choice in scored]
         items = pd.DataFrame(
             {
@@ -78,8 +76,6 @@ def read_items(task: EntityTask) -> tuple[dict, ...]:
 
 
 def _choice(row: dict) -> Choice:
-    from eval.zero_shot.choices import Choice
-
     return Choice(row["input_prefix"], tuple(row["options"]))
 
 

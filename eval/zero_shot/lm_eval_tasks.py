@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ from eval.zero_shot.task import Report, TaskResult, evenly_spaced
 if TYPE_CHECKING:
     from lm_eval.api.task import Task
 
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
 
@@ -78,13 +79,14 @@ class HarnessTask:
         """
         from lm_eval.evaluator import evaluate
 
-        from eval.zero_shot.choices import only_errors
+        from eval.scoring.lm_eval_models import LMEvalModel
 
         task, indices = self._task(), self._indices()
         report(f"{len(indices)} documents")
-        with only_errors("lm_eval"), _without_bars():
+        model = LMEvalModel(scorer)
+        with _only_errors(), _without_bars():
             results = evaluate(
-                scorer, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
+                model, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
         is_masked = scorer.protocol.score == "pseudo-log-likelihood"
         metrics = _metrics(results["results"][self.name], is_masked)
@@ -139,12 +141,10 @@ def find_harness_tasks(config: EvalConfig) -> list[HarnessTask]:
 
 @lru_cache(maxsize=64)
 def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
-    from eval.zero_shot.choices import only_errors
-
     for folder in include_path:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder}; --include-path names folders with task files of lm-eval")
-    with only_errors("lm_eval"), _without_bars():
+    with _only_errors(), _without_bars():
         manager = _manager(include_path, include_defaults=False)
         if requested not in manager.task_index:
             manager = _manager(include_path, include_defaults=True)
@@ -174,6 +174,18 @@ def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
     from lm_eval.tasks import TaskManager
 
     return TaskManager(include_path=list(include_path), include_defaults=include_defaults)
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    """Silence the lines that lm-eval logs for every task."""
+    logger = logging.getLogger("lm_eval")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

@@ -14,10 +14,11 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.zero_shot.blimp import phenomenon_name
+from eval.zero_shot.choices import Choice, score_choices
 from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
 
 PAIR_COLUMNS = ("sentence_good", "sentence_bad")
 # The `pair_ID` of one supplement task repeats; there the row number is the id.
@@ -70,8 +71,8 @@ def _normalise(task: PairTask, number: int, row: dict) -> dict[str, str]:
     }
 
 
-def score_pairs(task: PairTask, pairs: pd.DataFrame, lm: TextScorer) -> pd.DataFrame:
-    """Score the pairs of one task through lm-eval.
+def score_pairs(task: PairTask, pairs: pd.DataFrame, scorer: TextScorer) -> pd.DataFrame:
+    """Score the pairs of one task.
 
     Returns:
         One row a pair: suite, task, phenomenon, paradigm, pair_id, score_good and score_bad (nats), margin
@@ -81,10 +82,8 @@ def score_pairs(task: PairTask, pairs: pd.DataFrame, lm: TextScorer) -> pd.DataF
     Raises:
         UsageError: If a score is not a finite number.
     """
-    from eval.zero_shot.choices import Choice, score_choices
-
     sentences = zip(pairs["sentence_good"], pairs["sentence_bad"], strict=True)
-    scored = score_choices(f"{task.suite}/{task.name}", [Choice("", both) for both in sentences], lm)
+    scored = score_choices([Choice("", both) for both in sentences], scorer)
     good, bad = np.array([s.scores for s in scored]).T
     lengths = np.array([s.num_tokens for s in scored])
     return pd.DataFrame(

@@ -22,7 +22,7 @@ from eval.files import fingerprint
 from eval.zero_shot.task import Report, TaskResult, TextTask, evenly_spaced
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
     from pretrain.config import DataConfig
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pandas as pd
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
 
 Report = Callable[[str], None]
 Row = TypeVar("Row")

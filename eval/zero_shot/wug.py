@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from eval.zero_shot.choices import Choice, score_choices
 from eval.zero_shot.task import Report, TaskResult, TextTask, read_checked
 
 if TYPE_CHECKING:
-    from eval.scoring.lm_eval_models import TextScorer
+    from eval.scoring.scorers import TextScorer
 
 WUG_TASK = "wug_adj_nominalization"
 WUG_COLUMNS = ("sentences", "ratio")
@@ -29,11 +30,9 @@ class WugTask(TextTask):
     """Pairs of texts with the share of people who chose the first; ``read`` gives ``WUG_COLUMNS``."""
 
     def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
-        from eval.zero_shot.choices import Choice, score_choices
-
         rows = read_items(self)
         report(f"{len(rows)} items")
-        scored = score_choices(f"{self.suite}/{self.name}", [Choice("", row.texts) for row in rows], scorer)
+        scored = score_choices([Choice("", row.texts) for row in rows], scorer)
         first, second = np.array([choice.scores for choice in scored]).T
         lengths = np.array([choice.num_tokens for choice in scored])
         items = pd.DataFrame(

@@ -7,7 +7,6 @@ import math
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,10 @@ import yaml
 from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
+from eval.models.loading import load_language_model, model_folder
 from eval.runner.evaluate import evaluate_run, is_evaluated
 from eval.runner.work_units import check_sources
-from eval.scoring.lm_eval_models import SCORERS
+from eval.scoring.scorers import SCORERS
 from eval.zero_shot.lm_eval_tasks import find_harness_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded import minimal_pairs, stories
@@ -77,13 +77,13 @@ def tasks(tmp_path) -> Path:
     return folder
 
 
-def load_scorer(run: Path):
+def load_scorer(run: Path, protocol: str = "native"):
     kind = "causal" if run.parts[-3] == "gpt_neo" else "masked"
-    return SCORERS[kind](run)
+    return SCORERS[kind](*load_language_model(model_folder(run), kind, "cpu"), protocol)
 
 
 def scores(scorer, pairs: list[tuple[str, str]]) -> list[float]:
-    return [score for score, _ in scorer.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])]
+    return scorer.score_continuations(pairs).log_likelihood.tolist()
 
 
 def test_tasks_of_every_scored_kind_give_rows_and_items(run, tasks):
@@ -182,7 +182,7 @@ def test_lm_evals_command_line_can_be_pointed_at_a_run(run, tasks, tmp_path):
     assert done.returncode == 0, done.stderr
     (written,) = (tmp_path / "out").rglob("results_*.json")
     found = json.loads(written.read_text())["results"]["my_pairs"]["acc,none"]
-    spaced = SCORERS[scorer.objective](run, protocol="babylm23")
+    spaced = load_scorer(run, "babylm23")
     good, bad = (
         scores(spaced, [("", row[side]) for row in PAIRS]) for side in ("sentence_good", "sentence_bad")
     )

@@ -8,7 +8,8 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
-from eval.scoring.lm_eval_models import CausalScorer, MaskedScorer
+from eval.scoring.lm_eval_models import CausalModel, LMEvalModel, MaskedModel
+from eval.scoring.scorers import CausalScorer, MaskedScorer
 from ffn_variants import UsageError
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -40,14 +41,14 @@ def stock_masked() -> RobertaForMaskedLM:
     return RobertaForMaskedLM(config).eval()
 
 
-def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
-    return [SimpleNamespace(args=(context, text)) for text in texts]
+def texts(sentences: list[str]) -> list[tuple[str, str]]:
+    return [("", sentence) for sentence in sentences]
 
 
 def test_identical_sentences_tie_exactly(tokenizer):
     for scorer in (CausalScorer(stock_causal(), tokenizer), MaskedScorer(stock_masked(), tokenizer)):
         same = "Some boys think that Anna is here."
-        (first, _), _, (second, _) = scorer.loglikelihood(requests([same, "Anna is here.", same]))
+        first, _, second = scorer.score_continuations(texts([same, "Anna is here.", same])).log_likelihood
         assert first == second
 
 
@@ -62,28 +63,33 @@ def test_a_context_is_read_and_not_scored(tokenizer):
 def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
     scorer = CausalScorer(stock_causal(), tokenizer)
     with pytest.raises(UsageError, match="no token"):
-        scorer.loglikelihood(requests([""]))
+        scorer.score_continuations(texts([""]))
     with pytest.raises(UsageError, match="101 tokens does not fit the model's 64 positions"):
-        scorer.loglikelihood(requests([" cat" * 100]))
+        scorer.score_continuations(texts([" cat" * 100]))
     with pytest.raises(UsageError, match="do not write any"):
-        scorer.generate_until([])
+        LMEvalModel(scorer).generate_until([])
 
 
 def test_the_models_are_registered_with_lm_eval():
     from lm_eval.api.registry import get_model
 
-    assert get_model("ffn-clm") is CausalScorer
-    assert get_model("ffn-mlm") is MaskedScorer
+    assert get_model("ffn-clm") is CausalModel
+    assert get_model("ffn-mlm") is MaskedModel
 
 
 def test_a_folder_can_be_given_instead_of_a_model(tokenizer, tmp_path):
-    for scorer, model in ((CausalScorer, stock_causal()), (MaskedScorer, stock_masked())):
-        folder = tmp_path / scorer.__name__
+    cases = ((CausalModel, CausalScorer, stock_causal()), (MaskedModel, MaskedScorer, stock_masked()))
+    for kind, scorer, model in cases:
+        folder = tmp_path / kind.__name__
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         # lm-eval's command line passes its own settings too.
-        loaded = scorer(str(folder), device="cpu", batch_size=1, max_batch_size=None)
-        texts = requests(["Anna is here.", "Anna are here."])
-        assert loaded.loglikelihood(texts) == scorer(model, tokenizer).loglikelihood(texts)
+        loaded = kind(str(folder), device="cpu", batch_size=1, max_batch_size=None)
+        pairs = texts(["Anna is here.", "Anna are here."])
+        scores = scorer(model, tokenizer).score_continuations(pairs)
+        found = loaded.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])
+        assert found == list(zip(scores.log_likelihood, scores.is_greedy, strict=True))
     with pytest.raises(UsageError, match="cannot load the model"):
-        CausalScorer(tmp_path / "absent")
+        CausalModel(tmp_path / "absent")
+    with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
+        CausalModel(tmp_path / "CausalModel", prefixes="eos")

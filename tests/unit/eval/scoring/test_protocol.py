@@ -21,8 +21,9 @@ from transformers import (
 from base.command_line import parse_flags
 from eval.config import EvalConfig
 from eval.files import read_json_rows
-from eval.scoring.lm_eval_models import SCORERS, CausalScorer, MaskedScorer
+from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.protocol import PRESETS, ProtocolConfig, preset_protocol
+from eval.scoring.scorers import SCORERS, CausalScorer, MaskedScorer
 from ffn_variants import UsageError
 from pretrain.data.tokenizer import add_sentinels
 
@@ -79,7 +80,7 @@ def requests(texts: list[str], context: str = "") -> list[SimpleNamespace]:
 
 
 def scores_of(scorer, texts: list[str]) -> np.ndarray:
-    return np.array([score for score, _ in scorer.loglikelihood(requests(texts))])
+    return scorer.score_continuations([("", text) for text in texts]).log_likelihood
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, sentences: list[str]) -> None:
@@ -163,7 +164,7 @@ def test_the_lm_eval_preset_decides_as_lm_eval_on_its_own_kind_of_task(models, t
     reference = HFLM(pretrained=models["causal"], tokenizer=tokenizer, batch_size=16, device="cpu")
     as_tasks_give_them = [f" {sentence}" for sentence in sentences]
     expected = reference.loglikelihood(requests(as_tasks_give_them), disable_tqdm=True)
-    scorer = CausalScorer(models["causal"], tokenizer, "lm-eval")
+    scorer = LMEvalModel(CausalScorer(models["causal"], tokenizer, "lm-eval"))
     found = scorer.loglikelihood(requests(as_tasks_give_them))
     assert_same(np.array([s for s, _ in found]), np.array([s for s, _ in expected]), sentences)
     assert [greedy for _, greedy in found] == [greedy for _, greedy in expected]
@@ -181,7 +182,7 @@ def test_contexts_and_documents_score_as_in_lm_eval_where_its_tokenizer_adds_no_
     begins = deepcopy(tokenizer)
     begins.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     reference = HFLM(pretrained=models["causal"], tokenizer=begins, batch_size=1, device="cpu", max_length=64)
-    scorer = CausalScorer(models["causal"], begins, "lm-eval")
+    scorer = LMEvalModel(CausalScorer(models["causal"], begins, "lm-eval"))
     halves = [(" ".join(s.split()[:3]), " " + " ".join(s.split()[3:])) for s in sentences[:20]]
     # A context that ends in a space, and one that has to lose its beginning.
     halves += [("Anna ", "is here."), (" cat" * 80, " dog")]
@@ -312,4 +313,4 @@ def test_unknown_presets_and_values_are_named(models, tokenizer):
     with pytest.raises(UsageError, match="prefix"):
         CausalScorer(models["causal"], tokenizer, prefix="start")
     with pytest.raises(UsageError, match="unknown model argument 'prefixes'; did you mean 'prefix'"):
-        CausalScorer(models["causal"], tokenizer, batch_size=1, max_batch_size=None, prefixes="eos")
+        CausalScorer(models["causal"], tokenizer, prefixes="eos")

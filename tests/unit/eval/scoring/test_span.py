@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from eval.scoring.lm_eval_models import SpanScorer
 from eval.scoring.log_likelihood import ScoredText, Scores, span_log_likelihoods
+from eval.scoring.scorers import SpanScorer
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
@@ -126,14 +125,14 @@ def scorer(tokenizer):
     return make
 
 
-def test_requests_of_lm_eval_are_scored_by_the_first_sentinel(tokenizer, scorer):
+def test_texts_are_scored_by_the_first_sentinel(tokenizer, scorer):
     with pytest.raises(UsageError, match=r"the tokenizer has no <extra_id_0>, which scoring needs"):
-        scorer().loglikelihood([SimpleNamespace(args=("", "A dog."))])
+        scorer().score_continuations([("", "A dog.")])
     sentinels = add_sentinels(tokenizer)
     pairs = [("", "Tim has a dog."), ("Tim has", " a dog.")]
     for formulation in ("span", "infilling"):
         lm = scorer(formulation=formulation)
-        found = [score for score, _ in lm.loglikelihood([SimpleNamespace(args=pair) for pair in pairs])]
+        found = lm.score_continuations(pairs).log_likelihood
         whole = tokenizer("Tim has a dog.")["input_ids"]
         starts = [1, 1 + len(tokenizer("Tim has", add_special_tokens=False)["input_ids"])]
         texts = [ScoredText(whole, start, len(whole) - 1) for start in starts]

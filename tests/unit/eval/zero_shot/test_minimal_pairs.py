@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from datasets import Dataset
+from lm_eval.api.task import ConfigurableTask
+from lm_eval.evaluator import evaluate
 
-from eval.scoring.lm_eval_models import TextScorer
+from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.log_likelihood import ScoredText, Scores
-from eval.zero_shot.choices import Choice, credit, make_choice_task, score_choices
+from eval.scoring.scorers import ContinuationScores, TextScorer
+from eval.zero_shot.choices import Choice, credit, score_choices
 from eval.zero_shot.minimal_pairs import PairTask, read_pairs, task_group
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants import UsageError
@@ -20,15 +26,12 @@ class LengthScorer(TextScorer):
     """Gives each text minus its number of characters: scores that a test can tell by hand."""
 
     def __init__(self) -> None:
-        self._rank, self._world_size, self._device = 0, 1, None
-        self.calls = 0
+        self.model = SimpleNamespace(device=torch.device("cpu"))
 
-    def loglikelihood(self, requests):
-        self.calls += 1
-        return [(-float(len(request.args[0] + request.args[1])), False) for request in requests]
-
-    def count_tokens(self, pairs):
-        return [len(continuation.split()) for _, continuation in pairs]
+    def score_continuations(self, pairs):
+        scores = [-float(len(context + continuation)) for context, continuation in pairs]
+        num_tokens = [len(continuation.split()) for _, continuation in pairs]
+        return ContinuationScores(np.array(scores), np.zeros(len(scores), dtype=bool), num_tokens)
 
     def score(self, texts: list[ScoredText]) -> Scores:
         raise NotImplementedError
@@ -50,7 +53,7 @@ def test_items_hold_the_scores_of_each_pair_in_order():
     ]
     result = task_of(rows).measure(LengthScorer(), print)
     items = result.items
-    # Of the spaced sentence, which is what lm-eval's tasks give.
+    # Of the spaced sentence, which is what tasks of lm-eval give.
     assert items["score_good"].tolist() == [-4, -8, -5]
     assert items["score_bad"].tolist() == [-6, -4, -5]
     assert items["margin"].tolist() == [2, -4, 0]
@@ -65,25 +68,38 @@ def test_items_hold_the_scores_of_each_pair_in_order():
     assert result.group == "binding"
 
 
-def test_lm_eval_itself_reports_the_same_accuracy():
-    from lm_eval.evaluator import evaluate
-
-    pairs = [("a", "ab"), ("abc", "a"), ("ab", "ab")]
-    task = make_choice_task("pairs", [Choice("", pair) for pair in pairs])
-    results = evaluate(LengthScorer(), {"pairs": task}, bootstrap_iters=0)
-    assert results["results"]["pairs"]["acc,none"] == pytest.approx(0.5)
+def test_lm_eval_reports_the_same_accuracy_of_a_task_of_its_own():
+    rows = [
+        {"sentence_good": good, "sentence_bad": bad}
+        for good, bad in [("a", "ab"), ("abc", "a"), ("ab", "abc")]
+    ]
+    task = ConfigurableTask(
+        config={
+            "task": "pairs",
+            "custom_dataset": lambda **_: {"test": Dataset.from_list(rows)},
+            "test_split": "test",
+            "output_type": "multiple_choice",
+            "doc_to_text": "",
+            "doc_to_target": 0,
+            "doc_to_choice": "{{[sentence_good, sentence_bad]}}",
+            "metric_list": [{"metric": "acc"}],
+        }
+    )
+    results = evaluate(LMEvalModel(LengthScorer()), {"pairs": task}, bootstrap_iters=0)
+    accuracy = task_of(rows).measure(LengthScorer(), print).metrics["accuracy"]
+    assert accuracy == pytest.approx(100 * results["results"]["pairs"]["acc,none"]) == pytest.approx(200 / 3)
 
 
 def test_options_follow_their_context_as_they_are_and_sentences_a_space():
     seen = []
 
     class Recorder(LengthScorer):
-        def loglikelihood(self, requests):
-            seen.extend(request.args for request in requests)
-            return super().loglikelihood(requests)
+        def score_continuations(self, pairs):
+            seen.extend(pairs)
+            return super().score_continuations(pairs)
 
     choices = [Choice("", ("Good one.", "Bad\none.")), Choice("Box 1 contains ", ("a.", "bc.", "def."))]
-    scored = score_choices("mixed", choices, Recorder())
+    scored = score_choices(choices, Recorder())
     assert seen == [
         ("", " Good one."), ("", " Bad\none."),
         ("Box 1 contains ", "a."), ("Box 1 contains ", "bc."), ("Box 1 contains ", "def."),

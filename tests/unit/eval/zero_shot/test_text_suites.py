@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from eval.config import EvalConfig
-from eval.scoring.lm_eval_models import SCORERS
+from eval.scoring.scorers import SCORERS, ContinuationScores
 from eval.zero_shot.entity_tracking import EntityTask, entity_metrics
 from eval.zero_shot.perplexity import PerplexityTask, find_perplexity_task
 from eval.zero_shot.suites import find_suite_tasks
@@ -136,13 +136,11 @@ class Told:
     objective = "causal"
 
     def __init__(self, scores: list[float]) -> None:
-        self.rank, self.world_size, self._scores = 0, 1, scores
+        self._scores = scores
 
-    def loglikelihood(self, requests):
-        return [(score, False) for score, _ in zip(self._scores, requests, strict=True)]
-
-    def count_tokens(self, pairs):
-        return [1 for _ in pairs]
+    def score_continuations(self, pairs):
+        assert len(pairs) == len(self._scores)
+        return ContinuationScores(np.array(self._scores), np.zeros(len(pairs), bool), [1 for _ in pairs])
 
 
 def test_options_that_tie_share_the_point_and_are_counted():
@@ -258,9 +256,9 @@ def test_scores_that_are_no_numbers_are_refused(models, tokenizer):
     scorer.score = lambda texts: SimpleNamespace(
         log_likelihood=np.array([-1.0, np.nan][: len(texts)]), is_greedy=np.zeros(len(texts), dtype=bool)
     )
-    asked = [SimpleNamespace(args=("", "fine")), SimpleNamespace(args=("", "broken"))]
+    asked = [("", "fine"), ("", "broken")]
     with pytest.raises(UsageError, match="score of 'broken' is not finite"):
-        scorer.loglikelihood(asked)
+        scorer.score_continuations(asked)
     scorer.score = lambda texts: SimpleNamespace(log_likelihood=np.full(len(texts), -np.inf))
     with pytest.raises(UsageError, match="not finite"):
         scorer.score_documents(["a document"])
