@@ -57,7 +57,8 @@ from pretrain.run.run_dir import (
 )
 from pretrain.run.seeds import load_configs, train_in_turn
 from pretrain.sampling import sample_section
-from pretrain.training.health import read_failure
+from pretrain.training.diagnosis import diagnose, read_failure
+from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
@@ -233,7 +234,10 @@ def _pretrain(
         provenance.start(path, facts, loop.state.step)
         print(_header(config, loop, facts, path), flush=True)
 
-    results = loop.run()
+    try:
+        results = loop.run()
+    except Diverged as diverged:
+        raise diagnose(loop, diverged) from None
 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)

@@ -16,7 +16,7 @@ from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts, describe_costs
 from pretrain.run.run_dir import is_complete, run_dir, to_yaml
-from pretrain.training.health import read_failure
+from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
 
 HUB_TOKENS = 466_000_000

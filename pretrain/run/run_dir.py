@@ -18,7 +18,7 @@ COMPLETION_MARKER = "COMPLETED"
 """File written last; a folder without it is unfinished."""
 
 FAILURE_MARKER = "FAILED"
-"""File of a run that diverged, with the step and the gradients (see ``pretrain.training.health``)."""
+"""File of a run that diverged, with the step and the gradients (see ``pretrain.training.diagnosis``)."""
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,

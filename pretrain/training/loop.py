@@ -31,7 +31,7 @@ from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed
 from pretrain.data.prefetch import one_ahead, pin
 from pretrain.data.prepare import PackedSplit, PreparedData
 from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
-from pretrain.training.health import find_problem, stop_failed_run
+from pretrain.training.health import Diverged, find_problem
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics import MetricsFile, Progress, Timer, perplexity
 from pretrain.training.optim import build_optimizer, build_scheduler, total_steps
@@ -119,7 +119,7 @@ class Loop:
             Final figures: steps, tokens, seconds, tokens_per_s, loss, eval_loss, eval_perplexity.
 
         Raises:
-            UsageError: If the loss diverges.
+            Diverged: If the loss does.
             Stopped: If the process was told to stop; a checkpoint holds everything up to there.
         """
         train, main = self.config.train, self.accelerator.is_main_process
@@ -157,6 +157,12 @@ class Loop:
             self.progress.close()
             self.writer.wait()
         return self.results
+
+    def repeat_until(self, step: int) -> None:
+        """Do steps again up to one of this number, from where ``restart`` led to. Nothing is written."""
+        while self.state.step < step:
+            self._update(self.source.step(self.data.train, self.state.step))
+            self.state.step += 1
 
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
@@ -259,7 +265,7 @@ class Loop:
         with timer.paused(), self._compiling_apart():
             loss = self.evaluate(self.data.validation)
         if not math.isfinite(loss):
-            raise stop_failed_run(self, self.state.step, f"the held-out loss is {loss}")
+            raise Diverged(self.state.step, f"the held-out loss is {loss}")
         line = {"step": self.state.step, "max_steps": self.max_steps, "eval_loss": loss}
         return {
             **line,
@@ -323,7 +329,7 @@ class Loop:
 
     def _check_health(self) -> None:
         if problem := self._problem():
-            raise stop_failed_run(self, *problem)
+            raise Diverged(*problem)
 
     def _save_is_due(self) -> bool:
         train = self.config.train

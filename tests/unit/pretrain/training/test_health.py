@@ -12,7 +12,8 @@ from base.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.run.run_dir import run_dir
 from pretrain.train import train
-from pretrain.training.health import find_problem, layer_of, read_failure
+from pretrain.training.diagnosis import layer_of, read_failure
+from pretrain.training.health import find_problem
 from pretrain.training.loop import Loop
 
 
