@@ -56,7 +56,7 @@ from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
 from eval.significance.statistics.welch import CONFIDENCE
-from eval.zero_shot.blimp import BLIMP_PARADIGMS
+from eval.suites import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

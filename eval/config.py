@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import tyro
 from pydantic import BeforeValidator, Field
@@ -12,17 +12,15 @@ from base.command_line import Section
 from base.errors import unknown_name
 from eval.classification.config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
 from eval.classification.config import FineTuneConfig as FineTuneConfig
+from eval.classification.tasks.schema import find_task_file
 from eval.scoring.protocol import ProtocolConfig
+from eval.suites import HARNESS_PREFIX, SUITES, SuiteSpec
 
-Suite = Literal[
-    "blimp", "babylm23", "blimp-fast", "entity-tracking", "wug", "perplexity", "embedded-pairs", "glue",
-    "embedded-glue",
-]  # fmt: skip
-SUITES: tuple[str, ...] = get_args(Suite)
-HARNESS_PREFIX = "lm-eval-"
-"""Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
-UNGROUPED = "classification"
-"""The benchmark of classification tasks that name none, which have no scale in common."""
+Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
+
+
+def _listed(suites: dict[str, SuiteSpec]) -> str:
+    return ", ".join(f"{name} ({spec.label})" if spec.label else name for name, spec in suites.items())
 
 
 def _check_suite(name: object) -> object:
@@ -35,10 +33,9 @@ class EvalConfig(Section):
     """Which suites a run is scored on, from where, and how."""
 
     suites: Annotated[
-        tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...], tyro.conf.arg(aliases=["--suite"])
+        tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...],
+        tyro.conf.arg(aliases=["--suite"], help=f"Benchmarks: {_listed(SUITES)}."),
     ] = ("blimp", "glue")
-    """Benchmarks: blimp (67 paradigms), babylm23 (12 filtered tasks and 5 supplement tasks), blimp-fast (200
-    pairs a paradigm), entity-tracking, wug, perplexity, embedded-pairs, glue (11 tasks), embedded-glue."""
     tasks: tuple[str, ...] = ()
     """Tasks, groups or tags of lm-eval that score text; on the command line without --suites, only these."""
     classify: tuple[str, ...] = ()
@@ -82,8 +79,6 @@ class EvalConfig(Section):
         Raises:
             UsageError: For an unknown task, or a faulty file of one.
         """
-        from eval.classification.tasks.schema import find_task_file
-
         return tuple(dict.fromkeys(find_task_file(task).benchmark for task in self.classify))
 
     @property

@@ -23,7 +23,7 @@ The presets follow their originals in data order, schedule, stopping and choice 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -32,10 +32,10 @@ from base.command_line import Section
 from base.errors import unknown_name
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.names import DEFAULT_HEAD
+from eval.suites import SUITES
 
-GlueTaskName = Literal[
-    "cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc"
-]
+GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
+GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]
 PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"]
 Metric = Literal[
     "accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation", "mean_accuracy_f1",
@@ -43,7 +43,6 @@ Metric = Literal[
 ]  # fmt: skip
 Schedule = Literal["linear", "cosine", "constant"]
 Pooling = Literal["auto", "first", "last", "mean"]
-GLUE_TASK_NAMES: tuple[str, ...] = get_args(GlueTaskName)
 _EXAMPLES = {
     "head": 'such as --head linear "fourier-kan grid_size=10"',
     "seeds": "such as --finetune.seeds 12 13",

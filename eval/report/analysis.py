@@ -11,7 +11,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.noise import ItemAnalysis, analyse_items
-from eval.report.order import BENCHMARK_ORDER, ordered, ordered_benchmarks
+from eval.report.order import ordered, ordered_benchmarks
 from eval.report.phenomena import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.relabel import seen_by
@@ -35,10 +35,10 @@ from eval.significance.data_checks import (
 )
 from eval.significance.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
 from eval.significance.statistics.bootstrap import Bootstrap
+from eval.suites import chance_of_pairs
 
 Method = Literal["default", "source-study"]
-PAIR_BENCHMARKS = frozenset(BENCHMARK_ORDER[:4])  # two sentences each
-CHANCE, NEAR_CHANCE = 50.0, 3.0  # percent of pairs; points
+NEAR_CHANCE = 3.0  # points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,14 +299,16 @@ def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmark
 
 def _chance_notes(scores: pd.DataFrame) -> list[str]:
     """Name benchmarks on which nothing was learnt: there, being equal says nothing."""
-    means = scores.groupby(["benchmark", "family", "variant"])["score"].mean().reset_index()
-    reach = (means["score"] - CHANCE).abs().groupby(means["benchmark"]).max()
-    near = [name for name in reach.index if name in PAIR_BENCHMARKS and reach[name] < NEAR_CHANCE]
-    if not near:
-        return []
+    near: dict[float, list[str]] = {}
+    cells = scores.groupby(["benchmark", "family", "variant"])["score"].mean()
+    for benchmark, means in cells.groupby(level="benchmark"):
+        chance = chance_of_pairs(str(benchmark))
+        if chance is not None and (means - chance).abs().max() < NEAR_CHANCE:
+            near.setdefault(chance, []).append(str(benchmark))
     return [
-        f"{', '.join(near)}: every cell scores within {NEAR_CHANCE:g} points of chance ({CHANCE:g}%), where "
+        f"{', '.join(names)}: every cell scores within {NEAR_CHANCE:g} points of chance ({chance:g}%), where "
         "a difference or an equivalence says little about what was learnt"
+        for chance, names in near.items()
     ]
 
 

@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eval.significance.factor import benchmark_of
-
-# Benchmarks in the order in which readers of this field expect them; any other follows by name.
-BENCHMARK_ORDER = (
-    "blimp",
-    "babylm23",
-    "blimp-fast",
-    "embedded-pairs",
-    "entity-tracking",
-    "wug",
-    "perplexity",
-    "glue",
-    "embedded-glue",
-)
+from eval.suites import SUITES
 
 
 def ordered(names: Iterable[str], wanted: Sequence[str]) -> list[str]:
@@ -27,8 +15,8 @@ def ordered(names: Iterable[str], wanted: Sequence[str]) -> list[str]:
 
 
 def ordered_benchmarks(names: Iterable[str], planned: Sequence[str]) -> tuple[str, ...]:
-    """Sort benchmarks as readers expect them, the heads of one as the study names them."""
-    places = {name: place for place, name in enumerate(BENCHMARK_ORDER)}
+    """Sort benchmarks as ``SUITES`` does, any other by name, and the heads of one as the study names them."""
+    places = {name: place for place, name in enumerate(SUITES)}
     own_places = {name: place for place, name in enumerate(planned)}
 
     def key(name: str) -> tuple[int, str, int, str]:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.results.rows import NO_HEAD, ROW_COLUMNS
+from eval.suites import unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
@@ -19,13 +20,12 @@ PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "mu
 SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
 
 
-# Every other metric is a percentage: perplexities are not, nor is what lm-eval gives no unit for.
-_NO_PERCENT = r"(?:^|_)perplexity|bits_per_byte|^raw_"
-
-
 def is_percent(metrics: pd.Series) -> pd.Series:
-    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
-    return ~metrics.str.contains(_NO_PERCENT, regex=True)
+    """Say of each metric's name whether its scores are percentages, which alone may be averaged.
+
+    A correlation times 100 counts as one.
+    """
+    return metrics.map(lambda metric: unit_of(metric) in ("percent", "correlation")).astype(bool)
 
 
 def decimals(metric: str) -> int:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import pandas as pd
 
-from eval.config import UNGROUPED
 from eval.results.run_scores import is_percent, task_scores
-from eval.zero_shot.blimp import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
-
-ENTITY_METRIC = "accuracy_by_operations"
+from eval.suites import MEAN_OF_TASKS, SUITES, UNGROUPED, MeanSpec
 
 
 def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[str, float]:
-    """Average one run's tasks of one benchmark, in percent.
+    """Average one run's tasks of one benchmark, in percent, into the means that its suite's spec names.
 
     Args:
         rows: The rows of one run and one benchmark.
-        items: The items of its tasks, for means over paradigms where a task has several, as in BabyLM's
-            filtered BLiMP: the 2023 pipeline counts each pair of a task, the 2025 pipeline each paradigm.
+        items: The items of its tasks, for means over paradigms where a task has several.
 
     Returns:
         Name to value, the headline first; empty where nothing has a percentage, as for perplexity, and for
@@ -31,32 +27,19 @@ def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[s
     in_percent = rows[is_percent(rows["metric"])]
     if in_percent["task"].nunique() < 2 or benchmark == UNGROUPED:
         return {}
-    scores = task_scores(in_percent).set_index("task")
-    score = scores["score"]
-    if benchmark in ("blimp", "blimp-fast"):
-        phenomena = score.groupby(scores["group"]).mean()
-        return {
-            f"mean of {len(score)} paradigms": float(score.mean()),
-            f"mean of {len(phenomena)} phenomena": float(phenomena.mean()),
-        }
-    if benchmark == "babylm23":
-        return _babylm23_means(score, items)
-    means = {f"mean of {len(score)} tasks": float(score.mean())}
-    if benchmark == "entity-tracking":
-        of_operations = rows.loc[rows["metric"] == ENTITY_METRIC, "score"]
-        means[f"mean of {len(of_operations)} tasks, each over its numbers of operations"] = float(
-            of_operations.mean()
-        )
-    return means
+    means = SUITES[benchmark].means if benchmark in SUITES else (MEAN_OF_TASKS,)
+    averaged = ((mean.of, _averaged(mean, in_percent, items)) for mean in means)
+    return {f"mean of {len(part)} {of}": float(part.mean()) for of, part in averaged if len(part)}
 
 
-def _babylm23_means(score: pd.Series, items: pd.DataFrame | None) -> dict[str, float]:
-    parts = {
-        "tasks": score,
-        "filtered BLiMP tasks": score[score.index.isin(BLIMP_PARADIGMS)],
-        "supplement tasks": score[score.index.isin(SUPPLEMENT_TASKS)],
-    }
-    if items is not None:
-        filtered = items[items["task"].isin(BLIMP_PARADIGMS)]
-        parts["filtered BLiMP paradigms"] = 100 * filtered.groupby("paradigm")["correct"].mean()
-    return {f"mean of {len(part)} {name}": float(part.mean()) for name, part in parts.items() if len(part)}
+def _averaged(mean: MeanSpec, rows: pd.DataFrame, items: pd.DataFrame | None) -> pd.Series:
+    """Return what a mean is over, in percent; nothing where that is not known."""
+    if mean.over == "paradigm":
+        if items is None:
+            return pd.Series(dtype=float)
+        chosen = items if mean.tasks is None else items[items["task"].isin(mean.tasks)]
+        return 100 * chosen.groupby("paradigm")["correct"].mean()
+    scores = task_scores(rows) if mean.metric is None else rows[rows["metric"] == mean.metric]
+    if mean.tasks is not None:
+        scores = scores[scores["task"].isin(mean.tasks)]
+    return scores.groupby("group")["score"].mean() if mean.over == "group" else scores["score"]

@@ -20,6 +20,7 @@ from eval.config import EvalConfig, FineTuneConfig
 from eval.models.loading import RunIdentity, load_language_model, model_folder, weights_hash
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol
+from eval.suites import SUITES
 from eval.zero_shot.lm_eval_tasks import HarnessTask, find_harness_tasks
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.zero_shot.task import Report, TaskResult, TextTask
@@ -126,8 +127,9 @@ def check_sources(config: EvalConfig) -> list[str]:
         UsageError: For an absent folder or file, or a task that does not exist.
     """
     notes = []
-    for suite in dict.fromkeys(config.suites):
-        if config.pair_tasks is None and (absent := missing_tasks(suite, find_suite_tasks(suite, config))):
+    scored = [suite for suite in dict.fromkeys(config.suites) if SUITES[suite].kind != "classification"]
+    for suite in scored if config.pair_tasks is None else ():
+        if absent := missing_tasks(suite, find_suite_tasks(suite, config)):
             notes.append(f"{suite}: its mean leaves out {len(absent)} absent tasks: {', '.join(absent)}")
     _text_tasks(config, None)
     for tasks in classification_tasks(config):

@@ -14,6 +14,7 @@ from scipy import special
 from eval.results.rows import RunKey, run_name
 from eval.results.run_scores import is_percent
 from eval.significance.statistics.welch import NO_SPREAD
+from eval.suites import unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 CELL = ["family", "variant"]
@@ -99,7 +100,7 @@ def _decimals(score: float) -> int:
 def range_notes(rows: pd.DataFrame) -> list[str]:
     """Point out percentages that are none, and those that look like fractions."""
     percent = rows[is_percent(rows["metric"])]
-    lowest = np.where(percent.metric.str.contains("matthews"), -100.0, 0.0)
+    lowest = np.where(percent.metric.map(unit_of) == "correlation", -100.0, 0.0)
     outside = percent[(percent.score < lowest) | (percent.score > 100)]
     notes = []
     if len(outside):

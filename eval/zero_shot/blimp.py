@@ -1,117 +1,94 @@
-"""The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
-
-The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
-``s-selection`` belong to argument structure. ``filler_gap_dependency`` is BabyLM's ``filler_gap``.
-"""
+"""BLiMP (Warstadt et al. 2020), and what the BabyLM evaluations made of it: finds their minimal pairs."""
 
 from __future__ import annotations
 
-PHENOMENON_NAMES = {"s-selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
+from functools import lru_cache, partial
+from pathlib import Path
 
-BLIMP_PARADIGMS: dict[str, tuple[str, ...]] = {
-    "anaphor_agreement": (
-        "anaphor_gender_agreement",
-        "anaphor_number_agreement",
-    ),
-    "argument_structure": (
-        "animate_subject_passive",
-        "animate_subject_trans",
-        "causative",
-        "drop_argument",
-        "inchoative",
-        "intransitive",
-        "passive_1",
-        "passive_2",
-        "transitive",
-    ),
-    "binding": (
-        "principle_A_c_command",
-        "principle_A_case_1",
-        "principle_A_case_2",
-        "principle_A_domain_1",
-        "principle_A_domain_2",
-        "principle_A_domain_3",
-        "principle_A_reconstruction",
-    ),
-    "control_raising": (
-        "existential_there_object_raising",
-        "existential_there_subject_raising",
-        "expletive_it_object_raising",
-        "tough_vs_raising_1",
-        "tough_vs_raising_2",
-    ),
-    "determiner_noun_agreement": (
-        "determiner_noun_agreement_1",
-        "determiner_noun_agreement_2",
-        "determiner_noun_agreement_irregular_1",
-        "determiner_noun_agreement_irregular_2",
-        "determiner_noun_agreement_with_adj_2",
-        "determiner_noun_agreement_with_adj_irregular_1",
-        "determiner_noun_agreement_with_adj_irregular_2",
-        "determiner_noun_agreement_with_adjective_1",
-    ),
-    "ellipsis": (
-        "ellipsis_n_bar_1",
-        "ellipsis_n_bar_2",
-    ),
-    "filler_gap": (
-        "wh_questions_object_gap",
-        "wh_questions_subject_gap",
-        "wh_questions_subject_gap_long_distance",
-        "wh_vs_that_no_gap",
-        "wh_vs_that_no_gap_long_distance",
-        "wh_vs_that_with_gap",
-        "wh_vs_that_with_gap_long_distance",
-    ),
-    "irregular_forms": (
-        "irregular_past_participle_adjectives",
-        "irregular_past_participle_verbs",
-    ),
-    "island_effects": (
-        "adjunct_island",
-        "complex_NP_island",
-        "coordinate_structure_constraint_complex_left_branch",
-        "coordinate_structure_constraint_object_extraction",
-        "left_branch_island_echo_question",
-        "left_branch_island_simple_question",
-        "sentential_subject_island",
-        "wh_island",
-    ),
-    "npi_licensing": (
-        "matrix_question_npi_licensor_present",
-        "npi_present_1",
-        "npi_present_2",
-        "only_npi_licensor_present",
-        "only_npi_scope",
-        "sentential_negation_npi_licensor_present",
-        "sentential_negation_npi_scope",
-    ),
-    "quantifiers": (
-        "existential_there_quantifiers_1",
-        "existential_there_quantifiers_2",
-        "superlative_quantifiers_1",
-        "superlative_quantifiers_2",
-    ),
-    "subject_verb_agreement": (
-        "distractor_agreement_relational_noun",
-        "distractor_agreement_relative_clause",
-        "irregular_plural_subject_verb_agreement_1",
-        "irregular_plural_subject_verb_agreement_2",
-        "regular_plural_subject_verb_agreement_1",
-        "regular_plural_subject_verb_agreement_2",
-    ),
+from base.errors import UsageError
+from eval.config import EvalConfig
+from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
+from eval.suites import SUITES
+from eval.zero_shot.babylm25 import data_folder, find_data
+from eval.zero_shot.minimal_pairs import PAIR_COLUMNS, PairTask
+from eval.zero_shot.task import TextTask, file_task
+
+HUB_BLIMP = "nyu-mll/blimp"
+
+# Folders below `blimp_dir`; the second name is that of the BabyLM 2023 pipeline's filter-data.
+FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
+    "blimp": (("full", "blimp"),),
+    "babylm23": (("filtered", "blimp_filtered"), ("supplement", "supplement_filtered")),
 }
 
-# What the BabyLM 2023 evaluation adds to BLiMP.
-SUPPLEMENT_TASKS = (
-    "hypernym",
-    "qa_congruence_easy",
-    "qa_congruence_tricky",
-    "subject_aux_inversion",
-    "turn_taking",
-)
+
+def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks of ``blimp`` or ``babylm23``: a file each in ``blimp_dir``, or the hub's (blimp only).
+
+    Raises:
+        UsageError: If the folder is needed and absent, or holds no data.
+    """
+    if config.blimp_dir is None:
+        if suite == "blimp":
+            source, uids = f"hub:{HUB_BLIMP}", SUITES[suite].tasks
+            return [PairTask(suite, uid, source, partial(_read_hub, uid), config.max_pairs) for uid in uids]
+        raise UsageError(
+            f"the suite {suite} is not on the hub; pass --blimp-dir FOLDER with filtered/*.jsonl and "
+            "supplement/*.jsonl, which are blimp_filtered and supplement_filtered in filter-data of the "
+            "BabyLM 2023 evaluation pipeline (https://github.com/babylm/evaluation-pipeline-2023)"
+        )
+    tasks: list[TextTask] = []
+    for names in FOLDERS[suite]:
+        folder = _one_of(config.blimp_dir, names, suite)
+        files = list_data_files(folder)
+        if not files:
+            raise UsageError(f"{folder} holds no .jsonl or .jsonl.gz file")
+        tasks += _pair_files(suite, files, config)
+    return tasks
 
 
-def phenomenon_name(label: str) -> str:
-    """Return a file's ``linguistics_term`` under the one name that this project uses for it."""
-    return PHENOMENON_NAMES.get(label, label)
+def find_fast_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks of ``blimp-fast``, which BabyLM 2025 has in one file, or in a file a paradigm.
+
+    Raises:
+        UsageError: If its data are absent.
+    """
+    path = find_data(data_folder(suite, config), suite, "blimp_fast")
+    if path.is_dir():  # a file a paradigm, as in the pipeline
+        return _pair_files(suite, list_data_files(path), config)
+    source = fingerprint([path])
+    return [
+        PairTask(suite, uid, source, partial(_read_paradigm, path, source, uid), config.max_pairs)
+        for uid in _paradigms_of(path, source)
+    ]
+
+
+def _pair_files(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:
+    return [
+        file_task(PairTask, suite, name, path, PAIR_COLUMNS, config.max_pairs) for name, path in files.items()
+    ]
+
+
+def _one_of(folder: Path, names: tuple[str, ...], suite: str) -> Path:
+    for name in names:
+        if (folder / name).is_dir():
+            return folder / name
+    raise UsageError(f"no folder {folder / names[0]}; --blimp-dir must hold it for the suite {suite}")
+
+
+def _read_hub(uid: str) -> list[dict]:
+    instead = "without network pass --blimp-dir FOLDER with full/*.jsonl, or use --suites embedded-pairs"
+    return read_hub_rows(HUB_BLIMP, uid, "train", instead)
+
+
+def _read_paradigm(path: Path, source: str, uid: str) -> list[dict]:
+    return _paradigms_of(path, source)[uid]
+
+
+# The source is in the key, so that a changed file is read again.
+@lru_cache(maxsize=2)
+def _paradigms_of(path: Path, source: str) -> dict[str, list[dict]]:
+    paradigms: dict[str, list[dict]] = {}
+    for row in read_json_rows(path, ("UID", *PAIR_COLUMNS)):
+        paradigms.setdefault(str(row["UID"]), []).append(row)
+    return dict(sorted(paradigms.items()))

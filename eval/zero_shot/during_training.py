@@ -12,12 +12,11 @@ from base.errors import unknown_name
 from eval.config import EvalConfig
 from eval.scoring.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
+from eval.suites import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import objective
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 from pretrain.config import RunConfig
-
-SUITES = ("blimp-fast", "blimp", "babylm23", "embedded-pairs")
 
 
 class TrainingScorer:
@@ -37,8 +36,9 @@ class TrainingScorer:
 
     def __init__(self, config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self._suite = config.train.eval_suite
-        if self._suite not in SUITES:
-            raise unknown_name("suite of minimal pairs in train.eval_suite", self._suite, SUITES)
+        of_pairs = [name for name, spec in SUITES.items() if spec.kind == "minimal pairs"]
+        if self._suite not in of_pairs:
+            raise unknown_name("suite of minimal pairs in train.eval_suite", self._suite, of_pairs)
         folder = None if config.train.eval_dir is None else Path(config.train.eval_dir)
         sources = EvalConfig(suites=(), blimp_dir=folder, babylm25_dir=folder)
         self._tasks = find_suite_tasks(self._suite, sources)

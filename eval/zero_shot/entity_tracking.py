@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from base.errors import UsageError
+from eval.config import EvalConfig
+from eval.suites import SUITES
+from eval.zero_shot.babylm25 import data_folder, find_data
 from eval.zero_shot.choices import Choice, credit, score_choices
-from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
+from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, file_task, read_checked
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
 
 ENTITY_COLUMNS = ("input_prefix", "options", "numops")
-ENTITY_FILES = ("regular", "ambiref", "move_contents")
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,23 @@ class EntityTask(TextTask):
 
     def texts(self) -> list[str]:
         return [f"{row['input_prefix']} {row['options'][0]}" for row in read_items(self)]
+
+
+def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks: one for each kind of text.
+
+    Raises:
+        UsageError: If their data are absent.
+    """
+    folder = data_folder(suite, config)
+    paths = {
+        name: find_data(folder, suite, f"entity_tracking_{name}", f"entity_tracking/{name}")
+        for name in SUITES[suite].tasks
+    }
+    return [
+        file_task(EntityTask, suite, name, path, ENTITY_COLUMNS, config.max_pairs)
+        for name, path in paths.items()
+    ]
 
 
 def entity_metrics(items: pd.DataFrame) -> dict[str, float]:

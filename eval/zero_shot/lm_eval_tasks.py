@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from base.errors import UsageError
-from eval.config import HARNESS_PREFIX, EvalConfig
+from eval.config import EvalConfig
+from eval.suites import HARNESS_PREFIX
 from eval.zero_shot.task import Report, TaskResult, evenly_spaced
 
 if TYPE_CHECKING:

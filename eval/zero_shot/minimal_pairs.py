@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
-from eval.zero_shot.blimp import phenomenon_name
 from eval.zero_shot.choices import Choice, score_choices
 from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 PAIR_COLUMNS = ("sentence_good", "sentence_bad")
 # The `pair_ID` of one supplement task repeats; there the row number is the id.
 PAIR_ID_COLUMNS = ("pairID", "pair_id")
+PHENOMENON_NAMES = {"s-selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ def _normalise(task: PairTask, number: int, row: dict) -> dict[str, str]:
         "phenomenon": phenomenon_name(str(row.get("linguistics_term") or task.name)),
         "pair_id": str(next(named, number - 1)),
     }
+
+
+def phenomenon_name(label: str) -> str:
+    """Return a file's ``linguistics_term`` under the one name that this project uses for it."""
+    return PHENOMENON_NAMES.get(label, label)
 
 
 def score_pairs(task: PairTask, pairs: pd.DataFrame, scorer: TextScorer) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError
+from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.zero_shot.task import Report, TaskResult, TextTask, evenly_spaced
 
@@ -64,23 +65,26 @@ def perplexity_metrics(items: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def find_perplexity_task(
-    suite: str, text_file: Path | None, run_dir: Path, max_items: int | None
-) -> PerplexityTask:
-    """Describe the text: a file's, or what a run's pretraining held out.
+def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """Describe the text: a file's, or what a run's pretraining held out; nothing where no run is at hand.
 
     Raises:
         UsageError: If it is not there.
     """
+    text_file, max_items = config.text_file, config.max_pairs
+    if run_dir is None:
+        return []
     if text_file is not None:
         if not text_file.is_file():
             raise UsageError(f"no file {text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
         read = partial(_read_file, text_file)
-        return PerplexityTask(suite, text_file.name.split(".")[0], fingerprint([text_file]), read, max_items)
+        name, source = text_file.name.split(".")[0], fingerprint([text_file])
+        return [PerplexityTask(suite, name, source, read, max_items)]
     from pretrain.run.run_dir import read_run
 
     source = _corpus_source(read_run(run_dir).data)
-    return PerplexityTask(suite, "validation", source, partial(_read_validation, run_dir), max_items)
+    read = partial(_read_validation, run_dir)
+    return [PerplexityTask(suite, "validation", source, read, max_items)]
 
 
 # Reads the whole corpus, and a study's tasks are listed often.

@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
+
+from eval.files import fingerprint, read_json_rows
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -57,6 +61,13 @@ class TextTask(ABC):
     @abstractmethod
     def texts(self) -> list[str]:
         """What is scored, to be looked for in the training text."""
+
+
+def file_task(
+    kind: type[TextTask], suite: str, name: str, path: Path, columns: tuple[str, ...], max_items: int | None
+) -> TextTask:
+    """Make the task whose items are the rows of a file, JSON Lines with at least these columns."""
+    return kind(suite, name, fingerprint([path]), partial(read_json_rows, path, columns), max_items)
 
 
 def accuracy_and_ties(items: pd.DataFrame) -> dict[str, float]:

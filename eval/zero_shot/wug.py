@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from eval.config import EvalConfig
+from eval.files import list_data_files
+from eval.suites import SUITES
+from eval.zero_shot.babylm25 import data_folder, find_data
 from eval.zero_shot.choices import Choice, score_choices
-from eval.zero_shot.task import Report, TaskResult, TextTask, read_checked
+from eval.zero_shot.task import Report, TaskResult, TextTask, file_task, read_checked
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
 
-WUG_TASK = "wug_adj_nominalization"
 WUG_COLUMNS = ("sentences", "ratio")
 
 
@@ -70,6 +74,21 @@ class WugTask(TextTask):
                 "nothing; score more items (--max-pairs), or look at the model"
             )
         return 100 * float(spearmanr(preferences, human).statistic)
+
+
+def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the one task.
+
+    Raises:
+        UsageError: If its data are absent.
+    """
+    (name,) = SUITES[suite].tasks
+    path = find_data(data_folder(suite, config), suite, name, f"{name}/{name}")
+    if path.is_dir():
+        (path, *others) = list_data_files(path).values()
+        if others:
+            raise UsageError(f"{path.parent} holds several data files; {suite} has one")
+    return [file_task(WugTask, suite, name, path, WUG_COLUMNS, config.max_pairs)]
 
 
 def preference(first: np.ndarray, second: np.ndarray) -> np.ndarray:

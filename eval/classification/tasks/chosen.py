@@ -8,6 +8,7 @@ finetune_classification.py).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from base.errors import UsageError
 from eval.classification.config import GLUE_TASK_NAMES
@@ -22,6 +23,7 @@ from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_t
 from eval.classification.tasks.task import EMBEDDED_GLUE
 from eval.classification.tasks.task import ClassificationTask as ClassificationTask
 from eval.config import EvalConfig
+from eval.suites import SUITES
 
 # Their labels mean the same.
 _EMBEDDED_LIKE = {"acceptability": "cola", "entailment": "rte"}
@@ -36,8 +38,20 @@ def _glue_task(name: str) -> ClassificationTask:
 GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
 
 
+def find_glue_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[ClassificationTask]:
+    """List the tasks of GLUE that are asked for."""
+    return [GLUE_TASKS[name] for name in config.finetune.task_names]
+
+
+def find_embedded_tasks(
+    suite: str, config: EvalConfig, run_dir: Path | None = None
+) -> list[ClassificationTask]:
+    """List the small tasks that the embedded grammar writes."""
+    return list(embedded_tasks(config).values())
+
+
 def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
-    """Return the small tasks that the embedded grammar writes."""
+    """Return the small tasks that the embedded grammar writes, by name."""
     tasks = {}
     for name, splits in embedded_examples(config.embedded_seed).items():
         texts = tuple(key for key in ("sentence", "sentence1", "sentence2") if key in splits["train"][0])
@@ -85,10 +99,9 @@ def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
         UsageError: For an unknown task, a faulty file or absent data, or two tasks of one name.
     """
     tasks: list[ClassificationTask] = []
-    if "glue" in config.suites:
-        tasks += [GLUE_TASKS[name] for name in config.finetune.task_names]
-    if "embedded-glue" in config.suites:
-        tasks += embedded_tasks(config).values()
+    for suite, spec in SUITES.items():
+        if suite in config.suites and spec.kind == "classification":
+            tasks += spec.find(config)
     tasks += [find_task(name, config) for name in config.classify]
     groups: dict[tuple[str, str], list[ClassificationTask]] = {}
     for task in _once(tasks):

@@ -16,7 +16,7 @@ from eval.classification.config import Metric
 from eval.classification.metrics import unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
-from eval.config import HARNESS_PREFIX, SUITES, UNGROUPED
+from eval.suites import HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
 METRIC_NAMES: tuple[str, ...] = get_args(Metric)

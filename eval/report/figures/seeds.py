@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from eval.report.analysis import PAIR_BENCHMARKS, Analysis
+from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     AVERAGE_COLOUR,
     GREY,
@@ -20,8 +20,8 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.names import family_label
+from eval.suites import chance_of_pairs
 
-CHANCE = 50.0  # percent, of two sentences
 MAX_COLUMNS = 4
 TITLE = 10.0  # points
 PANELS_IN, GAP_IN = 5.2, 0.15
@@ -35,13 +35,14 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
     titles = [filled(family_label(family), 20) for family in families]
     figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=_columns(titles), sharey=True)
     styles = family_styles(families)
+    chance = chance_of_pairs(benchmark)
     limits = _limits([np.asarray(scores[scores.family == family].score) for family in families])
     for axes, family, title, (low, high) in zip(drawn, families, titles, limits, strict=True):
         for place, variant in enumerate(variants):
             chosen = scores[(scores.family == family) & (scores.variant == variant)].sort_values("seed")
             _dots(axes, np.asarray(chosen.score), place, styles[family][0], variant == analysis.baseline)
-        if benchmark in PAIR_BENCHMARKS and low <= CHANCE <= high:
-            axes.axvline(CHANCE, color=GREY, lw=0.9, ls=":", zorder=1)
+        if chance is not None and low <= chance <= high:
+            axes.axvline(chance, color=GREY, lw=0.9, ls=":", zorder=1)
         axes.set_xlim(low, high)
         axes.locator_params(axis="x", nbins=4 if len(families) > 2 else 6)
         axes.set_title(title)

@@ -9,6 +9,7 @@ from eval.report.analysis import Analysis
 from eval.report.markdown import escape
 from eval.report.names import family_label, file_name
 from eval.results.run_scores import SINGLE_TASK
+from eval.suites import SUITES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,5 +41,5 @@ def mean_name(analysis: Analysis, benchmark: str) -> str:
     tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].task.unique()
     if len(tasks) < 2:
         return "" if set(tasks) == {SINGLE_TASK} else f"task {tasks[0]}"
-    unit = "paradigms" if benchmark.startswith("blimp") else "tasks"
+    unit = SUITES[benchmark].noun if benchmark in SUITES else "tasks"
     return f"mean of {len(tasks)} {unit}"

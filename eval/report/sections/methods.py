@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from eval.report.analysis import PAIR_BENCHMARKS, Analysis
+from eval.report.analysis import Analysis
 from eval.report.markdown import listed, share
 from eval.report.names import family_label
 from eval.report.sections.context import Context
+from eval.suites import chance_of_pairs
 
 INTERVALS = {
     "studentized": "studentized bootstrap",
@@ -74,9 +75,14 @@ def limits_section(analysis: Analysis) -> str:
         )
     if len(analysis.benchmarks) > 1:
         lines.append("Benchmarks are not corrected against one another.")
-    if pairs := [name for name in analysis.benchmarks if name in PAIR_BENCHMARKS]:
+    of_chance: dict[float, list[str]] = {}
+    for name in analysis.benchmarks:
+        if (chance := chance_of_pairs(name)) is not None:
+            of_chance.setdefault(chance, []).append(name)
+    for chance, names in of_chance.items():
         lines.append(
-            f"Chance is 50% on {listed(pairs)}: a difference, or an equivalence, near chance says little."
+            f"Chance is {chance:g}% on {listed(names)}: a difference, or an equivalence, near chance says "
+            "little."
         )
     if any("glue" in name for name in analysis.benchmarks):
         lines.append(

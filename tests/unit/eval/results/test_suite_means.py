@@ -9,7 +9,7 @@ from eval.report.analysis import analyse
 from eval.report.sources import read_source
 from eval.results.run_scores import is_percent, normalise_rows, run_scores
 from eval.results.suite_means import suite_means
-from eval.zero_shot.blimp import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
+from eval.suites import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
 
 
 def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = "accuracy") -> pd.DataFrame:

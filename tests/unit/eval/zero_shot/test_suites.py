@@ -12,9 +12,9 @@ import pytest
 
 from eval.config import EvalConfig
 from eval.files import read_json_rows
-from eval.zero_shot.blimp import BLIMP_PARADIGMS
+from eval.suites import BLIMP_PARADIGMS, SUITES
 from eval.zero_shot.minimal_pairs import read_pairs
-from eval.zero_shot.suites import SUITE_TASKS, find_suite_tasks, find_text_tasks, missing_tasks
+from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from ffn_variants import UsageError
 
 
@@ -58,7 +58,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
 def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_items):
     tasks = find_suite_tasks(suite, real)
     assert missing_tasks(suite, tasks) == []
-    assert len(tasks) == len(SUITE_TASKS[suite]) == num_tasks
+    assert len(tasks) == len(SUITES[suite].tasks) == num_tasks
     assert sum(task.num_items() for task in tasks) == num_items
     assert all(task.suite == suite for task in tasks)
 

@@ -18,7 +18,7 @@ from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, Roberta
 from eval.config import EvalConfig
 from eval.scoring.scorers import SCORERS, ContinuationScores
 from eval.zero_shot.entity_tracking import EntityTask, entity_metrics
-from eval.zero_shot.perplexity import PerplexityTask, find_perplexity_task
+from eval.zero_shot.perplexity import PerplexityTask, find_tasks
 from eval.zero_shot.suites import find_suite_tasks
 from eval.zero_shot.wug import WugTask, preference
 from ffn_variants import UsageError
@@ -242,13 +242,13 @@ def test_an_end_token_that_is_scored_ends_a_document_once(models, tokenizer):
 def test_text_files_are_read_and_their_absence_named(tmp_path):
     path = tmp_path / "stories.jsonl"
     path.write_text('{"text": "One."}\n{"text": "Two."}\n')
-    task = find_perplexity_task("perplexity", path, tmp_path, None)
+    (task,) = find_tasks("perplexity", EvalConfig(text_file=path), tmp_path)
     assert (task.name, task.num_items()) == ("stories", 2)
     with pytest.raises(UsageError, match="--text-file"):
-        find_perplexity_task("perplexity", tmp_path / "absent.txt", tmp_path, None)
+        find_tasks("perplexity", EvalConfig(text_file=tmp_path / "absent.txt"), tmp_path)
     (tmp_path / "empty.txt").write_text("\n")
     with pytest.raises(UsageError, match="no document with text"):
-        find_perplexity_task("perplexity", tmp_path / "empty.txt", tmp_path, None).num_items()
+        find_tasks("perplexity", EvalConfig(text_file=tmp_path / "empty.txt"), tmp_path)[0].num_items()
 
 
 def test_scores_that_are_no_numbers_are_refused(models, tokenizer):
