@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eval.classification.heads.names import DEFAULT_HEAD
+from slurm.estimate import describe_cost
 from slurm.study import Study
 
 if TYPE_CHECKING:
     from slurm.sbatch import SlurmSubmitter
-    from slurm.submit import Todo
+    from slurm.todo import Todo
 
 
 def show_plan(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int:
     """Print every cell, the cost of what is to run, and for SLURM the script."""
-    from slurm.estimate import describe_cost
-
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
     print(f"  families  {', '.join(config.families)}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,13 +22,13 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
-from slurm.state import CellState, minutes
+from slurm.state import minutes
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
-from slurm.survey import survey
 
 if TYPE_CHECKING:
     from slurm.sbatch import SlurmSubmitter
+    from slurm.todo import Todo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,14 +61,6 @@ class SubmitArgs:
     """Write the report after the last cell."""
 
 
-@dataclass(frozen=True)
-class Todo:
-    """What a command finds: every cell's state, and those that it is to run."""
-
-    states: Mapping[str, CellState]
-    cells: tuple[Cell, ...]
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command; returns 1 if a local study has cells that are not done at the end."""
     options = parse_flags(SubmitArgs, args, prog="python -m slurm.submit", description=__doc__)
@@ -81,14 +73,16 @@ def main(args: Sequence[str] | None = None) -> int:
         from slurm.cancel import cancel_study
 
         return cancel_study(study.folder)
+    from slurm.todo import find_todo
+
     if options.dry_run:
         from slurm.dry_run import show_plan
 
-        todo = _todo(study, options)
+        todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_plan(study, todo, submitter)
     with sole_submitter(study.folder):
-        todo = _todo(study, options)
+        todo = find_todo(study, options.retry_failed)
         _show(study, todo)
         if todo.cells:
             if options.cluster == "slurm":
@@ -98,23 +92,6 @@ def main(args: Sequence[str] | None = None) -> int:
         if options.cluster == "slurm":
             return _submit(study, todo, options)
         return _run_here(study, todo, options)
-
-
-def _todo(study: Study, options: SubmitArgs) -> Todo:
-    """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again."""
-    from slurm.cell import is_done
-
-    states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
-    cells = []
-    for cell in study.cells:
-        state = states[cell.run_id]
-        if state.name in ("queued", "running"):
-            continue
-        if is_done(cell):
-            states[cell.run_id] = CellState(name="done")
-        elif state.name != "failed" or options.retry_failed:
-            cells.append(cell)
-    return Todo(states, tuple(cells))
 
 
 def _show(study: Study, todo: Todo) -> None:
