@@ -1,11 +1,13 @@
-"""Writing files whole or not at all."""
+"""Writing files whole or not at all, and reading JSON."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
@@ -30,6 +32,24 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Replace a text file in one step."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read an object; empty where there is no file.
+
+    Raises:
+        ValueError: If the file is damaged.
+    """
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def read_json_if_whole(path: Path) -> dict[str, Any]:
+    """Read an object; empty where there is no file, or one that is cut off or holds anything else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 @contextmanager

@@ -38,7 +38,8 @@ from base.command_line import parse_flags
 from base.files import write_text
 from eval.models.loading import identify_run, remember_weights, weights_hash
 from eval.runner.work_units import work_units
-from pretrain.run.run_dir import COMPLETION_MARKER, write_config
+from pretrain.run.folders import RunFolder
+from pretrain.run.run_dir import write_config
 from slurm.study import Cell, load_study
 
 ROOT = Path(__file__).parents[1]
@@ -97,20 +98,19 @@ def write_study(folder: Path, args: Args) -> Path:
 def finish(cell: Cell, weights_kb: int) -> None:
     """Leave what a finished and evaluated run leaves, as far as a check reads it."""
     write_config(cell.run_dir, cell.config)
-    model = cell.run_dir / "model"
+    run = RunFolder(cell.run_dir)
+    model = run.model_dir
     model.mkdir()
     (model / "model.safetensors").write_bytes(os.urandom(1024 * weights_kb))
     write_text(model / "config.json", json.dumps({"model_type": f"ffn_{cell.config.family}"}))
-    (cell.run_dir / COMPLETION_MARKER).touch()
+    run.completion_marker.touch()
     tasks = {
         f"{work.benchmark}/{task}": protocol
         for work in work_units(cell.run_dir, identify_run(cell.run_dir), cell.evaluation)
         for task, protocol in work.protocols.items()
     }
     weights = weights_hash(cell.run_dir)
-    write_text(
-        cell.run_dir / "eval" / "done.json", json.dumps({"weights": weights, "tasks": tasks}, indent=1)
-    )
+    write_text(run.ledger_file, json.dumps({"weights": weights, "tasks": tasks}, indent=1))
     remember_weights(cell.run_dir)
 
 

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
+from pretrain.run.folders import RunFolder
 
 
 class GenerateArgs(Section):
@@ -66,10 +67,12 @@ def model_folder(path: Path) -> Path:
     Raises:
         UsageError: If there is none.
     """
-    for folder in (path, path / "model"):
-        if (folder / "config.json").is_file():
-            return folder
-    if (path / "config.yaml").is_file():
+    run = RunFolder(path)
+    if (path / "config.json").is_file():
+        return path
+    if run.has_model:
+        return run.model_dir
+    if run.is_run:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
     known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
     raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")

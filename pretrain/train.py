@@ -45,22 +45,17 @@ from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.costs import cost_facts
 from pretrain.model.objective import build_loss
 from pretrain.run import provenance
-from pretrain.run.dry_run import check_usable, describe_plans
+from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.model_card import write_model_card
-from pretrain.run.run_dir import (
-    COMPLETION_MARKER,
-    check_same_config,
-    is_complete,
-    run_dir,
-    write_config,
-)
-from pretrain.run.seeds import load_configs, train_in_turn
+from pretrain.run.run_dir import check_same_config, run_dir, write_config
 from pretrain.sampling import sample_section
 from pretrain.training.diagnosis import diagnose, read_failure
+from pretrain.training.dry_run import check_usable, describe_plans
 from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
+from pretrain.training.seeds import load_configs, train_in_turn
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
 
 __all__ = ["main", "prepare_data", "train"]
@@ -129,7 +124,7 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
         UsageError: If the folder holds another run, or one that failed.
     """
     check_same_config(path, config)
-    if is_complete(path):
+    if RunFolder(path).is_complete:
         if os.environ.get("RANK", "0") == "0":
             print(f"{path} is finished; nothing to do", flush=True)
         return True
@@ -159,13 +154,13 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
         raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
     AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
     tracker = None if config.train.tracker == "none" else config.train.tracker
-    return Accelerator(mixed_precision=precision, log_with=tracker, project_dir=path / "logs")
+    return Accelerator(mixed_precision=precision, log_with=tracker, project_dir=RunFolder(path).logs_dir)
 
 
 def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: Path) -> None:
     """Everything between claiming the run folder and the completion marker."""
     _check_same_data(path, data)
-    if accelerator.is_main_process and not (path / "config.yaml").exists():
+    if accelerator.is_main_process and not RunFolder(path).is_run:
         write_config(path, config)
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
@@ -176,7 +171,7 @@ def _run(config: RunConfig, accelerator: Accelerator, data: PreparedData, path: 
                     lambda fitting: _pretrain(fitting, config, accelerator, data, path, stop),
                     config,
                     accelerator.num_processes,
-                    first_size=_read_provenance(path).get("per_device_train_batch_size"),
+                    first_size=provenance.read(path).get("per_device_train_batch_size"),
                 )
             else:
                 _pretrain(config, config, accelerator, data, path, stop)
@@ -244,13 +239,14 @@ def _pretrain(
         results["mean_tokens_per_s"] = round(
             results["tokens"] / (results["time_s"] - results["compile_s"]), 1
         )
-        _save_model(path / "model", network, data, asked, costs["parameters"], results)
+        folder = RunFolder(path)
+        _save_model(folder.model_dir, network, data, asked, costs["parameters"], results)
         provenance.finish(path, {"results": results})
-        write_text(path / COMPLETION_MARKER, json.dumps(results, indent=2) + "\n")
+        write_text(folder.completion_marker, json.dumps(results, indent=2) + "\n")
         compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
         print(
             f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
-            f"model in {path / 'model'}",
+            f"model in {folder.model_dir}",
             flush=True,
         )
 
@@ -266,17 +262,12 @@ def _scorer(
 
 def _check_same_data(path: Path, data: PreparedData) -> None:
     """Refuse to continue a run on other data than it began with."""
-    before = _read_provenance(path).get("data_fingerprint", data.fingerprint)
+    before = provenance.read(path).get("data_fingerprint", data.fingerprint)
     if before != data.fingerprint:
         raise UsageError(
             f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
             "restore the corpus, pass another --run-name or remove it"
         )
-
-
-def _read_provenance(path: Path) -> dict[str, Any]:
-    file = path / "provenance.json"
-    return json.loads(file.read_text()) if file.is_file() else {}
 
 
 def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
@@ -307,7 +298,7 @@ def _save_model(
     results: dict[str, Any],
 ) -> None:
     """Write weights, tokenizer and model card aside, then rename."""
-    aside = folder.with_name(f"model.tmp-{os.getpid()}")
+    aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
     disable_progress_bar()  # one small file
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from base.errors import OccupiedError
+from pretrain.run.folders import RunFolder
 from pretrain.training.stopping import Stopped
 from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
@@ -36,9 +37,8 @@ class Worker:
 def is_done(cell: Cell) -> bool:
     """Whether a cell is pretrained and has every score that the study asks for."""
     from eval.runner.evaluate import is_evaluated
-    from pretrain.run.run_dir import is_complete
 
-    return is_complete(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
+    return RunFolder(cell.run_dir).is_complete and is_evaluated(cell.run_dir, cell.evaluation)
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from base.files import read_json_if_whole
 from pretrain.config import RunConfig, resolve
 from pretrain.data.prepare import cached_summary
 from pretrain.model.costs import cost_facts
-from pretrain.run.dry_run import token_budget, vocab_size
-from pretrain.run.run_dir import is_complete, read_run
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.run_dir import read_run
+from pretrain.training.dry_run import token_budget, vocab_size
 from slurm.study import Cell
 
 # Forward and backward pass: twice the forward's operations go back.
@@ -30,7 +31,7 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     """Say what is to be trained, a line for each family and variant; evaluation comes on top."""
     if not cells:
         return "nothing to run"
-    untrained = [cell for cell in cells if not is_complete(cell.run_dir)]
+    untrained = [cell for cell in cells if not RunFolder(cell.run_dir).is_complete]
     if not untrained:
         return "\nno training: all of these cells are trained and have only to be evaluated"
     groups: dict[tuple[str, str], list[Cell]] = {}
@@ -72,24 +73,24 @@ def measured_speed(cell: Cell) -> Speed | None:
     config = resolve(cell.config)
     speeds: dict[str, list[float]] = {}
     runs_dir = cell.study_dir.parent
-    for path in sorted(runs_dir.glob(f"*/{config.family}/{config.model.ffn}/*/COMPLETED")):
-        found = _speed_of(path.parent, config)
-        if found is not None:
-            speeds.setdefault(found[0], []).append(found[1])
+    for study in sorted(runs_dir.glob("*/")):
+        for run in StudyFolder(study).run_folders(config.family, config.model.ffn):
+            if run.is_complete and (found := _speed_of(run, config)):
+                speeds.setdefault(found[0], []).append(found[1])
     if not speeds:
         return None
     device, values = max(speeds.items(), key=lambda item: len(item[1]))
     return Speed(sum(values) / len(values), device, len(values))
 
 
-def _speed_of(run: Path, config: RunConfig) -> tuple[str, float] | None:
-    from eval.report.run_facts import mapping, read_json
+def _speed_of(run: RunFolder, config: RunConfig) -> tuple[str, float] | None:
+    from eval.report.run_facts import mapping
 
-    record = read_json(run / "provenance.json")
+    record = read_json_if_whole(run.provenance_file)
     speed = mapping(record.get("results")).get("mean_tokens_per_s")
     if not isinstance(speed, int | float) or speed <= 0:
         return None
-    other = resolve(read_run(run))
+    other = resolve(read_run(run.path))
     is_same = (other.model, other.data.block_size) == (config.model, config.data.block_size)
     return (str(record.get("device", "a device")), float(speed)) if is_same else None
 

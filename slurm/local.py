@@ -18,6 +18,7 @@ import psutil
 import submitit
 
 from base.files import write_text
+from pretrain.run.folders import StudyFolder
 from slurm.cell import share_cores
 from slurm.job import CellJob
 from slurm.progress import Progress
@@ -26,7 +27,6 @@ from slurm.state import read_state
 from slurm.study import Cell
 
 POLL_S = 0.5
-LAUNCHER = "launcher.json"
 MAX_ATTEMPTS = 2
 # submitit ends a local job at its time limit; a study on one's own machine has none worth naming.
 TIMEOUT_MIN = 60 * 24 * 30
@@ -77,7 +77,7 @@ class LocalRunner:
 
     def _start(self, cells: tuple[Cell, ...]) -> None:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running})
-        executor = submitit.LocalExecutor(folder=self.study_dir / "jobs")
+        executor = submitit.LocalExecutor(folder=StudyFolder(self.study_dir).jobs_dir)
         executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
         cores = {k: v for k, v in share_cores(self.workers).items() if k not in os.environ}
         with _environment(cores | snapshot_environment(self.snapshot)):
@@ -130,7 +130,7 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def _known_launcher(study_dir: Path) -> Iterator[None]:
     """Leave a note of this process for --cancel, whose SIGTERM ends its cells as Ctrl-C does."""
-    note = study_dir / LAUNCHER
+    note = StudyFolder(study_dir).launcher_file
 
     def stop(_signum: int, _frame: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -147,7 +147,7 @@ def _known_launcher(study_dir: Path) -> Iterator[None]:
 def read_launcher(study_dir: Path) -> dict[str, Any] | None:
     """Return pid and host of the command that runs a study locally; None where none does."""
     try:
-        launcher = json.loads((study_dir / LAUNCHER).read_text(encoding="utf-8"))
+        launcher = json.loads(StudyFolder(study_dir).launcher_file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     if launcher["host"] != socket.gethostname():

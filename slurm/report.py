@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base.errors import UsageError
+from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
 from slurm.state import CellState
 from slurm.study import Cell, Study
@@ -29,9 +30,9 @@ def write_study_report(study: Study) -> None:
         print(f"not done: {cell.label}: {words} (log: {state.log or 'none'})")
     print(f"{len(study.cells) - len(left)} of {len(study.cells)} cells done")
     try:
-        out = study.folder / "report"
-        write_report(study.folder, out)
-        print(out / "report.md", flush=True)
+        folder = StudyFolder(study.folder)
+        write_report(study.folder, folder.report_dir)
+        print(folder.report_file, flush=True)
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)

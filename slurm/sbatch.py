@@ -15,6 +15,7 @@ from typing import Any
 import submitit
 
 from base.errors import UsageError
+from pretrain.run.folders import StudyFolder
 from slurm.cluster import ClusterPreset, minutes_of
 from slurm.job import CellJob, Layout
 from slurm.snapshot import snapshot_environment
@@ -115,7 +116,7 @@ class SlurmSubmitter:
 
     @property
     def _folder(self) -> Path:
-        return (self.study.folder / "jobs").resolve()
+        return StudyFolder(self.study.folder).jobs_dir.resolve()
 
     @property
     def _max_running(self) -> int | None:

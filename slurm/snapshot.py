@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from base.files import CODE_ROOT, SNAPSHOT, write_text
+from pretrain.run.folders import StudyFolder
 
 PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
 SUFFIXES = (".py", ".yaml")
@@ -34,7 +35,7 @@ def take_snapshot(study_dir: Path) -> Path:
         content.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
     name = commit[:12] if commit and is_clean else f"{commit[:12] or 'code'}-{content.hexdigest()[:8]}"
-    folder = (study_dir / "code" / name).resolve()
+    folder = (StudyFolder(study_dir).code_dir / name).resolve()
     if folder.is_dir():
         return folder
     copy = folder.with_name(f"{name}.tmp")

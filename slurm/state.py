@@ -17,6 +17,7 @@ from typing import Literal
 import psutil
 
 from base.files import write_text
+from pretrain.run.folders import RunFolder, StudyFolder
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
@@ -45,15 +46,10 @@ class CellState:
     """Whether it was killed without a word, so that another try may well succeed."""
 
 
-def state_file(study_dir: Path, run_id: str) -> Path:
-    """The file that holds the state of one cell."""
-    return study_dir / "cells" / f"{run_id.replace('/', '--')}.json"
-
-
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; a running cell whose process is dead on this host is ``missing``."""
     try:
-        state = CellState(**json.loads(state_file(study_dir, run_id).read_text(encoding="utf-8")))
+        state = CellState(**json.loads(StudyFolder(study_dir).cell_file(run_id).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return CellState()
     except (json.JSONDecodeError, TypeError):
@@ -66,7 +62,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
     """Replace a cell's state in one step, so that a reader never sees half of it."""
-    write_text(state_file(study_dir, run_id), json.dumps(asdict(state), indent=1))
+    write_text(StudyFolder(study_dir).cell_file(run_id), json.dumps(asdict(state), indent=1))
 
 
 def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:
@@ -98,7 +94,7 @@ def read_progress(folder: Path) -> dict[str, float]:
         far, those before an interruption included); empty before the first was logged.
     """
     try:
-        with (folder / "metrics.jsonl").open("rb") as file:
+        with RunFolder(folder).metrics_file.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 8192))
             lines = file.read().splitlines()

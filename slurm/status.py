@@ -19,6 +19,7 @@ from tyro.conf import Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from pretrain.run.folders import StudyFolder
 from slurm.state import CellState, describe, minutes
 from slurm.survey import survey
 
@@ -71,10 +72,10 @@ def planned_cells(study: Path, runs_dir: Path | None = None) -> tuple[Path, list
         UsageError: If ``study`` is neither a study's YAML file nor the folder of a submitted study.
     """
     if study.is_dir():
-        plan = study / "study.yaml"
+        plan = StudyFolder(study).plan_file
         if not plan.is_file():
             raise UsageError(
-                f"{study} holds no study.yaml; name a study's YAML file or its folder below runs/"
+                f"{study} holds no {plan.name}; name a study's YAML file or its folder below runs/"
             )
         return study, list(yaml.safe_load(plan.read_text(encoding="utf-8"))["cells"])
     from slurm.study import load_study

@@ -25,9 +25,8 @@ from eval.config import EvalConfig
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
 from pretrain.config import RunConfig, load_config
+from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
-
-STUDY_FILE = "study.yaml"
 
 
 class ReportConfig(Section):
@@ -100,7 +99,7 @@ class Cell:
     @property
     def run_id(self) -> str:
         """``family/variant/seed<N>-<hash>``, the key of this run in every table."""
-        return self.run_dir.relative_to(self.study_dir).as_posix()
+        return RunFolder(self.run_dir).run_id
 
     @property
     def label(self) -> str:
@@ -132,7 +131,7 @@ class Study:
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],
         }
-        write_text(self.folder / STUDY_FILE, yaml.safe_dump(content, sort_keys=False))
+        write_text(StudyFolder(self.folder).plan_file, yaml.safe_dump(content, sort_keys=False))
 
 
 def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
@@ -173,4 +172,5 @@ def _cell(
     }
     run_config = load_config(path.parent / config.families[family], overrides=deep_merge(extra, identity))
     folder = run_dir(run_config)
-    return Cell(config=run_config, evaluation=config.evaluation, study_dir=folder.parents[2], run_dir=folder)
+    study_dir = RunFolder(folder).study.path
+    return Cell(config=run_config, evaluation=config.evaluation, study_dir=study_dir, run_dir=folder)

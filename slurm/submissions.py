@@ -11,6 +11,7 @@ from pathlib import Path
 
 from base.errors import UsageError
 from base.files import sole_holder, write_text
+from pretrain.run.folders import StudyFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +31,14 @@ class Submission:
 
 def write_submission(study_dir: Path, submission: Submission) -> None:
     """Keep a submission for whoever looks later, from whatever shell."""
-    path = study_dir / "submissions" / f"{submission.array}.json"
+    path = StudyFolder(study_dir).submission_file(submission.array)
     write_text(path, json.dumps(asdict(submission), indent=1))
 
 
 def read_submissions(study_dir: Path) -> list[Submission]:
     """Return a study's submissions, the oldest first."""
     found = []
-    for path in (study_dir / "submissions").glob("*.json"):
+    for path in StudyFolder(study_dir).submission_files():
         found.append(Submission(**json.loads(path.read_text(encoding="utf-8"))))
     return sorted(found, key=lambda submission: (submission.submitted_s, submission.array))
 
@@ -62,4 +63,4 @@ def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
         f"{study_dir}: another slurm.submit of this study is at work; it does all that is missing, "
         "so nothing was submitted"
     )
-    return sole_holder(study_dir / ".submit.lock", at_work)
+    return sole_holder(StudyFolder(study_dir).submit_lock_file, at_work)

@@ -22,6 +22,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from pretrain.run.folders import StudyFolder
 from slurm.state import minutes
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
@@ -135,7 +136,7 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     print(f"submitted {len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays}), code {submitter.snapshot}")
     if options.report:
         last = submitter.submit_last(LastJob(submitter), submissions)
-        print(f"the report comes after them (SLURM {last.array}): {study.folder / 'report' / 'report.md'}")
+        print(f"the report comes after them (SLURM {last.array}): {StudyFolder(study.folder).report_file}")
     print(f"follow it with: python -m slurm.status {study.folder}")
     return 0
 
@@ -150,9 +151,8 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
         cells_at_once=options.cells_at_once,
         max_running=options.max_running,
     )
-    return SlurmSubmitter(
-        study, load_preset(options.preset), packing, snapshot or study.folder / "code" / "COMMIT"
-    )
+    code = snapshot or StudyFolder(study.folder).code_dir / "COMMIT"
+    return SlurmSubmitter(study, load_preset(options.preset), packing, code)
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:

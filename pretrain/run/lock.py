@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from base.errors import OccupiedError
 from base.files import write_text
+from pretrain.run.folders import RunFolder
 
 BEAT_S = 5.0
 """Seconds between two signs of life of a holder."""
@@ -42,7 +43,8 @@ def sole_writer(path: Path) -> Iterator[None]:
         OccupiedError: If another process trains in this folder.
     """
     path.mkdir(parents=True, exist_ok=True)
-    lock, holder_file = FileLock(path / ".lock"), path / ".lock-holder"
+    folder = RunFolder(path)
+    lock, holder_file = FileLock(folder.lock_file), folder.holder_file
     try:
         lock.acquire(timeout=0)
     except Timeout:

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 
-from base.files import CODE_ROOT, SNAPSHOT, write_text
+from base.files import CODE_ROOT, SNAPSHOT, read_json, write_text
+from pretrain.run.folders import RunFolder
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
 
@@ -40,15 +41,20 @@ def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
     }
-    record = _read(path)
+    record = read(path)
     _write(path, {**facts, "sessions": [*record.get("sessions", []), session]})
 
 
 def finish(path: Path, results: dict[str, Any]) -> None:
     """Record the end of the session, and what the run came to."""
-    record = _read(path)
+    record = read(path)
     record["sessions"][-1]["ended"] = _now()
     _write(path, record | results)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What is recorded of the run in a folder; empty before its first session."""
+    return read_json(RunFolder(path).provenance_file)
 
 
 def git_state() -> dict[str, Any]:
@@ -57,7 +63,7 @@ def git_state() -> dict[str, Any]:
     A copy of the code that a study's jobs run has a record of what it was copied from.
     """
     if (CODE_ROOT / SNAPSHOT).is_file():
-        return json.loads((CODE_ROOT / SNAPSHOT).read_text(encoding="utf-8"))
+        return read_json(CODE_ROOT / SNAPSHOT)
     try:
         commit = _git(CODE_ROOT, "rev-parse", "HEAD")
         changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
@@ -97,10 +103,5 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _read(path: Path) -> dict[str, Any]:
-    file = path / "provenance.json"
-    return json.loads(file.read_text()) if file.is_file() else {}
-
-
 def _write(path: Path, record: dict[str, Any]) -> None:
-    write_text(path / "provenance.json", json.dumps(record, indent=2) + "\n")
+    write_text(RunFolder(path).provenance_file, json.dumps(record, indent=2) + "\n")

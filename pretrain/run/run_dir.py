@@ -1,4 +1,4 @@
-"""The run folder: its name, its configuration, and what marks it as finished or failed."""
+"""The run folder's name and the configuration in it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from pydantic import BaseModel
 from base.errors import UsageError
 from base.files import write_text
 from pretrain.config import OptimConfig, RunConfig, SplineConfig, load_config, resolve
-
-COMPLETION_MARKER = "COMPLETED"
-"""File written last; a folder without it is unfinished."""
-
-FAILURE_MARKER = "FAILED"
-"""File of a run that diverged, with the step and the gradients (see ``pretrain.training.diagnosis``)."""
+from pretrain.run.folders import RunFolder
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -59,14 +54,13 @@ def config_hash(config: RunConfig) -> str:
 
 def run_dir(config: RunConfig) -> Path:
     """Folder of a run: ``<runs_dir>/<study>/<family>/<variant>/`` and ``seed<N>-<hash>`` or ``run_name``."""
-    output = config.output
-    name = output.run_name or f"seed{config.seed}-{config_hash(config)}"
-    return Path(output.runs_dir) / output.study / config.family / config.model.ffn / name
+    return Path(config.output.runs_dir) / config.output.study / run_id(config)
 
 
-def is_complete(path: Path) -> bool:
-    """Whether the run in a folder has finished."""
-    return (path / COMPLETION_MARKER).is_file()
+def run_id(config: RunConfig) -> str:
+    """What a run is called in its study: ``<family>/<variant>/`` and ``seed<N>-<hash>`` or ``run_name``."""
+    name = config.output.run_name or f"seed{config.seed}-{config_hash(config)}"
+    return f"{config.family}/{config.model.ffn}/{name}"
 
 
 def read_run(path: Path) -> RunConfig:
@@ -75,12 +69,13 @@ def read_run(path: Path) -> RunConfig:
     Raises:
         UsageError: If the folder holds no run.
     """
-    file = Path(path) / "config.yaml"
-    if not file.is_file():
+    folder = RunFolder(Path(path))
+    if not folder.is_run:
         raise UsageError(
-            f"{path}: is no run folder (it has no config.yaml); give runs/<study>/<family>/<variant>/<run>"
+            f"{path}: is no run folder (it has no {folder.config_file.name}); "
+            "give runs/<study>/<family>/<variant>/<run>"
         )
-    return load_config(file)
+    return load_config(folder.config_file)
 
 
 def check_same_config(path: Path, config: RunConfig) -> None:
@@ -89,7 +84,7 @@ def check_same_config(path: Path, config: RunConfig) -> None:
     Raises:
         UsageError: Naming the first field that differs, with both values.
     """
-    if not (path / "config.yaml").is_file():
+    if not RunFolder(path).is_run:
         return
     difference = _first_difference(_decisive(read_run(path)), _decisive(config))
     if difference:
@@ -100,7 +95,7 @@ def check_same_config(path: Path, config: RunConfig) -> None:
 
 def write_config(path: Path, config: RunConfig) -> None:
     """Save the resolved configuration; a valid input of the training command."""
-    write_text(path / "config.yaml", to_yaml(config))
+    write_text(RunFolder(path).config_file, to_yaml(config))
 
 
 def to_yaml(config: BaseModel) -> str:

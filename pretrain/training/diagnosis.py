@@ -14,7 +14,7 @@ from torch import nn
 from base.errors import UsageError
 from base.files import write_text
 from pretrain.model.build import build, special_token_ids
-from pretrain.run.run_dir import FAILURE_MARKER
+from pretrain.run.folders import RunFolder
 from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 
@@ -54,9 +54,9 @@ def read_failure(path: Path) -> str | None:
     Args:
         path: The run folder.
     """
-    file = path / FAILURE_MARKER
-    if not file.is_file():
+    if not RunFolder(path).has_diverged:
         return None
+    file = RunFolder(path).failure_marker
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         problem = f"{record['problem']} at step {record['step']}"
@@ -122,4 +122,4 @@ def layer_of(parameter: str) -> str:
 
 def _mark(loop: Loop, record: dict[str, Any]) -> None:
     if loop.accelerator.is_main_process:
-        write_text(loop.path / FAILURE_MARKER, json.dumps(record, indent=1) + "\n")
+        write_text(RunFolder(loop.path).failure_marker, json.dumps(record, indent=1) + "\n")

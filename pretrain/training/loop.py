@@ -30,6 +30,7 @@ from pretrain.config import RunConfig
 from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed
 from pretrain.data.prefetch import one_ahead, pin
 from pretrain.data.prepare import PackedSplit, PreparedData
+from pretrain.run.folders import RunFolder
 from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
 from pretrain.training.health import Diverged, find_problem
 from pretrain.training.knots import SplineSchedule
@@ -96,6 +97,7 @@ class Loop:
             data,
             path,
         )
+        self.folder = RunFolder(path)
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
@@ -109,7 +111,10 @@ class Loop:
         self._run_before: set[bool] = set()
         newest = self.restart()
         self.writer = CheckpointWriter(
-            path / "checkpoints", config.train.save_total_limit, newest, path / "metrics.jsonl"
+            self.folder.checkpoints_dir,
+            config.train.save_total_limit,
+            newest,
+            self.folder.metrics_file,
         )
 
     def run(self) -> dict[str, Any]:
@@ -123,7 +128,7 @@ class Loop:
             Stopped: If the process was told to stop; a checkpoint holds everything up to there.
         """
         train, main = self.config.train, self.accelerator.is_main_process
-        metrics = MetricsFile(self.path / "metrics.jsonl", self.state.step) if main else None
+        metrics = MetricsFile(self.folder.metrics_file, self.state.step) if main else None
         self.progress = Progress(self.max_steps, self.state.step, main)
         timer = Timer()
         self.saved_s = time.monotonic()
@@ -383,7 +388,7 @@ class Loop:
         self.state = LoopState(rows_per_step=self.source.rows_per_step)
         tidy = self.accelerator.is_main_process
         with self.accelerator.main_process_first():
-            found = load_newest(self.path / "checkpoints", self.model, self.optimizer, self.scheduler, tidy)
+            found = load_newest(self.folder.checkpoints_dir, self.model, self.optimizer, self.scheduler, tidy)
         if found is None:
             return None
         self.state, path = LoopState(**found[0]), found[1]

@@ -14,8 +14,8 @@ import pytest
 from safetensors.torch import load_file
 
 from pretrain.config import load_config
-from pretrain.run.dry_run import describe_plan
 from pretrain.train import train
+from pretrain.training.dry_run import describe_plan
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),

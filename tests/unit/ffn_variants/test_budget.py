@@ -35,9 +35,9 @@ from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, load_config, resolve
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
-from pretrain.run.dry_run import describe_plan
 from pretrain.run.run_dir import read_run, run_dir, write_config
 from pretrain.train import train
+from pretrain.training.dry_run import describe_plan
 from slurm.study import load_study
 
 D, F = 64, 128

@@ -9,7 +9,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from slurm.state import describe, minutes, read_progress, read_state, start_state, state_file, write_state
+from pretrain.run.folders import StudyFolder
+from slurm.state import describe, minutes, read_progress, read_state, start_state, write_state
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
@@ -60,7 +61,7 @@ def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_a_broken_state_file_is_missing_not_a_crash(tmp_path: Path) -> None:
-    path = state_file(tmp_path, RUN_ID)
+    path = StudyFolder(tmp_path).cell_file(RUN_ID)
     path.parent.mkdir(parents=True)
     path.write_text('{"name": "run', encoding="utf-8")
     assert read_state(tmp_path, RUN_ID).name == "missing"

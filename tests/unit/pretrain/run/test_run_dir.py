@@ -9,11 +9,9 @@ import pytest
 from base.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.run.run_dir import (
-    COMPLETION_MARKER,
     RESULT_NEUTRAL,
     check_same_config,
     config_hash,
-    is_complete,
     read_run,
     run_dir,
     write_config,
@@ -69,12 +67,6 @@ def test_read_run(tmp_path):
     assert read_run(tmp_path / "run") == config
     with pytest.raises(UsageError, match=r"is no run folder \(it has no config.yaml\)"):
         read_run(tmp_path)
-
-
-def test_completion_marker(tmp_path):
-    assert not is_complete(tmp_path)
-    (tmp_path / COMPLETION_MARKER).touch()
-    assert is_complete(tmp_path)
 
 
 def test_another_config_is_refused_naming_the_field(tmp_path):

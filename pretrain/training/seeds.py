@@ -18,7 +18,8 @@ from base.config_input import flag_value
 from base.errors import UsageError
 from pretrain.config import RunConfig, load_config
 from pretrain.data.prepare import prepare_data
-from pretrain.run.run_dir import is_complete, run_dir
+from pretrain.run.folders import RunFolder
+from pretrain.run.run_dir import run_dir
 from pretrain.training.stopping import stopped_between_runs
 
 
@@ -95,7 +96,7 @@ def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any
     """
     failed = []
     with stopped_between_runs():
-        if unfinished := [config for config in configs if not is_complete(run_dir(config))]:
+        if unfinished := [config for config in configs if not RunFolder(run_dir(config)).is_complete]:
             prepare_data(unfinished[0])  # once for all, so that a mistake in the corpus is told once
         for config in configs:
             try:

@@ -10,11 +10,12 @@ import pytest
 
 from base.errors import UsageError
 from pretrain.config import RunConfig, load_config
-from pretrain.run.dry_run import describe_plan, describe_plans
+from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
-from pretrain.run.run_dir import is_complete, run_dir
-from pretrain.run.seeds import load_configs, split_seeds, train_in_turn
+from pretrain.run.run_dir import run_dir
 from pretrain.train import train
+from pretrain.training.dry_run import describe_plan, describe_plans
+from pretrain.training.seeds import load_configs, split_seeds, train_in_turn
 from pretrain.training.stopping import Stopped
 
 FLAGS = [
@@ -111,7 +112,7 @@ def test_finished_ones_are_left_alone(seeds, capsys):
     train_in_turn(seeds("1,2,3"), train)
     assert f"{path} is finished; nothing to do\n" in capsys.readouterr().out
     assert (path / "metrics.jsonl").stat().st_mtime_ns == before
-    assert all(is_complete(run_dir(config)) for config in seeds("1,2,3"))
+    assert all(RunFolder(run_dir(config)).is_complete for config in seeds("1,2,3"))
 
 
 def test_failed_ones_stop_no_others(seeds, capsys):
@@ -129,7 +130,7 @@ def test_failed_ones_stop_no_others(seeds, capsys):
     assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
     assert f"error: {locked}: another process" in told
     assert "JSONDecodeError" in told
-    assert [is_complete(run_dir(config)) for config in configs] == [False, False, False, True]
+    assert [RunFolder(run_dir(config)).is_complete for config in configs] == [False, False, False, True]
 
 
 def test_of_several_processes_the_first_failure_ends_all(seeds, monkeypatch):

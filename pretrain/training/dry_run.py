@@ -15,7 +15,8 @@ from pretrain.data.span_corruption import NUM_SENTINELS
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts, describe_costs
-from pretrain.run.run_dir import is_complete, run_dir, to_yaml
+from pretrain.run.folders import RunFolder
+from pretrain.run.run_dir import run_dir, to_yaml
 from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
 
@@ -55,7 +56,7 @@ def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
 def _folder(config: RunConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
-    state = "finished" if is_complete(path) else "started" if path.exists() else "new"
+    state = "finished" if RunFolder(path).is_complete else "started" if path.exists() else "new"
     return f"{path} ({read_failure(path) or state})"
 
 

@@ -1,0 +1,169 @@
+"""What lies in the folder of a run and in that of a study: every name and every pattern, once.
+
+    <runs_dir>/<study>/<family>/<variant>/<run>/
+
+Here is where things are; what stands in a file is known to the module that writes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT_NAME = "report.md"
+"""The document that a report's folder is opened for; written last."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A place below a folder; read from an instance it is the whole path."""
+
+    name: str
+
+    def __get__(self, folder: RunFolder | StudyFolder, kind: type | None = None) -> Path:
+        return folder.path / self.name
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder; its name is ``seed<N>-<hash>``, or what the user chose with ``--run-name``."""
+
+    path: Path
+
+    config_file = Inside("config.yaml")
+    """The resolved configuration, a valid input of the training command."""
+    provenance_file = Inside("provenance.json")
+    """Code, versions, device and data, a session each time that the training was started; its results."""
+    metrics_file = Inside("metrics.jsonl")
+    """An object for each logged step or evaluation."""
+    checkpoints_dir = Inside("checkpoints")
+    logs_dir = Inside("logs")
+    """Of a tracker."""
+    model_dir = Inside("model")
+    """The trained model with its tokenizer and card."""
+    completion_marker = Inside("COMPLETED")
+    """Written last; a run without it is unfinished."""
+    failure_marker = Inside("FAILED")
+    """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
+    lock_file = Inside(".lock")
+    holder_file = Inside(".lock-holder")
+    """The sign of life of the process that trains (see ``pretrain.run.lock``)."""
+    backbone_file = Inside("backbone.yaml")
+    """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
+
+    eval_dir = Inside("eval")
+    """Everything below is in it."""
+    rows_file = Inside("eval/rows.parquet")
+    """Every score; as CSV beside it."""
+    items_dir = Inside("eval/items")
+    ledger_file = Inside("eval/done.json")
+    """Under which protocol each task was scored, and on which weights."""
+    known_weights_file = Inside("eval/.weights.json")
+    evaluation_lock_file = Inside("eval/.lock")
+    baselines_file = Inside("eval/baselines.json")
+    """What constant answers score."""
+    contamination_file = Inside("eval/contamination.json")
+    """How much of the test sets stood in the training text."""
+    contamination_cache_dir = Inside("eval/.contamination")
+    classifiers_dir = Inside("eval/classifiers")
+    """What fine-tuning changed, where somebody looked into a classifier."""
+    explanations_dir = Inside("eval/explanations")
+    sufficiency_dir = Inside("eval/sufficiency")
+    concept_space_dir = Inside("eval/concept_space")
+
+    def items_file(self, benchmark: str) -> Path:
+        """How the run did on every item of a benchmark."""
+        return self.items_dir / f"{benchmark}.parquet"
+
+    def score_files(self) -> list[Path]:
+        """The rows in all their formats, and the items."""
+        return [*self.eval_dir.glob("rows.*"), *self.items_dir.glob("*.parquet")]
+
+    @property
+    def study(self) -> StudyFolder:
+        """The study that a run at its own place belongs to; of one that lies elsewhere, any folder."""
+        return StudyFolder(self.path.parent.parent.parent)
+
+    @property
+    def run_id(self) -> str:
+        """``<family>/<variant>/<run>``, by its place."""
+        return "/".join(self.path.parts[-3:])
+
+    @property
+    def is_run(self) -> bool:
+        """Whether a training was begun here."""
+        return self.config_file.is_file()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the training has finished."""
+        return self.completion_marker.is_file()
+
+    @property
+    def has_diverged(self) -> bool:
+        """Whether the training ended because its loss diverged."""
+        return self.failure_marker.is_file()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a trained model."""
+        return (self.model_dir / "config.json").is_file()
+
+    @property
+    def is_backbone(self) -> bool:
+        """Whether it is no run, but holds the scores of a pretrained model of elsewhere."""
+        return self.backbone_file.is_file()
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether there are scores."""
+        return self.rows_file.is_file()
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A study's folder, which need not have a plan: whatever runs were trained into it are in it."""
+
+    path: Path
+
+    plan_file = Inside("study.yaml")
+    """What ``slurm.submit`` was asked to run."""
+    code_dir = Inside("code")
+    """Copies of this project's code, which jobs run."""
+    jobs_dir = Inside("jobs")
+    """What submitit writes, logs included."""
+    cells_dir = Inside("cells")
+    """Where every cell stands."""
+    submissions_dir = Inside("submissions")
+    """Which job has which cell."""
+    submit_lock_file = Inside(".submit.lock")
+    launcher_file = Inside("launcher.json")
+    """The command that runs the study on this machine."""
+    contamination_cache_dir = Inside(".contamination")
+    report_dir = Inside("report")
+    report_file = Inside(f"report/{REPORT_NAME}")
+
+    def run(self, run_id: str) -> RunFolder:
+        """The folder of a run by its id."""
+        return RunFolder(self.path / run_id)
+
+    def run_folders(self, family: str = "*", variant: str = "*") -> list[RunFolder]:
+        """Every folder where a run has its place, in the order of their names, whatever is in it."""
+        found = sorted(self.path.glob(f"{family}/{variant}/*"))
+        return [RunFolder(path) for path in found if path.is_dir()]
+
+    def cell_file(self, run_id: str) -> Path:
+        """Where a cell stands."""
+        return self.cells_dir / f"{run_id.replace('/', '--')}.json"
+
+    def cell_files(self) -> dict[str, Path]:
+        """By run id the file of every cell that was begun, in the order of their names."""
+        return {path.stem.replace("--", "/", 2): path for path in sorted(self.cells_dir.glob("*.json"))}
+
+    def submission_file(self, array: str) -> Path:
+        """One array of jobs, by its id in SLURM."""
+        return self.submissions_dir / f"{array}.json"
+
+    def submission_files(self) -> list[Path]:
+        """Every array of jobs, in no order."""
+        return list(self.submissions_dir.glob("*.json"))

@@ -1,0 +1,129 @@
+"""The folders of runs and studies: names as they stand on people's disks, and what is found by them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pretrain.run.folders import Inside, RunFolder, StudyFolder
+
+# Written out once more: renaming one of these loses what earlier versions wrote.
+RUN_NAMES = {
+    "config_file": "config.yaml",
+    "provenance_file": "provenance.json",
+    "metrics_file": "metrics.jsonl",
+    "checkpoints_dir": "checkpoints",
+    "logs_dir": "logs",
+    "model_dir": "model",
+    "completion_marker": "COMPLETED",
+    "failure_marker": "FAILED",
+    "lock_file": ".lock",
+    "holder_file": ".lock-holder",
+    "backbone_file": "backbone.yaml",
+    "eval_dir": "eval",
+    "rows_file": "eval/rows.parquet",
+    "items_dir": "eval/items",
+    "ledger_file": "eval/done.json",
+    "known_weights_file": "eval/.weights.json",
+    "evaluation_lock_file": "eval/.lock",
+    "baselines_file": "eval/baselines.json",
+    "contamination_file": "eval/contamination.json",
+    "contamination_cache_dir": "eval/.contamination",
+    "classifiers_dir": "eval/classifiers",
+    "explanations_dir": "eval/explanations",
+    "sufficiency_dir": "eval/sufficiency",
+    "concept_space_dir": "eval/concept_space",
+}
+STUDY_NAMES = {
+    "plan_file": "study.yaml",
+    "code_dir": "code",
+    "jobs_dir": "jobs",
+    "cells_dir": "cells",
+    "submissions_dir": "submissions",
+    "submit_lock_file": ".submit.lock",
+    "launcher_file": "launcher.json",
+    "contamination_cache_dir": ".contamination",
+    "report_dir": "report",
+    "report_file": "report/report.md",
+}
+
+
+@pytest.mark.parametrize(("kind", "names"), [(RunFolder, RUN_NAMES), (StudyFolder, STUDY_NAMES)])
+def test_names_are_those_of_saved_folders(kind, names, tmp_path):
+    assert {name for name, value in vars(kind).items() if isinstance(value, Inside)} == names.keys()
+    folder = kind(tmp_path)
+    for name, place in names.items():
+        assert getattr(folder, name) == tmp_path / place
+
+
+def test_what_is_in_a_run(tmp_path):
+    run = RunFolder(tmp_path)
+    marks = {
+        "is_run": "config.yaml",
+        "is_complete": "COMPLETED",
+        "has_diverged": "FAILED",
+        "has_model": "model/config.json",
+        "is_backbone": "backbone.yaml",
+        "is_scored": "eval/rows.parquet",
+    }
+    for question, name in marks.items():
+        assert not getattr(run, question)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+        assert getattr(run, question)
+    (tmp_path / "eval" / "items").mkdir()
+    run.items_file("blimp").touch()
+    run.rows_file.with_suffix(".csv").touch()
+    run.ledger_file.touch()
+    found = {path.relative_to(tmp_path).as_posix() for path in run.score_files()}
+    assert found == {"eval/rows.parquet", "eval/rows.csv", "eval/items/blimp.parquet"}
+
+
+@pytest.mark.parametrize("place", ["runs/thesis", "thesis", "/data/runs/thesis"])
+def test_a_run_knows_its_study_and_a_study_its_runs(place):
+    study = StudyFolder(Path(place))
+    run = study.run("gpt_neo/kan/seed3-1a2b3c4d")
+    assert run.path == Path(place, "gpt_neo", "kan", "seed3-1a2b3c4d")
+    assert run.run_id == "gpt_neo/kan/seed3-1a2b3c4d"
+    assert run.study == study
+
+
+def test_a_study_finds_runs_whatever_they_are_called(tmp_path):
+    for name in ("gpt_neo/kan/seed3-1a2b3c4d", "gpt_neo/kan/mine", "t5/gelu/seed1", "code/0a1b2c3d/eval"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("report/figures/forest.svg", "cells/x.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    study = StudyFolder(tmp_path)
+    kan = ["gpt_neo/kan/mine", "gpt_neo/kan/seed3-1a2b3c4d"]
+    assert [run.run_id for run in study.run_folders()] == ["code/0a1b2c3d/eval", *kan, "t5/gelu/seed1"]
+    assert [run.run_id for run in study.run_folders("gpt_neo", "kan")] == kan
+    assert StudyFolder(tmp_path / "absent").run_folders() == []
+
+
+def test_files_of_cells_are_found_by_the_ids_they_were_written_under(tmp_path):
+    study = StudyFolder(tmp_path)
+    ids = ["gpt_neo/fourier-kan/my--own", "roberta/gelu/seed1-0a1b2c3d"]
+    study.cells_dir.mkdir()
+    for run_id in ids:
+        study.cell_file(run_id).touch()
+    assert study.cell_file(ids[1]) == tmp_path / "cells" / "roberta--gelu--seed1-0a1b2c3d.json"
+    assert study.cell_files() == {run_id: study.cell_file(run_id) for run_id in ids}
+
+
+def test_files_of_submissions(tmp_path):
+    study = StudyFolder(tmp_path)
+    assert study.submission_files() == []
+    study.submissions_dir.mkdir()
+    study.submission_file("123").touch()
+    assert study.submission_files() == [tmp_path / "submissions" / "123.json"]
+
+
+def test_looking_at_folders_loads_nothing_but_the_standard_library():
+    heavy = ("torch", "transformers", "pydantic", "yaml", "ffn_variants")
+    code = f"import sys, pretrain.run.folders; print([m for m in {heavy!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
