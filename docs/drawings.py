@@ -1,0 +1,328 @@
+"""Draw the figures of ``docs/architecture.md``: ``python docs/drawings.py``, from any folder.
+
+The curves are computed from the registry. Text sizes are those of a page 390 pixels wide. Every drawing holds
+its words in its description too, which readers of the file hear and a test compares.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import matplotlib
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+from torch import Tensor, nn
+
+from eval.report.figures.style import BLUE, DASHES, GREY, PALETTE, POINTS_PER_INCH, STYLE, VERMILION
+from ffn_variants import FFN_VARIANTS, build_ffn
+
+FOLDER = Path(__file__).parent / "figures"
+WIDTH = 390  # points: a pixel each
+GREEN, PURPLE = PALETTE[2:4]
+SIZE, SMALL = 9.5, 8.5  # points
+
+X = torch.linspace(-3, 3, 61)
+FACTORS = torch.tensor([1, 0.5, 2])
+"""What the learned parameters of the three curves of a panel are multiplied by, where they start alike."""
+LEFT_OUT = ("efficient-kan",)  # the same functions as kan, and not installed everywhere
+
+
+def block() -> Figure:
+    """A transformer block with the place of the swap, and a function of every variant."""
+    names = [name for name in FFN_VARIANTS if name not in LEFT_OUT]
+    lines = -(-len(names) // 3)
+    figure, axes = _canvas(height := 276 + 82 * lines)
+    _draw_block(axes, height)
+    for place, name in enumerate(names):
+        line, column = divmod(place, 3)
+        bottom = height - 276 - 82 * (line + 1) + 14
+        panel = figure.add_axes(
+            ((12 + 126 * column) / WIDTH, bottom / height, 112 / WIDTH, 50 / height), facecolor="none"
+        )
+        panel.axhline(0, color="#bbbbbb", linewidth=0.7)
+        panel.axvline(0, color="#bbbbbb", linewidth=0.7)
+        curves = three_curves(name)
+        for curve, colour, dashes in zip(curves, (VERMILION, BLUE, GREEN), DASHES, strict=False):
+            panel.plot(X.tolist(), curve, color=colour, linestyle=dashes, linewidth=1.5)
+        panel.set_title(name, fontsize=SIZE, pad=2)
+        panel.set_axis_off()
+    return figure
+
+
+def three_curves(name: str) -> list[list[float]]:
+    """Return what a variant does to one number, in [-3, 3]: (1 or 3, len(X)) values, rounded.
+
+    Of an activation three channels; of a gated block three values of what is gated; of a KAN layer three
+    edges with coefficients drawn at random.
+    """
+    torch.manual_seed(1)
+    function = _function_of(name)
+    with torch.no_grad():
+        values = function(X.unsqueeze(1).expand(-1, 3).contiguous()).t()
+    values = values / values.abs().max()
+    rounded = [[round(value, 3) for value in curve] for curve in values.tolist()]
+    return rounded if rounded[1:] != rounded[:1] * 2 else rounded[:1]
+
+
+def _function_of(name: str) -> Callable[[Tensor], Tensor]:
+    """A function from (N, 3) equal columns to (N, 3) values: a curve in each column."""
+    spec = FFN_VARIANTS[name]
+    if spec.kind == "activation":
+        return _spread(spec.build(3, **spec.resolve(None)))
+    ffn = build_ffn(name, 1, 3)
+    if hasattr(ffn, "gate"):  # GatedFFN
+        return lambda x: ffn.gate(torch.cat([x, FACTORS.expand_as(x)], 1))  # type: ignore[operator]
+    if hasattr(ffn, "input_splines"):  # spline-kan has no inner width
+        return build_ffn(name, 3, 3).input_splines  # type: ignore[return-value]
+    if hasattr(ffn, "hidden_rational"):  # gr-kan
+        return _spread(build_ffn(name, 3, 3, groups=3).hidden_rational)  # type: ignore[arg-type]
+    if not hasattr(ffn, "layers"):
+        return lambda x: ffn(x[:, :1])
+    layer = ffn.layers[0]  # type: ignore[index]
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+    if hasattr(layer, "_normalized"):  # rbf-kan's edges are functions of the normalised input
+        layer._normalized = lambda x: x
+    return lambda x: layer(x[:, :1])
+
+
+def _spread(module: nn.Module) -> nn.Module:
+    """Give three channels that start alike three values of what they learn."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            rows = parameter if parameter.ndim > 1 else parameter.unsqueeze(1)
+            if len(rows) == 3 and bool((rows == rows[0]).all()):
+                rows *= FACTORS.unsqueeze(1)
+    return module
+
+
+def _draw_block(axes: Axes, height: int) -> None:
+    top, middle = height - 22, 80
+    _write(axes, middle, top + 8, "a layer of GPT-Neo", centred=True, colour=GREY)
+    boxes = [("norm", 210), ("attention", 176), ("norm", 108), ("FFN", 74)]
+    _arrow(axes, (middle, top - 246), (middle, top - 4))
+    for text, below in boxes:
+        place = text == "FFN"
+        _box(axes, middle - 48, top - below - 12, 96, 24, text, VERMILION if place else GREY, bold=place)
+    for plus, start in ((142, 232), (38, 130)):
+        _arrow(axes, (16, top - start), (16, top - plus), (middle - 8, top - plus))
+        axes.plot([16, middle], [top - start] * 2, color=GREY, linewidth=1)
+        _box(axes, middle - 8, top - plus - 8, 16, 16, "+", GREY)
+    left = 176
+    axes.plot([middle + 50, left - 6], [top - 62, top - 2], color=VERMILION, linewidth=0.8, linestyle=":")
+    axes.plot([middle + 50, left - 6], [top - 86, top - 238], color=VERMILION, linewidth=0.8, linestyle=":")
+    _write(axes, left, top - 6, "an activation stands between", bold=True)
+    _write(axes, left, top - 19, "the two stock linear layers:")
+    for step, (text, colour) in enumerate((("linear", GREY), ("activation", VERMILION), ("linear", GREY))):
+        _box(axes, left + (0, 58, 142)[step], top - 54, (48, 74, 48)[step], 24, text, colour, bold=step == 1)
+    for start in (48, 132):
+        _arrow(axes, (left + start, top - 42), (left + start + 10, top - 42))
+    _write(axes, left, top - 80, "a block is the whole FFN:", bold=True)
+    _box(axes, left, top - 115, 190, 24, "KAN layers, gated layers", VERMILION, bold=True)
+    for line, text in enumerate(
+        (
+            "Everything else stays stock. At one seed",
+            "all other weights are equal to the bit.",
+            "",
+            "Below: what each variant does to a number",
+            "from -3 to 3. Where it learns something,",
+            "dashes and dots have half and twice of it;",
+            "of KAN layers, three edges with random",
+            "coefficients.",
+        )
+    ):
+        _write(axes, left, top - 138 - 13 * line, text, small=True)
+
+
+STUDY_FOLDER = (
+    ("study.yaml", "what was asked for", "submit"),
+    ("gpt_neo/kan/seed3-1a2b3c4d/", "family / variant / seed, hash", ""),
+    ("  config.yaml", "resolved config, itself a valid input", "train"),
+    ("  provenance.json", "code, versions, device, data, results", "train"),
+    ("  metrics.jsonl", "a line for each logged step", "train"),
+    ("  checkpoints/", "weights, optimizer, step; checksums", "train"),
+    ("  logs/", "of a tracker, where one is used", "train"),
+    ("  model/", "Hugging Face model, tokenizer, card", "train"),
+    ("  COMPLETED", "written last", "train"),
+    ("  FAILED", "in its place where the loss diverged", "train"),
+    ("  eval/rows.parquet", "every score; the same as .csv", "eval"),
+    ("  eval/items/", "how the run did on each item", "eval"),
+    ("  eval/done.json", "which tasks, protocols, weights", "eval"),
+    ("  eval/baselines.json", "what constant answers score", "eval"),
+    ("  eval/contamination.json", "test items in the training text", "eval"),
+    ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
+    ("  eval/explanations/", "pages of shaded texts", "look"),
+    ("  eval/sufficiency/", "do the chosen segments suffice?", "look"),
+    ("  eval/concept_space/", "plots of the head space", "look"),
+    ("cells/", "where every cell stands", "submit"),
+    ("submissions/", "which job has which cell", "submit"),
+    ("jobs/", "what submitit writes, logs included", "submit"),
+    ("code/", "copies of the code that jobs run", "submit"),
+    ("launcher.json", "who runs the study on this machine", "submit"),
+    ("report/", "report.md, .html, .json, figures, tables", "report"),
+)
+WRITERS = {
+    "submit": ("python -m slurm.submit", VERMILION),
+    "train": ("pretrain/train.py", BLUE),
+    "eval": ("python -m eval", GREEN),
+    "look": ("python -m eval.explain, eval.sufficiency, eval.concept_space", GREY),
+    "report": ("python -m eval.report", PURPLE),
+}
+
+
+def run_folder() -> Figure:
+    """The folder of a study with a run in it, and who writes what."""
+    step = 16
+    figure, axes = _canvas(height := 64 + step * (len(STUDY_FOLDER) + 2))
+    _write(axes, 8, height - 14, "runs/<study>/", bold=True)
+    for line, (name, what, writer) in enumerate(STUDY_FOLDER):
+        y = height - 14 - step * (line + 1)
+        if writer:
+            _chip(axes, 8, y, writer)
+        _write(axes, 64 if name.startswith("  ") else 54, y, name.strip(), bold=not writer)
+        _write(axes, 194 if writer else 226, y, what, small=True)
+    y = height - 22 - step * (len(STUDY_FOLDER) + 1)
+    for line, keys in enumerate((("submit", "train"), ("eval", "report"), ("look",))):
+        for column, key in enumerate(keys):
+            _chip(axes, 8 + 190 * column, y - 16 * line, key)
+            _write(axes, 54 + 190 * column, y - 16 * line, WRITERS[key][0], small=True)
+    return figure
+
+
+def _chip(axes: Axes, x: float, y: float, writer: str) -> None:
+    _box(axes, x, y - 6, 40, 12, "", WRITERS[writer][1])
+    _write(axes, x + 20, y, writer, centred=True, small=True)
+
+
+PACKAGES = (
+    ("slurm", "a study: expand, run, follow, report"),
+    ("eval", "scores as rows; the report"),
+    ("pretrain", "from a corpus to a run folder"),
+    ("ffn_variants", "the registry and the models"),
+    ("base", "errors, files, command line, tables"),
+)
+EVAL_FLOORS = (
+    (("__main__.py", "python -m eval"), ("commands", "eval.heads, ..."), ("config.py", "the options")),
+    (("interpretation", "looks into a classifier"),),
+    (("report", "from rows to a document"), ("runner", "the missing work, in processes")),
+    (("significance", "contrasts, tests, verdicts; statistics of arrays"),),
+    (("results", "rows, their store, one number a run"),),
+    (("classification", "fine-tuning: inputs, tasks, heads"), ("zero_shot", "pairs, perplexity, lm-eval")),
+    (("scoring", "one number for one text"),),
+    (("models", "loading a model"), ("suites.py", "what each suite is"), ("files.py", "reading data")),
+)
+
+
+def floors() -> Figure:
+    """The packages and the folders of ``eval/``, floor by floor; an import may only go down."""
+    step = 44
+    figure, axes = _canvas(height := 72 + 30 * len(PACKAGES) + step * len(EVAL_FLOORS))
+    _write(axes, 8, height - 14, "The packages: an import may only go down", bold=True)
+    y = height - 28
+    for name, what in PACKAGES:
+        _box(axes, 8, y - 24, 374, 24, "", VERMILION if name == "eval" else GREY)
+        _write(axes, 18, y - 12, name, bold=True)
+        _write(axes, 112, y - 12, what, small=True)
+        y -= 30
+    _write(axes, 8, y - 18, "Inside eval/: the same rule", bold=True)
+    y -= 32
+    for rooms in EVAL_FLOORS:
+        width = (374 - 6 * (len(rooms) - 1)) / len(rooms)
+        for place, (name, what) in enumerate(rooms):
+            left = 8 + place * (width + 6)
+            _box(axes, left, y - 38, width, 38, "", VERMILION)
+            _write(axes, left + 10, y - 13, name, bold=True)
+            _write(axes, left + 10, y - 27, what, small=True)
+        y -= step
+    return figure
+
+
+DRAWINGS = {"block": block, "run-folder": run_folder, "floors": floors}
+
+
+def words(figure: Figure) -> str:
+    """Return everything that a drawing says, in the order of its drawing."""
+    texts = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)]
+    return "; ".join(text for text in texts if text)
+
+
+def draw(name: str) -> tuple[Figure, str]:
+    """Return a drawing and its SVG."""
+    with matplotlib.rc_context({**STYLE, "font.size": SIZE}):
+        figure = DRAWINGS[name]()
+        buffer = io.StringIO()
+        about = {"Date": None, "Creator": None, "Description": words(figure)}
+        figure.savefig(buffer, format="svg", metadata=about)
+    return figure, buffer.getvalue()
+
+
+def _canvas(height: int) -> tuple[Figure, Axes]:
+    """A white page of ``WIDTH`` x ``height`` points, with axes in points from its lower left corner."""
+    figure = Figure(figsize=(WIDTH / POINTS_PER_INCH, height / POINTS_PER_INCH), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, WIDTH), ylim=(0, height))
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _box(
+    axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, *, bold: bool = False
+) -> None:
+    shape, look = "round,pad=0,rounding_size=4", {"edgecolor": colour, "facecolor": _pale(colour)}
+    axes.add_patch(FancyBboxPatch((x, y), width, height, shape, linewidth=1.2, zorder=2, **look))
+    if text:
+        _write(axes, x + width / 2, y + height / 2, text, centred=True, bold=bold)
+
+
+def _pale(colour: str) -> str:
+    red, green, blue = (round(255 - 0.14 * (255 - int(colour[i : i + 2], 16))) for i in (1, 3, 5))
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def _write(
+    axes: Axes,
+    x: float,
+    y: float,
+    text: str,
+    *,
+    centred: bool = False,
+    bold: bool = False,
+    small: bool = False,
+    colour: str = "#000000",
+) -> None:
+    if not text:
+        return
+    axes.text(
+        x,
+        y,
+        text,
+        ha="center" if centred else "left",
+        va="center",
+        fontsize=SMALL if small else SIZE,
+        fontweight="bold" if bold else "normal",
+        color=colour,
+        zorder=3,
+    )
+
+
+def _arrow(axes: Axes, *points: Sequence[float]) -> None:
+    (*_, before, end) = points
+    axes.plot(*zip(*points[:-1], strict=True), color=GREY, linewidth=1, zorder=1)
+    axes.annotate("", end, before, arrowprops={"arrowstyle": "->", "color": GREY, "linewidth": 1}, zorder=1)
+
+
+def main() -> None:
+    """Write every drawing."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in DRAWINGS:
+        _, svg = draw(name)
+        (FOLDER / f"{name}.svg").write_text(svg, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""The drawings of docs/architecture.md: they name what there is, and the committed ones are up to date."""
+
+from __future__ import annotations
+
+import runpy
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from matplotlib.figure import Figure
+
+from ffn_variants import FFN_VARIANTS
+
+ROOT = Path(__file__).parents[2]
+FIGURES = ROOT / "docs" / "figures"
+
+
+@pytest.fixture(scope="module")
+def drawings() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "drawings.py")))
+
+
+def _said(figure: Figure) -> set[str]:
+    return {text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title)}
+
+
+@pytest.mark.parametrize("name", ["block", "run-folder", "floors"])
+def test_the_committed_drawing_says_what_the_script_draws(drawings: SimpleNamespace, name: str) -> None:
+    figure, svg = drawings.draw(name)
+    assert svg == drawings.draw(name)[1]
+    committed = ElementTree.parse(FIGURES / f"{name}.svg")
+    (description,) = committed.iter("{http://purl.org/dc/elements/1.1/}description")
+    assert description.text == drawings.words(figure), "run python docs/drawings.py"
+
+
+def test_the_block_shows_every_variant(drawings: SimpleNamespace) -> None:
+    assert FFN_VARIANTS.keys() - _said(drawings.draw("block")[0]) <= set(drawings.LEFT_OUT)
+
+
+def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: SimpleNamespace) -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "benchmarks"}
+    inside = {path.parent.name for path in ROOT.glob("eval/*/__init__.py")}
+    inside |= {path.name for path in ROOT.glob("eval/*.py")} - {"__init__.py"}
+    assert packages | inside <= _said(drawings.draw("floors")[0])
