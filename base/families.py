@@ -1,33 +1,178 @@
-"""The model families a study can name, and what each is trained to predict; known without loading a model."""
+"""The model families: what everything that differs between them is, as data that needs no model.
+
+A new family is a config and its model classes in ``ffn_variants/models``, a registration of its layer in
+``ffn_variants/models/layers.py``, and an entry here.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from base.errors import unknown_name
 
 Objective = Literal["causal", "masked", "span_corruption"]
 
-OBJECTIVES: dict[str, Objective] = {
-    "gpt_neo": "causal",
-    "roberta": "masked",
-    "t5": "span_corruption",
+AUTO_CLASSES: Mapping[str, str] = {
+    "causal": "AutoModelForCausalLM",
+    "masked": "AutoModelForMaskedLM",
+    "span_corruption": "AutoModelForSeq2SeqLM",
 }
-FAMILIES: tuple[str, ...] = tuple(OBJECTIVES)
+"""The class of transformers that loads a language model with an objective."""
+
+PIPELINES: Mapping[str, str] = {
+    "causal": "text-generation",
+    "masked": "fill-mask",
+    "span_corruption": "text2text-generation",
+}
+"""The task of the Hugging Face hub that a language model with an objective does."""
 
 
-def objective(family: str) -> Objective:
-    """Return what models of a family are trained to predict; ``UsageError`` for an unknown family."""
-    check_family(family)
-    return OBJECTIVES[family]
+@dataclass(frozen=True, kw_only=True)
+class FamilySpec:
+    """One architecture. Classes are named as ``module:class``, for ``pkgutil.resolve_name``."""
+
+    name: str
+    """As in ``family:`` of a config, run ids and rows; the ``model_type`` of the stock architecture."""
+    label: str
+    """As readers know it."""
+    objective: Objective
+    """What its models are trained to predict."""
+    config_class: str
+    backbone_class: str
+    """The model without a head."""
+    model_class: str
+    """The language model."""
+    classifier_class: str
+    """transformers' own sequence classifier."""
+    defaults: Mapping[str, Any]
+    """Config values of the source study, where they are not the stock config's; T5, which is not in it, gets
+    the same sizes."""
+    config_fields: Mapping[str, tuple[str, ...]]
+    """What the family's config calls values of our ``model:`` section that not all families call alike."""
+    dropout: float
+    """Of the stock architecture."""
+    has_ffn_biases: bool = True
+    """Whether the linear layers of the stock feed-forward network have biases."""
+    first_position: int = 0
+    """Position id of a text's first token."""
+    pooling: Literal["first", "last", "mean"]
+    """What stands for a text in a classifier: a token, or the mean (of an encoder-decoder, over its encoder).
+    """
+
+    @property
+    def has_one_dropout(self) -> bool:
+        """Whether one value of its config serves embeddings, residual branches and attention."""
+        return self.config_fields["hidden_dropout"] == self.config_fields["attention_dropout"]
+
+    @property
+    def has_initializer_range(self) -> bool:
+        """Whether one standard deviation decides the initial weights."""
+        return "initializer_range" in self.config_fields
 
 
-def has_ffn_biases(family: str) -> bool:
-    """Return whether the stock feed-forward network of a family has biases; T5's has none."""
-    return family != "t5"
+# Sizes of the source study, and the special tokens of its tokenizer.
+_THESIS: Mapping[str, Any] = {
+    "vocab_size": 10_000,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+_GPT_NEO = FamilySpec(
+    name="gpt_neo",
+    label="GPT-Neo",
+    objective="causal",
+    config_class="ffn_variants.models.configuration:FFNGPTNeoConfig",
+    backbone_class="ffn_variants.models.modeling:FFNGPTNeoModel",
+    model_class="ffn_variants.models.modeling:FFNGPTNeoForCausalLM",
+    classifier_class="ffn_variants.models.modeling:FFNGPTNeoForSequenceClassification",
+    defaults={
+        **_THESIS,
+        "num_layers": 2,
+        "num_heads": 4,
+        "max_position_embeddings": 512,
+        "window_size": 256,
+    },
+    config_fields={
+        "initializer_range": ("initializer_range",),
+        "window_size": ("window_size",),
+        "hidden_dropout": ("embed_dropout", "resid_dropout"),
+        "attention_dropout": ("attention_dropout",),
+    },
+    dropout=0.0,
+    pooling="last",
+)
+
+_ROBERTA = FamilySpec(
+    name="roberta",
+    label="RoBERTa",
+    objective="masked",
+    config_class="ffn_variants.models.configuration:FFNRobertaConfig",
+    backbone_class="ffn_variants.models.modeling:FFNRobertaModel",
+    model_class="ffn_variants.models.modeling:FFNRobertaForMaskedLM",
+    classifier_class="ffn_variants.models.modeling:FFNRobertaForSequenceClassification",
+    defaults={
+        **_THESIS,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 513,
+        "type_vocab_size": 2,
+    },
+    config_fields={
+        "initializer_range": ("initializer_range",),
+        "hidden_dropout": ("hidden_dropout_prob",),
+        "attention_dropout": ("attention_probs_dropout_prob",),
+    },
+    dropout=0.1,
+    # RoBERTa counts positions from pad_token_id + 1, and <pad> is 0; so 513 rows serve 512 tokens.
+    first_position=1,
+    pooling="first",
+)
+
+_T5 = FamilySpec(
+    name="t5",
+    label="T5",
+    objective="span_corruption",
+    config_class="ffn_variants.models.configuration:FFNT5Config",
+    backbone_class="ffn_variants.models.modeling:FFNT5Model",
+    model_class="ffn_variants.models.modeling:FFNT5ForConditionalGeneration",
+    classifier_class="ffn_variants.models.modeling:FFNT5ForSequenceClassification",
+    defaults={
+        **_THESIS,
+        # One layer in the encoder and one in the decoder: two FFNs, as in the other families.
+        "num_layers": 1,
+        "num_heads": 4,
+        "max_position_embeddings": 512,
+    },
+    config_fields={"hidden_dropout": ("dropout_rate",), "attention_dropout": ("dropout_rate",)},
+    dropout=0.1,
+    has_ffn_biases=False,
+    pooling="mean",
+)
+
+FAMILIES: Mapping[str, FamilySpec] = {spec.name: spec for spec in (_GPT_NEO, _ROBERTA, _T5)}
+"""Every family by its name."""
 
 
-def check_family(family: str) -> None:
-    """Raise ``UsageError`` for an unknown family; it names all and the closest match."""
-    if family not in OBJECTIVES:
-        raise unknown_name("family", family, FAMILIES)
+def get_family(name: str) -> FamilySpec:
+    """Look a family up; ``UsageError`` for an unknown name, with all names and the closest match."""
+    if name not in FAMILIES:
+        raise unknown_name("family", name, FAMILIES)
+    return FAMILIES[name]
+
+
+def family_of(model_type: str) -> FamilySpec | None:
+    """Return the family of a saved model by the ``model_type`` of its config.json.
+
+    A stock model of the same architecture belongs to the family as well; of any other it is None.
+    """
+    return FAMILIES.get(model_type.removeprefix("ffn_"))
+
+
+def family_label(name: str) -> str:
+    """Name a family as readers know it; an architecture that is none of ours keeps its own name."""
+    return FAMILIES[name].label if name in FAMILIES else name

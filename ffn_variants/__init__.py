@@ -2,7 +2,7 @@
 
 from base.budgets import Budget
 from base.errors import UsageError
-from base.families import FAMILIES, objective
+from base.families import FAMILIES, FamilySpec
 from ffn_variants.budget import matching_width
 from ffn_variants.models.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
@@ -37,6 +37,7 @@ __all__ = [
     "FFNT5ForConditionalGeneration",
     "FFNT5ForSequenceClassification",
     "FFNT5Model",
+    "FamilySpec",
     "UsageError",
     "build_config",
     "build_ffn",
@@ -45,5 +46,4 @@ __all__ = [
     "count_parameters",
     "get_variant",
     "matching_width",
-    "objective",
 ]

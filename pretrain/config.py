@@ -18,10 +18,12 @@ from base.budgets import Budget
 from base.command_line import Section, parse_flags
 from base.config_input import deep_merge, explain, flag_value, read_yaml
 from base.errors import UsageError
-from base.families import check_family, has_ffn_biases
+from base.families import FamilySpec, get_family
 
 MEAN_NOISE_SPAN_LENGTH = 3.0
 """Of T5 (Raffel et al. 2020, sec. 3.3.4)."""
+INITIALIZER_RANGE = 0.02
+"""Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -264,7 +266,7 @@ class RunConfig(Section):
     @field_validator("family")
     @classmethod
     def _known_family(cls, name: str) -> str:
-        check_family(name)
+        get_family(name)
         return name
 
     @model_validator(mode="after")
@@ -280,72 +282,69 @@ class RunConfig(Section):
                 "train.compile_model compiles the layers as they are, which splines.knot_updates and "
                 "splines.prune_below change; leave one out"
             )
-        needed = self.data.block_size + first_position(self.family)
+        family = get_family(self.family)
+        needed = self.data.block_size + family.first_position
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
             raise ValueError(
                 f"model.max_position_embeddings {given} is too small for data.block_size "
                 f"{self.data.block_size}; {self.family} needs {needed}, or leave it out"
             )
-        if self.family == "t5":
-            self._check_t5()
+        self._check_fields_of(family)
+        if family.objective == "span_corruption":
+            self._check_span_corruption()
         return self
 
-    def _check_t5(self) -> None:
-        from pretrain.data.span_corruption import NUM_SENTINELS, num_noise_spans
-
-        model, train = self.model, self.train
-        if model.initializer_range is not None:
+    def _check_fields_of(self, family: FamilySpec) -> None:
+        model = self.model
+        if model.initializer_range is not None and not family.has_initializer_range:
             raise ValueError(
-                f"model.initializer_range {model.initializer_range} has no effect on t5, which draws every "
-                "matrix with a standard deviation of its own; leave it out"
-            )
-        if train.compile_model:
-            raise ValueError(
-                "train.compile_model compiles one stack of layers for one shape, and t5 has two of several "
-                "shapes; leave it out"
+                f"model.initializer_range {model.initializer_range} has no effect on {self.family}, which "
+                "draws every matrix with a standard deviation of its own; leave it out"
             )
         dropouts = {model.hidden_dropout, model.attention_dropout} - {None}
-        if len(dropouts) > 1:
+        if len(dropouts) > 1 and family.has_one_dropout:
             raise ValueError(
                 f"model.hidden_dropout {model.hidden_dropout} and model.attention_dropout "
-                f"{model.attention_dropout} differ, and t5 has one dropout for both; give one of them"
+                f"{model.attention_dropout} differ, and {self.family} has one dropout for both; give one of "
+                "them"
+            )
+
+    def _check_span_corruption(self) -> None:
+        from pretrain.data.span_corruption import NUM_SENTINELS, num_noise_spans
+
+        train = self.train
+        if train.compile_model:
+            raise ValueError(
+                f"train.compile_model compiles one stack of layers for one shape, and {self.family} has two "
+                "of several shapes; leave it out"
             )
         length = train.mean_noise_span_length or MEAN_NOISE_SPAN_LENGTH
         spans = int(num_noise_spans(self.data.block_size, train.mlm_probability, length))
         if spans >= NUM_SENTINELS:
             raise ValueError(
-                f"data.block_size {self.data.block_size} may have {spans} spans in a document, and t5 has "
-                f"sentinels for {NUM_SENTINELS - 1}; lower it, or raise train.mean_noise_span_length "
-                f"{length:g}"
+                f"data.block_size {self.data.block_size} may have {spans} spans in a document, and "
+                f"{self.family} has sentinels for {NUM_SENTINELS - 1}; lower it, or raise "
+                f"train.mean_noise_span_length {length:g}"
             )
-
-
-def first_position(family: str) -> int:
-    """The first position id of a document: RoBERTa counts from pad_token_id + 1, and <pad> is 0."""
-    return 1 if family == "roberta" else 0
 
 
 def resolve(config: RunConfig) -> RunConfig:
     """Fill in fields whose default depends on other fields, so that the saved config says what was run."""
-    model, train = config.model, config.train
-    dropout = 0.0 if config.family == "gpt_neo" else 0.1
+    model, train, family = config.model, config.train, get_family(config.family)
+    dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), family.dropout)
+    if family.has_one_dropout:
+        given = [value for name in dropouts if (value := getattr(model, name)) is not None]
+        dropouts = dict.fromkeys(dropouts, [*given, family.dropout][0])
     defaults: dict[str, Any] = {
-        "max_position_embeddings": config.data.block_size + first_position(config.family),
-        "hidden_dropout": dropout,
-        "attention_dropout": dropout,
+        "max_position_embeddings": config.data.block_size + family.first_position,
+        **dropouts,
+        **({"initializer_range": INITIALIZER_RANGE} if family.has_initializer_range else {}),
     }
-    if config.family == "t5":
-        given = model.hidden_dropout if model.hidden_dropout is not None else model.attention_dropout
-        defaults |= dict.fromkeys(
-            ("hidden_dropout", "attention_dropout"), dropout if given is None else given
-        )
-        if train.mean_noise_span_length is None:
-            train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
-    else:
-        defaults["initializer_range"] = 0.02
+    if family.objective == "span_corruption" and train.mean_noise_span_length is None:
+        train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
     missing = {name: value for name, value in defaults.items() if getattr(model, name) is None}
-    model = _within_budget(model.model_copy(update=missing), has_ffn_biases(config.family))
+    model = _within_budget(model.model_copy(update=missing), family.has_ffn_biases)
     return config.model_copy(update={"model": model, "train": train})
 
 

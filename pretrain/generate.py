@@ -15,7 +15,14 @@ from pydantic import Field
 
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
+from base.families import FAMILIES, family_of
 from pretrain.run.folders import RunFolder
+
+_OTHER_OBJECTIVES = {
+    "masked": "is a masked model, which fills gaps",
+    "span_corruption": "was trained to fill short gaps",
+}
+"""What models that continue no text do instead."""
 
 
 class GenerateArgs(Section):
@@ -82,20 +89,16 @@ def _load(folder: Path) -> tuple:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    import ffn_variants.models.modeling  # noqa: F401  registers the variants' model types
+    import ffn_variants  # noqa: F401  registers the variants' model types
     from pretrain.data.tokenizer import load_tokenizer
 
     try:
-        family = AutoConfig.from_pretrained(folder).model_type
-        if "roberta" in family:
+        family = family_of(AutoConfig.from_pretrained(folder).model_type)
+        if family and family.objective != "causal":
+            causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
             raise UsageError(
-                f"{folder}: roberta is a masked model, which fills gaps and continues no text; its README.md "
-                "shows some, or name a gpt_neo run"
-            )
-        if "t5" in family:
-            raise UsageError(
-                f"{folder}: t5 was trained to fill short gaps and continues no text; its README.md shows "
-                "some, or name a gpt_neo run"
+                f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
+                f"README.md shows some, or name a {causal} run"
             )
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     except UsageError:

@@ -34,8 +34,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from base.config_input import split_config_path
 from base.errors import UsageError, run_cli
+from base.families import get_family
 from base.files import write_text
-from ffn_variants import objective
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig, resolve
 from pretrain.data import corpus
@@ -303,7 +303,7 @@ def _save_model(
     network.save_pretrained(aside)
     data.tokenizer.save_pretrained(aside)
     use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
-    samples = sample_section(network, data.tokenizer, objective(config.family))
+    samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
     write_model_card(aside, config, parameters, results, samples)
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(aside, folder)

@@ -17,8 +17,8 @@ from pydantic import Field, StringConstraints, model_validator
 import ffn_variants
 from base.command_line import Section
 from base.config_input import deep_merge, read_config
-from base.errors import UsageError, unknown_name
-from base.families import FAMILIES
+from base.errors import UsageError
+from base.families import get_family
 from base.files import write_text
 from eval.classification.heads.choice import parse_head
 from eval.config import EvalConfig
@@ -62,8 +62,7 @@ class StudyConfig(Section):
     @model_validator(mode="after")
     def _names_exist(self) -> StudyConfig:
         for family in self.families:
-            if family not in FAMILIES:
-                raise unknown_name("family", family, FAMILIES)
+            get_family(family)
         for variant in self.variants:
             ffn_variants.get_variant(variant)  # looked up here: the registry loads torch
         for label, values in (("variants", self.variants), ("seeds", self.seeds)):

@@ -19,9 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import GPTNeoModel, PreTrainedModel, RobertaModel
+from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
+from base.families import family_of
 from eval.classification.config import Pooling
 from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
 from eval.classification.inputs.tokens import Encoded
@@ -55,13 +56,13 @@ class PackedEncoder(nn.Module):
 
         ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
         """
+        if pooling == "auto":
+            pooling = own_pooling(self.body.config)
         if pooling == "mean":
             return mean(*self.tokens(batch))
         layout = self._lay_out(batch)
-        is_roberta = isinstance(self.body, RobertaModel)
-        at_first = pooling == "first" or (pooling == "auto" and is_roberta)
-        steps = torch.zeros_like(layout.lengths) if at_first else layout.lengths - 1
-        return (_roberta_at if is_roberta else _gpt_neo_at)(self.body, layout, steps)
+        steps = torch.zeros_like(layout.lengths) if pooling == "first" else layout.lengths - 1
+        return (_roberta_at if isinstance(self.body, RobertaModel) else _gpt_neo_at)(self.body, layout, steps)
 
     def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
@@ -97,7 +98,7 @@ class PaddedEncoder(nn.Module):
         """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean."""
         hidden, mask = self.tokens(batch)
         if pooling == "auto":
-            pooling = self._own_pooling()
+            pooling = own_pooling(self.body.config)
         if pooling == "mean":
             return mean(hidden, mask)
         steps = 0 if pooling == "first" else mask.sum(1) - 1
@@ -107,11 +108,6 @@ class PaddedEncoder(nn.Module):
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         inputs = padded_inputs(self.body, batch)
         return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
-
-    def _own_pooling(self) -> Pooling:
-        if self.body.config.is_encoder_decoder:
-            return "mean"
-        return "first" if self.body.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES else "last"
 
 
 Encoder = PackedEncoder | PaddedEncoder
@@ -130,6 +126,15 @@ def fits(model: PreTrainedModel) -> bool:
     return isinstance(body, GPTNeoModel) and any(
         isinstance(module, GPTNeoBackendAttention) for module in body.modules()
     )
+
+
+def own_pooling(config: PreTrainedConfig) -> Pooling:
+    """Return what stands for a text where nobody chose: as the family says, else what transformers reads."""
+    if family := family_of(config.model_type):
+        return family.pooling
+    if config.is_encoder_decoder:
+        return "mean"
+    return "first" if config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES else "last"
 
 
 def mean(vectors: Tensor, mask: Tensor) -> Tensor:

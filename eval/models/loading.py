@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from base.errors import UsageError
+from base.families import AUTO_CLASSES, get_family
 from base.files import write_text
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
@@ -48,13 +49,12 @@ def identify_run(run_dir: Path) -> RunIdentity:
     """
     if (other := read_backbone(run_dir)) is not None:
         return RunIdentity(other.run_id, other.model_type, other.variant, other.seed, None, other.seed)
-    from base.families import objective
     from pretrain.run.run_dir import config_hash, read_run
 
     config = read_run(run_dir)
     variant = config.model.ffn
     run_id = f"{config.family}/{variant}/seed{config.seed}-{config_hash(config)}"
-    return RunIdentity(run_id, config.family, variant, config.seed, objective(config.family))
+    return RunIdentity(run_id, config.family, variant, config.seed, get_family(config.family).objective)
 
 
 def has_model(run_dir: Path) -> bool:
@@ -165,14 +165,9 @@ def load_language_model(
         UsageError: If there is no such model, or if some of its weights are not in the folder: they would be
             random numbers, and its scores with them.
     """
-    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelForSeq2SeqLM
+    import transformers
 
-    auto = {
-        "causal": AutoModelForCausalLM,
-        "masked": AutoModelForMaskedLM,
-        "span_corruption": AutoModelForSeq2SeqLM,
-    }
-    model, info = load_pretrained(auto[objective], folder)
+    model, info = load_pretrained(getattr(transformers, AUTO_CLASSES[objective]), folder)
     check_loaded(info, backbone=None, folder=folder)
     return model.to(choose_device(device)).eval(), load_tokenizer(folder)
 

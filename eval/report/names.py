@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
+from base import families
 from eval.significance.factor import split_family, stratum
-
-FAMILY_LABELS = {"gpt_neo": "GPT-Neo", "roberta": "RoBERTa", "t5": "T5"}
 
 
 def family_label(label: str | None) -> str:
@@ -14,7 +13,7 @@ def family_label(label: str | None) -> str:
     if label is None:
         return "averaged"
     family, variant = split_family(label)
-    return stratum(FAMILY_LABELS.get(family, family), variant)
+    return stratum(families.family_label(family), variant)
 
 
 def file_name(kind: str, benchmark: str) -> str:

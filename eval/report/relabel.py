@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from base.families import FAMILIES
 from eval.classification.heads.names import DEFAULT_HEAD
 from eval.report.markdown import listed
-from eval.report.names import FAMILY_LABELS
 from eval.report.run_facts import RunFacts
 from eval.report.sources import Plan, Source
 from eval.results.rows import NO_HEAD
@@ -103,7 +103,7 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
                 "(`--factor ffn`)."
             )
     of_heads = source.rows[source.rows["head"] != NO_HEAD]
-    if foreign := sorted(set(of_heads["family"]) - set(FAMILY_LABELS)):
+    if foreign := sorted(set(of_heads["family"]) - set(FAMILIES)):
         yield (
             f"Seeds of {listed(foreign)}, which this project has not pretrained, are seeds of fine-tuning: "
             "what is said holds for that one pretrained model, not for another pretraining of it."

@@ -9,12 +9,12 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import unknown_name
+from base.families import get_family
 from eval.config import EvalConfig
 from eval.scoring.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
 from eval.suites import SUITES
 from eval.zero_shot.suites import find_suite_tasks
-from ffn_variants import objective
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 from pretrain.config import RunConfig
 
@@ -42,7 +42,7 @@ class TrainingScorer:
         folder = None if config.train.eval_dir is None else Path(config.train.eval_dir)
         sources = EvalConfig(suites=(), blimp_dir=folder, babylm25_dir=folder)
         self._tasks = find_suite_tasks(self._suite, sources)
-        kind = objective(config.family)
+        kind = get_family(config.family).objective
         self._model: Any = copy.deepcopy(model)
         self._tokenizer = tokenizer
         self._scorer, self._protocol = SCORERS[kind], preset_protocol("native", kind)

@@ -4,7 +4,8 @@ No postponed annotations in this file: the strict dataclasses of huggingface_hub
 annotations themselves and do not resolve strings.
 """
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
 from transformers import GPTNeoConfig, RobertaConfig, T5Config
@@ -51,6 +52,14 @@ class FFNGPTNeoConfig(GPTNeoConfig):
         super().__post_init__(**kwargs)
         _check_ffn(self, "activation_function")
 
+    @staticmethod
+    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields that follow from others where they are None."""
+        num_layers = values["num_layers"]
+        # Global and local attention in turn, starting with global, in GPT-Neo's notation.
+        types = [[["global", "local"], num_layers // 2]] if num_layers > 1 else []
+        return {"attention_types": types + ([[["global"], 1]] if num_layers % 2 else [])}
+
 
 @strict
 class FFNRobertaConfig(RobertaConfig):
@@ -73,6 +82,11 @@ class FFNRobertaConfig(RobertaConfig):
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         _check_ffn(self, "hidden_act")
+
+    @staticmethod
+    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return no field: none follows from others."""
+        return {}
 
 
 @strict
@@ -103,6 +117,14 @@ class FFNT5Config(T5Config):
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         _check_ffn(self, "feed_forward_proj")
+
+    @staticmethod
+    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return fields that follow from others where they are None, as in the stock models of T5."""
+        return {
+            "d_kv": values["d_model"] // values["num_heads"],
+            "decoder_start_token_id": values["pad_token_id"],
+        }
 
 
 FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config

@@ -1,99 +1,47 @@
-"""The models of each family: their sizes in the source study, how to build them, and what they cost."""
+"""The models of each family: how to build them, and what they cost. Importing this registers them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from pkgutil import resolve_name
 from typing import Any
 
+import transformers
 from torch import nn
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from base.errors import UsageError, unknown_name
-from base.families import check_family
-from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
+from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.layers import ffn_modules
-from ffn_variants.models.modeling import (
-    FFNGPTNeoForCausalLM,
-    FFNRobertaForMaskedLM,
-    FFNT5ForConditionalGeneration,
-)
 from ffn_variants.registry import get_variant
 
-# Sizes of the source study, and the special tokens of its tokenizer.
-_THESIS = {
-    "vocab_size": 10_000,
-    "hidden_size": 512,
-    "intermediate_size": 1024,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
+
+def _register(family: FamilySpec) -> None:
+    """Let transformers' Auto classes find a family's models."""
+    config: Any = resolve_name(family.config_class)
+    AutoConfig.register(config.model_type, config)
+    AutoModel.register(config, resolve_name(family.backbone_class))
+    AutoModelForSequenceClassification.register(config, resolve_name(family.classifier_class))
+    language_model: Any = getattr(transformers, AUTO_CLASSES[family.objective])
+    language_model.register(config, resolve_name(family.model_class))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """One architecture as this project builds it."""
-
-    config_class: type[FFNGPTNeoConfig] | type[FFNRobertaConfig] | type[FFNT5Config]
-    model_class: type[PreTrainedModel]
-    defaults: Mapping[str, Any]
-    """Config values of the source study, where they are not the stock config's; T5, which is not in it, gets
-    the same sizes."""
-
-
-_FAMILIES: dict[str, Family] = {
-    "gpt_neo": Family(
-        config_class=FFNGPTNeoConfig,
-        model_class=FFNGPTNeoForCausalLM,
-        defaults={
-            **_THESIS,
-            "num_layers": 2,
-            "num_heads": 4,
-            "max_position_embeddings": 512,
-            "window_size": 256,
-        },
-    ),
-    "roberta": Family(
-        config_class=FFNRobertaConfig,
-        model_class=FFNRobertaForMaskedLM,
-        defaults={
-            **_THESIS,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            # RoBERTa counts positions from pad_token_id + 1, so 513 rows serve 512 tokens.
-            "max_position_embeddings": 513,
-            "type_vocab_size": 2,
-        },
-    ),
-    "t5": Family(
-        config_class=FFNT5Config,
-        model_class=FFNT5ForConditionalGeneration,
-        defaults={
-            **_THESIS,
-            # One layer in the encoder and one in the decoder: two FFNs, as in the other families.
-            "num_layers": 1,
-            "num_heads": 4,
-            "max_position_embeddings": 512,
-        },
-    ),
-}
-
-
-def _get_family(family: str) -> Family:
-    check_family(family)
-    return _FAMILIES[family]
+for _family in FAMILIES.values():
+    _register(_family)
 
 
 def build_config(
     family: str, ffn: str, ffn_options: Mapping[str, Any] | None = None, **config: Any
 ) -> FFNConfig:
     """Make the config of a model; arguments and errors as in ``build_model``."""
-    spec = _get_family(family)
+    spec = get_family(family)
     get_variant(ffn).resolve(ffn_options)
-    known = {f.name for f in fields(spec.config_class)}
-    aliases = spec.config_class.attribute_map
+    config_class: Any = resolve_name(spec.config_class)
+    known = {f.name for f in fields(config_class)}
+    aliases = config_class.attribute_map
     values = {aliases.get(name, name): value for name, value in {**spec.defaults, **config}.items()}
     for name in values:
         # transformers would store an unknown field without a word.
@@ -104,18 +52,10 @@ def build_config(
         raise UsageError(
             f"hidden_size {width} is no multiple of num_attention_heads {heads}; change one of them"
         )
-    if family == "t5":
-        values.setdefault("d_kv", width // heads)
-        values.setdefault("decoder_start_token_id", values["pad_token_id"])  # as in T5
-    if family == "gpt_neo" and values.get("attention_types") is None:
-        values["attention_types"] = _alternating_attention(values["num_layers"])
-    return spec.config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
-
-
-def _alternating_attention(num_layers: int) -> list:
-    """Spell global and local attention in turn, starting with global, in GPT-Neo's notation."""
-    types = [[["global", "local"], num_layers // 2]] if num_layers > 1 else []
-    return types + ([[["global"], 1]] if num_layers % 2 else [])
+    for name, value in config_class.derived_values(values).items():
+        if values.get(name) is None:
+            values[name] = value
+    return config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
 
 
 def build_model(
@@ -143,7 +83,8 @@ def build_model(
     Raises:
         UsageError: For an unknown family, variant, option or config field.
     """
-    return _get_family(family).model_class(build_config(family, ffn, ffn_options, **config))
+    model_class: Any = resolve_name(get_family(family).model_class)
+    return model_class(build_config(family, ffn, ffn_options, **config))
 
 
 def count_flops(

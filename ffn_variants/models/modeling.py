@@ -1,4 +1,4 @@
-"""Hugging Face models with a feed-forward variant in every layer; importing this registers them.
+"""Hugging Face models with a feed-forward variant in every layer.
 
 The stock constructor runs first, then the FFNs are exchanged, then ``post_init`` initialises what is new. In
 this order the variant draws from torch's generator only after everything else has, so that at one seed all
@@ -14,12 +14,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
     GPTNeoForCausalLM,
     GPTNeoForSequenceClassification,
     GPTNeoModel,
@@ -222,19 +216,3 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
         elif labels is not None:
             loss = nn.functional.cross_entropy(logits, labels)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
-
-
-AutoConfig.register("ffn_gpt_neo", FFNGPTNeoConfig)
-AutoModel.register(FFNGPTNeoConfig, FFNGPTNeoModel)
-AutoModelForCausalLM.register(FFNGPTNeoConfig, FFNGPTNeoForCausalLM)
-AutoModelForSequenceClassification.register(FFNGPTNeoConfig, FFNGPTNeoForSequenceClassification)
-
-AutoConfig.register("ffn_roberta", FFNRobertaConfig)
-AutoModel.register(FFNRobertaConfig, FFNRobertaModel)
-AutoModelForMaskedLM.register(FFNRobertaConfig, FFNRobertaForMaskedLM)
-AutoModelForSequenceClassification.register(FFNRobertaConfig, FFNRobertaForSequenceClassification)
-
-AutoConfig.register("ffn_t5", FFNT5Config)
-AutoModel.register(FFNT5Config, FFNT5Model)
-AutoModelForSeq2SeqLM.register(FFNT5Config, FFNT5ForConditionalGeneration)
-AutoModelForSequenceClassification.register(FFNT5Config, FFNT5ForSequenceClassification)

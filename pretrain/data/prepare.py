@@ -24,7 +24,7 @@ from filelock import FileLock, Timeout
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError
-from base.families import objective
+from base.families import get_family
 from base.files import write_text
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
@@ -92,7 +92,7 @@ def prepare_data(config: RunConfig) -> PreparedData:
             if not rows.is_dir():
                 _write_rows(data, folder, rows)
     prepared = _load(data, folder, rows)
-    if objective(config.family) == "span_corruption":
+    if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
     return prepared
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-from ffn_variants import build_model, objective
-from pretrain.config import ModelConfig, RunConfig, resolve
+from base.families import get_family
+from ffn_variants import build_model
+from pretrain.config import RunConfig, resolve
 from pretrain.data.masking import Masker
 from pretrain.data.span_corruption import SpanCorruptor
 from pretrain.data.tokenizer import add_sentinels
@@ -34,7 +34,8 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
         "max_position_embeddings": model.max_position_embeddings,
         **(token_ids or {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
     }
-    own = _OWN[config.family](model)
+    fields = get_family(config.family).config_fields
+    own = {theirs: getattr(model, name) for name, called in fields.items() for theirs in called}
     options = dict(model.ffn_options) if model.ffn_options else None
     return build_model(config.family, model.ffn, options, **shared, **own)
 
@@ -46,7 +47,7 @@ def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:
 
 def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Masker | SpanCorruptor | None:
     """The corruption of a masked model's or an encoder-decoder's input; None for a causal model."""
-    kind = objective(config.family)
+    kind = get_family(config.family).objective
     if kind == "causal":
         return None
     if kind == "span_corruption":
@@ -57,33 +58,3 @@ def build_masker(config: RunConfig, tokenizer: PreTrainedTokenizerFast) -> Maske
         )
     special = np.unique(tokenizer.all_special_ids).tolist()
     return Masker(len(tokenizer), special, int(tokenizer.mask_token_id), config.train.mlm_probability)  # type: ignore[arg-type]
-
-
-def _gpt_neo(model: ModelConfig) -> dict[str, Any]:
-    return {
-        "initializer_range": model.initializer_range,
-        "window_size": model.window_size,
-        "embed_dropout": model.hidden_dropout,
-        "resid_dropout": model.hidden_dropout,
-        "attention_dropout": model.attention_dropout,
-    }
-
-
-def _roberta(model: ModelConfig) -> dict[str, Any]:
-    return {
-        "initializer_range": model.initializer_range,
-        "hidden_dropout_prob": model.hidden_dropout,
-        "attention_probs_dropout_prob": model.attention_dropout,
-    }
-
-
-def _t5(model: ModelConfig) -> dict[str, Any]:
-    return {"dropout_rate": model.hidden_dropout}  # attention_dropout is the same
-
-
-_OWN: dict[str, Callable[[ModelConfig], dict[str, Any]]] = {
-    "gpt_neo": _gpt_neo,
-    "roberta": _roberta,
-    "t5": _t5,
-}
-"""What each family's transformers config calls in its own way."""

@@ -7,7 +7,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 import ffn_variants
-from base.families import has_ffn_biases, objective
+from base.families import get_family
 from ffn_variants.budget import BASELINE
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, resolve
@@ -48,7 +48,7 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
 def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, int]:
     """FLOPs of the forward pass in training, for one token of the text."""
     length = config.data.block_size
-    if objective(config.family) != "span_corruption":
+    if get_family(config.family).objective != "span_corruption":
         return ffn_variants.count_flops(network, length)
     train = resolve(config).train
     read, written = corrupted_lengths(length, train.mlm_probability, float(train.mean_noise_span_length))  # type: ignore[arg-type]
@@ -67,7 +67,7 @@ def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
     ffn, flops, width = facts["ffn"], facts["flops_per_token"], facts["ffn"]["baseline_intermediate_size"]
     base, sizes = ffn_variants.get_variant(BASELINE), (config.model.hidden_size, width)
     base_parameters, base_flops = base.num_params(*sizes), base.flops_per_token(*sizes)
-    if not has_ffn_biases(config.family):
+    if not get_family(config.family).has_ffn_biases:
         base_parameters -= sum(sizes)
     parameters = ffn["parameters_per_layer"]
     ffn_flops = ffn["flops_per_token_per_layer"]

@@ -16,16 +16,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from ffn_variants import objective
+from base.families import get_family
 from ffn_variants.models import packed_attention
 from ffn_variants.models.dropout import replace_dropouts
-from pretrain.config import first_position
 from pretrain.model.linear_cross_entropy import linear_cross_entropy
 
 
 def build_loss(model: PreTrainedModel, family: str, compile_model: bool = False) -> nn.Module:
     """The loss of a family's batches, as ``BatchSource`` cuts them; arguments as in the two classes below."""
-    if objective(family) == "span_corruption":
+    if get_family(family).objective == "span_corruption":
         return EncoderDecoderLoss(model)
     return PackedLoss(model, family, compile_model)
 
@@ -42,8 +41,8 @@ class PackedLoss(nn.Module):
     def __init__(self, model: PreTrainedModel, family: str, compile_model: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.first_position = first_position(family)
-        self.is_causal = objective(family) == "causal"
+        self.first_position = get_family(family).first_position
+        self.is_causal = get_family(family).objective == "causal"
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(packed_attention.NAME)
         replace_dropouts(model)

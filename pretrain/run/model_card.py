@@ -5,17 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from base.families import AUTO_CLASSES, PIPELINES, get_family
 from ffn_variants import get_variant
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.run.run_dir import to_yaml
-
-_AUTO_CLASS = {
-    "gpt_neo": "AutoModelForCausalLM",
-    "roberta": "AutoModelForMaskedLM",
-    "t5": "AutoModelForSeq2SeqLM",
-}
-_TASKS = {"gpt_neo": "text-generation", "roberta": "fill-mask", "t5": "text2text-generation"}
 
 
 def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
@@ -28,7 +22,8 @@ def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any
         samples: What the model writes, as Markdown.
     """
     spec = get_variant(config.model.ffn)
-    task = _TASKS[config.family]
+    objective = get_family(config.family).objective
+    task, auto_class = PIPELINES[objective], AUTO_CLASSES[objective]
     name = f"{config.family} with {config.model.ffn} feed-forward networks, seed {config.seed}"
     return f"""---
 language: en
@@ -57,9 +52,9 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 
 ```python
 import ffn_variants  # registers the architecture
-from transformers import AutoTokenizer, {_AUTO_CLASS[config.family]}
+from transformers import AutoTokenizer, {auto_class}
 
-model = {_AUTO_CLASS[config.family]}.from_pretrained("path/to/this/folder")
+model = {auto_class}.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from base.errors import UsageError
-from base.families import objective
+from base.families import get_family
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
@@ -62,7 +62,7 @@ def _folder(config: RunConfig) -> str:
 
 def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
     """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
-    added = NUM_SENTINELS if objective(config.family) == "span_corruption" else 0
+    added = NUM_SENTINELS if get_family(config.family).objective == "span_corruption" else 0
     if config.data.tokenizer and not summary:
         tokenizer = load_tokenizer(config.data.tokenizer)
         if added:

@@ -34,7 +34,6 @@ from ffn_variants import (
     build_config,
     build_model,
     count_parameters,
-    objective,
 )
 from ffn_variants.variants.kan import KANLinear
 
@@ -414,7 +413,7 @@ def test_source_study_sizes_are_the_defaults():
 
 
 def test_objectives():
-    assert [objective(family) for family in FAMILIES] == ["causal", "masked", "span_corruption"]
+    assert [spec.objective for spec in FAMILIES.values()] == ["causal", "masked", "span_corruption"]
 
 
 @pytest.mark.parametrize(
@@ -424,7 +423,7 @@ def test_objectives():
             lambda: build_model("gpt-neo", "gelu"),
             r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available",
         ),
-        (lambda: objective("t6"), r"unknown family 't6'; Available: gpt_neo, roberta, t5"),
+        (lambda: build_model("t6", "gelu"), r"unknown family 't6'; Available: gpt_neo, roberta, t5"),
         (lambda: build_model("roberta", "swich"), r"unknown FFN variant 'swich'; did you mean 'swish'\?"),
         (lambda: build_model("roberta", "kan", {"grid": 3}), r"unknown option of FFN variant 'kan': 'grid'"),
         (
