@@ -50,7 +50,7 @@ from eval.report.noise import analyse_items
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.run_scores import run_scores
-from eval.significance.cells import CellTable
+from eval.significance.arms import ArmTable
 from eval.significance.compare import compare_with_baseline, scopes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
@@ -210,7 +210,7 @@ def interleave(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
 
 
 def our_bootstrap(cells: Cells, comparisons: Sequence[Weights], method: Bootstrap) -> object:
-    """Intervals of all comparisons as the report makes them: every cell is resampled once."""
+    """Intervals of all comparisons as the report makes them: every arm is resampled once."""
     generator = np.random.default_rng(0)
     resampled = {key: resample(cell, RESAMPLES, generator) for key, cell in cells.items()}
     return [
@@ -265,7 +265,7 @@ def measure(study: Path, rounds: int) -> None:
         {
             "items": lambda: analyse_items(source, scores, contrasts, [BENCHMARK], Inference()),
             "statistics": lambda: compare_with_baseline(
-                CellTable.of_scores(of_benchmark, BENCHMARK), "gelu", others, Inference()
+                ArmTable.of_scores(of_benchmark, BENCHMARK), "gelu", others, Inference()
             ),
         },
         rounds,
@@ -274,8 +274,8 @@ def measure(study: Path, rounds: int) -> None:
     print(f"| report | {seconds:.1f} | {memory:.2f} |")
     for name, times in alone.items():
         print(f"| {name} | {statistics.median(times):.2f} | |")
-    table = CellTable.of_scores(of_benchmark, BENCHMARK)
-    cells = {key: cell.to_numpy() for key, cell in table.cells.items()}
+    table = ArmTable.of_scores(of_benchmark, BENCHMARK)
+    cells = {key: arm.to_numpy() for key, arm in table.runs.items()}
     comparisons = [
         {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
         for scope in scopes(table.families)

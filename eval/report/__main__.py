@@ -14,7 +14,6 @@ from base.errors import UsageError, run_cli
 from eval.report.analysis import Method, Request
 from eval.report.power import plan
 from eval.report.sections.answer import answer
-from eval.report.write import write_report
 from eval.significance.comparison import Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
@@ -59,7 +58,7 @@ class ReportArgs:
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write no report: say what studies of several sizes would find."""
     sd: float | None = None
-    """With --plan: standard deviation over seeds within a cell, in percentage points."""
+    """With --plan: standard deviation over seeds within one family and variant, in percentage points."""
     variants: int = 2
     """With --plan: number of variants, the baseline included."""
     families: int = 2
@@ -74,6 +73,8 @@ def main() -> int:
         return 0
     if args.source is None:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
+    from eval.report.write import write_report  # matplotlib, which takes half a second
+
     out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
     request = Request(
         factor=args.factor,

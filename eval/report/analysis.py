@@ -10,8 +10,8 @@ from typing import Literal
 import pandas as pd
 
 from base.errors import UsageError
+from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import ItemAnalysis, analyse_items
-from eval.report.order import ordered, ordered_benchmarks
 from eval.report.phenomena import compare_parts, means_over_parts
 from eval.report.power import Power, power_of
 from eval.report.relabel import seen_by
@@ -21,8 +21,8 @@ from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Plan, Source
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import is_percent, run_scores, task_scores
-from eval.significance.cells import CellTable
-from eval.significance.compare import compare_cells, compare_with_baseline, scopes
+from eval.significance.arms import ArmTable
+from eval.significance.compare import compare_arms, compare_with_baseline, scopes
 from eval.significance.comparison import DEFAULT_MARGIN, Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
@@ -75,7 +75,7 @@ class Analysis:
     benchmarks: tuple[str, ...]
     runs: pd.DataFrame
     """run_id, family, variant, seed, benchmark, score: one row per run and benchmark."""
-    cells: pd.DataFrame
+    arms: pd.DataFrame
     """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
     tasks: pd.DataFrame
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
@@ -92,7 +92,7 @@ class Analysis:
     part_means: pd.DataFrame
     """benchmark, family, variant, n, mean, sd, num_parts: with every phenomenon weighed alike."""
     missing: pd.DataFrame
-    """benchmark, family, variant, seeds: cells without a score."""
+    """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
 
     @property
@@ -186,9 +186,9 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
     benchmarks = ordered_benchmarks(scores.benchmark.unique(), plan.benchmarks)
     inference = _inference(request, plan)
-    tables = [CellTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
+    tables = [ArmTable.of_scores(scores[scores.benchmark == name], name) for name in benchmarks]
     comparisons = [
-        c for cells in tables for c in compare_with_baseline(cells, baseline, variants[1:], inference)
+        c for arms in tables for c in compare_with_baseline(arms, baseline, variants[1:], inference)
     ]
     items = analyse_items(source, scores, [*pairs, *contrasts], benchmarks, inference)
     outliers, means = find_outliers(scores), means_over_parts(rows)
@@ -201,7 +201,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
         variants=variants,
         benchmarks=benchmarks,
         runs=scores,
-        cells=_summarise(scores, ["benchmark", "family", "variant"]),
+        arms=_summarise(scores, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(rows),
         comparisons=tuple(comparisons),
         contrasts=tuple(_contrasts(tables, contrasts, inference)),
@@ -253,24 +253,24 @@ def _summarise_tasks(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _contrasts(tables, contrasts: Sequence[Contrast], inference: Inference):
     for contrast in contrasts:
-        for cells in tables:
-            for family in scopes(cells.families):
-                yield compare_cells(cells, contrast, family, inference)
+        for arms in tables:
+            for family in scopes(arms.families):
+                yield compare_arms(arms, contrast, family, inference)
 
 
 def _power(
-    tables: Sequence[CellTable],
+    tables: Sequence[ArmTable],
     pairs: Sequence[Contrast],
     comparisons: Sequence[Comparison],
     inference: Inference,
 ):
     """Work out the power of every estimable primary comparison."""
-    for cells in tables:
-        scope = scopes(cells.families)[0]
-        primary = [c for c in comparisons if (c.benchmark, c.family) == (cells.benchmark, scope)]
+    for arms in tables:
+        scope = scopes(arms.families)[0]
+        primary = [c for c in comparisons if (c.benchmark, c.family) == (arms.benchmark, scope)]
         for pair, comparison in zip(pairs, primary, strict=True):
             if comparison.p is not None:
-                yield power_of(cells, pair, comparison, inference)
+                yield power_of(arms, pair, comparison, inference)
 
 
 def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:
@@ -281,7 +281,7 @@ def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast
 
 
 def _missing(source: Source, scores: pd.DataFrame, variants, families, benchmarks) -> pd.DataFrame:
-    """List the planned cells without a score, seeds of one family and variant together."""
+    """List the runs of the study without a score, seeds of one family and variant together."""
     plan = source.plan
     # Perplexity is measured and not compared.
     unscaled = set(source.rows.benchmark) - set(benchmarks)

@@ -20,7 +20,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by name, each row a record; those without rows are left out."""
     facts = pd.DataFrame([asdict(facts) for facts in analysis.facts])
     tables = {
-        "scores": analysis.cells,
+        "scores": analysis.arms,
         "means_over_phenomena": analysis.part_means,
         "seeds": analysis.runs[["run_id", "family", "variant", "seed", "benchmark", "score"]],
         "comparisons": _comparisons(analysis.comparisons),

@@ -23,15 +23,15 @@ from eval.significance.contrasts import Contrast
 from eval.significance.statistics.items import (
     ITEM_RESAMPLES,
     RUN_RESAMPLES,
-    TwoWayCell,
+    TwoWayArm,
     benchmark_scores,
     infer,
-    resample_cell,
+    resample_arm,
     resample_items,
 )
 from eval.significance.statistics.variance_components import pooled_components, score_shares
 
-Cells = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> places of its runs
+Arms = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> places of its runs
 
 SPREAD_OVER_SEEDS = "spread over seeds"
 # The fields of Components that differ between seeds, in words.
@@ -67,7 +67,7 @@ class ItemComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseSource:
-    """One source of variance on one benchmark, within a cell and pooled over cells."""
+    """One source of variance on one benchmark, within an arm and pooled over arms."""
 
     benchmark: str
     source: str
@@ -122,13 +122,13 @@ def analyse_items(
             notes.append(f"{benchmark}: {found}, so where its noise is was not analysed")
         elif found is not None:
             group_of = dict(zip(tasks.task, tasks.group, strict=True))
-            cells = _cells(runs)
-            components += _components(benchmark, found, cells, group_of)
-            comparisons += _comparisons(benchmark, found, cells, contrasts, inference)
+            arms = _arms(runs)
+            components += _components(benchmark, found, arms, group_of)
+            comparisons += _comparisons(benchmark, found, arms, contrasts, inference)
     return ItemAnalysis(comparisons=tuple(comparisons), components=tuple(components), notes=tuple(notes))
 
 
-def _cells(runs: pd.DataFrame) -> Cells:
+def _arms(runs: pd.DataFrame) -> Arms:
     keys = list(zip(runs.family, runs.variant, strict=True))
     return {
         key: np.array([place for place, own in enumerate(keys) if own == key]) for key in sorted(set(keys))
@@ -141,11 +141,11 @@ def _common_tasks(primary: pd.DataFrame, num_runs: int) -> set[str]:
 
 
 def _components(
-    benchmark: str, found: Outcomes, cells: Cells, group_of: Mapping[str, str]
+    benchmark: str, found: Outcomes, arms: Arms, group_of: Mapping[str, str]
 ) -> list[NoiseSource]:
-    """Estimate the variance components of one benchmark; none where every cell has one run."""
+    """Estimate the variance components of one benchmark; none where every arm has one run."""
     groups = np.unique([group_of[name] for name in found.names], return_inverse=True)[1]
-    pooled = pooled_components([found.values[cell] for cell in cells.values()], found.tasks, groups)
+    pooled = pooled_components([found.values[arm] for arm in arms.values()], found.tasks, groups)
     if pooled is None:
         return []
     variances, shares = pooled._asdict(), score_shares(found.tasks, groups)._asdict()
@@ -171,24 +171,24 @@ def _root(variance: float) -> float | None:
 
 
 def _comparisons(
-    benchmark: str, found: Outcomes, cells: Cells, contrasts: Sequence[Contrast], inference: Inference
+    benchmark: str, found: Outcomes, arms: Arms, contrasts: Sequence[Contrast], inference: Inference
 ) -> list[ItemComparison]:
-    """Compare in every scope where all cells of the contrast have a run."""
+    """Compare in every scope where all arms of the contrast have a run."""
     scores = benchmark_scores(found.values, found.tasks)
     rng = _generator(benchmark, "items", inference)
     item_scores = resample_items(found.values, found.tasks, ITEM_RESAMPLES, rng)
-    resampled: dict[tuple[str, str], TwoWayCell] = {}
-    for (family, variant), runs in cells.items():
+    resampled: dict[tuple[str, str], TwoWayArm] = {}
+    for (family, variant), runs in arms.items():
         rng = _generator(benchmark, f"runs {family}/{variant}", inference)
-        cell = resample_cell(scores[runs], item_scores[runs], RUN_RESAMPLES, rng)
-        resampled[family, variant] = cell
-    families = sorted({family for family, _ in cells})
+        arm = resample_arm(scores[runs], item_scores[runs], RUN_RESAMPLES, rng)
+        resampled[family, variant] = arm
+    families = sorted({family for family, _ in arms})
     comparisons = []
     for family in scopes(families):
         strata = tuple(families) if family is None else (family,)
         for contrast in contrasts:
             weights = {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
-            if not weights.keys() <= cells.keys():
+            if not weights.keys() <= arms.keys():
                 continue
             result = infer([resampled[key] for key in weights], list(weights.values()), inference.confidence)
             comparisons.append(

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eval.results.run_scores import SINGLE_TASK, is_percent, task_scores
-from eval.significance.cells import CellTable
-from eval.significance.compare import compare_cells, scopes
+from eval.significance.arms import ArmTable
+from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.corrections import benjamini_hochberg
@@ -76,10 +76,10 @@ def compare_parts(
     for benchmark, of_benchmark in part_scores(rows).groupby("benchmark"):
         group = []
         for part, scores in of_benchmark.groupby("part"):
-            cells = CellTable.of_scores(scores, str(benchmark), str(part))
-            scope = scopes(cells.families)[0]
+            arms = ArmTable.of_scores(scores, str(benchmark), str(part))
+            scope = scopes(arms.families)[0]
             group += [
-                compare_cells(cells, Contrast((name,), (baseline,)), scope, inference, thorough=False)
+                compare_arms(arms, Contrast((name,), (baseline,)), scope, inference, thorough=False)
                 for name in variants
             ]
         corrected = benjamini_hochberg([comparison.p for comparison in group])

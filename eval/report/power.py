@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from eval.report.markdown import table
-from eval.significance.cells import CellTable
+from eval.significance.arms import ArmTable
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.power import (
@@ -28,16 +28,16 @@ class Power:
 
     comparison: Comparison
     sd: float
-    """Within cells over seeds, in percentage points: the root of the mean variance."""
+    """Within arms over seeds, in percentage points: the root of the mean variance."""
     seeds: tuple[int | None, ...]
     """To find a true difference of each of ``EFFECTS`` with 80% power, before any correction."""
     seeds_for_equivalence: int | None
     """To show equivalence at the margin with 80% power where there is no difference."""
 
 
-def power_of(cells: CellTable, contrast: Contrast, comparison: Comparison, inference: Inference) -> Power:
-    """Work out what an estimable comparison would need, its cells' variances being the true ones."""
-    sample = cells.sample(contrast, comparison.families, inference.paired)
+def power_of(arms: ArmTable, contrast: Contrast, comparison: Comparison, inference: Inference) -> Power:
+    """Work out what an estimable comparison would need, its arms' variances being the true ones."""
+    sample = arms.sample(contrast, comparison.families, inference.paired)
     variances = [float(arm.var(ddof=1)) for arm in sample.arms]
     return Power(
         comparison=comparison,
@@ -53,7 +53,7 @@ def plan(sd: float, variants: int, families: int, inference: Inference) -> str:
     """Say what studies of several sizes can find, before anything was run.
 
     Args:
-        sd: Expected standard deviation over seeds within a cell, in percentage points.
+        sd: Expected standard deviation over seeds within an arm, in percentage points.
         variants: How many in all, the baseline included.
         families: How many are averaged over.
         inference: Level and margin.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from eval.results.rows import RunKey, run_name
-from eval.significance.cells import CellTable
+from eval.significance.arms import ArmTable
 from eval.significance.compare import compare_scope, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.statistics.corrections import holm
@@ -29,7 +29,7 @@ class Sensitivity:
     without_outliers: Comparison | None
     """None where no run of the comparison is an outlier."""
     paired: Comparison
-    """Runs of one seed compared with each other; where that is the primary analysis, cell means instead."""
+    """Runs of one seed compared with each other; where that is the primary analysis, whole arms instead."""
     mean_of_parts: Comparison | None
     """With every phenomenon weighed alike; None where a benchmark has no phenomena with several tasks."""
 
@@ -38,20 +38,20 @@ class Sensitivity:
 class _Group:
     """The comparisons that the answer on one benchmark rests on, to be made again with other runs."""
 
-    cells: CellTable
+    arms: ArmTable
     baseline: str
     variants: tuple[str, ...]
     inference: Inference
 
-    def compare(self, cells: CellTable | None = None, inference: Inference | None = None) -> list[Comparison]:
-        """Compare every variant, Holm-corrected, with other cells or in another way."""
-        table, how = cells or self.cells, inference or self.inference
-        scope = scopes(self.cells.families)[0]
+    def compare(self, arms: ArmTable | None = None, inference: Inference | None = None) -> list[Comparison]:
+        """Compare every variant, Holm-corrected, with other arms or in another way."""
+        table, how = arms or self.arms, inference or self.inference
+        scope = scopes(self.arms.families)[0]
         return compare_scope(table, self.baseline, self.variants, scope, how, thorough=False)
 
 
 def sensitivities(
-    tables: Sequence[CellTable],
+    tables: Sequence[ArmTable],
     means: pd.DataFrame,
     outliers: pd.DataFrame,
     baseline: str,
@@ -69,17 +69,17 @@ def sensitivities(
         inference: How the primary comparisons were made.
     """
     by_benchmark = {
-        str(name): CellTable.of_scores(scores, str(name)) for name, scores in means.groupby("benchmark")
+        str(name): ArmTable.of_scores(scores, str(name)) for name, scores in means.groupby("benchmark")
     }
     found: list[Sensitivity] = []
-    for cells in tables:
-        group = _Group(cells, baseline, tuple(variants), inference)
+    for arms in tables:
+        group = _Group(arms, baseline, tuple(variants), inference)
         primary = group.compare()
         left_out = list(_leave_one_out(group, primary))
-        rest, flagged = _without(cells, outliers)
+        rest, flagged = _without(arms, outliers)
         without = group.compare(rest)
         other_way = group.compare(inference=replace(inference, paired=not inference.paired))
-        other_mean = by_benchmark.get(cells.benchmark)
+        other_mean = by_benchmark.get(arms.benchmark)
         by_part = group.compare(other_mean) if other_mean else [None] * len(primary)
         for place, (variant, comparison) in enumerate(zip(variants, primary, strict=True)):
             if comparison.p is None:
@@ -109,10 +109,10 @@ def sensitivities(
 def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tuple[RunKey, Comparison]]:
     """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
     by_variant = dict(zip(group.variants, primary, strict=True))
-    for (family, variant), runs in group.cells.cells.items():
+    for (family, variant), runs in group.arms.runs.items():
         affected = group.variants if variant == group.baseline else (variant,)
         for seed in runs.index:
-            table = group.cells.without(family, variant, int(seed))
+            table = group.arms.without(family, variant, int(seed))
             again = replace(group, variants=affected).compare(table)
             p_values = {name: c.p for name, c in by_variant.items()}
             p_values |= {name: c.p for name, c in zip(affected, again, strict=True)}
@@ -121,9 +121,9 @@ def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tup
                 yield (family, variant, int(seed)), replace(comparison, p_holm=corrected[name])
 
 
-def _without(cells: CellTable, outliers: pd.DataFrame) -> tuple[CellTable, set[str]]:
+def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[str]]:
     """Leave out the outliers of a benchmark; also names the variants that have any."""
-    chosen = outliers[outliers.benchmark == cells.benchmark]
+    chosen = outliers[outliers.benchmark == arms.benchmark]
     for row in chosen.itertuples(index=False):
-        cells = cells.without(str(row.family), str(row.variant), int(str(row.seed)))
-    return cells, set(chosen.variant)
+        arms = arms.without(str(row.family), str(row.variant), int(str(row.seed)))
+    return arms, set(chosen.variant)

@@ -12,6 +12,7 @@ from base.errors import UsageError
 from base.files import write_atomically
 from eval.report.analysis import Analysis, Request, analyse
 from eval.report.exports import as_json, number_tables
+from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.html import to_html
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
@@ -34,8 +35,6 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     Raises:
         UsageError: For a source, baseline or contrast that cannot be used.
     """
-    from eval.report.figures import draw_all, to_png, to_svg  # matplotlib, which takes half a second
-
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; --out names a folder")
     request = request or Request()

@@ -1,6 +1,6 @@
 """Comparisons of variants with the run as the unit of replication.
 
-The default interval is Welch's: each (family, variant) cell has its own variance, degrees of freedom follow
+The default interval is Welch's: each arm (family and variant) has its own variance, degrees of freedom follow
 Satterthwaite (1946), and a contrast averaged over families is the stratified version of the same formula. Why
 this one, and what stands beside it: docs/statistics.md.
 """
@@ -16,7 +16,7 @@ import pandas as pd
 
 from base.errors import UsageError, unknown_name
 from eval.results.run_scores import normalise_rows, run_scores
-from eval.significance.cells import CellTable, Sample
+from eval.significance.arms import ArmTable, Sample
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
@@ -63,30 +63,30 @@ def compare(
     benchmark = benchmarks[0] if benchmark is None else benchmark
     if benchmark not in benchmarks:
         raise unknown_name("benchmark", benchmark, benchmarks)
-    cells = CellTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
-    if family is not None and family not in cells.families:
-        raise unknown_name("family", family, cells.families)
-    parsed = parse_contrast(contrast, cells.variants(), baseline, factor)
+    arms = ArmTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
+    if family is not None and family not in arms.families:
+        raise unknown_name("family", family, arms.families)
+    parsed = parse_contrast(contrast, arms.variants(), baseline, factor)
     how = inference or Inference()
     how = replace(how, paired=how.paired or is_paired(factor))
-    return compare_cells(cells, parsed, family, how)
+    return compare_arms(arms, parsed, family, how)
 
 
-def compare_cells(
-    cells: CellTable, contrast: Contrast, family: str | None, inference: Inference, thorough: bool = True
+def compare_arms(
+    arms: ArmTable, contrast: Contrast, family: str | None, inference: Inference, thorough: bool = True
 ) -> Comparison:
     """Compare within one family, or over all of them with equal weights when ``family`` is None.
 
     Args:
-        cells: The runs.
+        arms: The runs.
         contrast: Which variants with which.
         family: One family or None.
         inference: How.
         thorough: Also what a verdict does not rest on: permutation, bootstrap, power, interaction.
     """
-    strata = tuple(cells.families) if family is None else (family,)
-    sample = cells.sample(contrast, strata, inference.paired)
-    known = _known(cells, contrast, family, strata, sample, inference)
+    strata = tuple(arms.families) if family is None else (family,)
+    sample = arms.sample(contrast, strata, inference.paired)
+    known = _known(arms, contrast, family, strata, sample, inference)
     if known.reason is not None:
         return known
     result = _welch(sample, inference)
@@ -103,11 +103,11 @@ def compare_cells(
         p_equivalence=float(equivalence_p(estimate, standard_error, df, inference.margin)),
         smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
     )
-    return replace(known, **_beside(cells, contrast, strata, sample, known, inference)) if thorough else known
+    return replace(known, **_beside(arms, contrast, strata, sample, known, inference)) if thorough else known
 
 
 def compare_with_baseline(
-    cells: CellTable,
+    arms: ArmTable,
     baseline: str,
     variants: Sequence[str],
     inference: Inference,
@@ -115,20 +115,20 @@ def compare_with_baseline(
     """Compare every variant with the baseline in every scope, Holm-corrected over the variants.
 
     Args:
-        cells: The runs of one benchmark.
+        arms: The runs of one benchmark.
         baseline: The variant that the others are compared with.
         variants: The others, in the order wanted; those without a run give ``not estimable``.
         inference: How; one minus its confidence is the family-wise error rate.
     """
     return [
         comparison
-        for family in scopes(cells.families)
-        for comparison in compare_scope(cells, baseline, variants, family, inference)
+        for family in scopes(arms.families)
+        for comparison in compare_scope(arms, baseline, variants, family, inference)
     ]
 
 
 def compare_scope(
-    cells: CellTable,
+    arms: ArmTable,
     baseline: str,
     variants: Sequence[str],
     family: str | None,
@@ -138,7 +138,7 @@ def compare_scope(
     """Compare every variant with the baseline in one scope, as ``compare_with_baseline`` does in each.
 
     Args:
-        cells: The runs of one benchmark.
+        arms: The runs of one benchmark.
         baseline: The variant that the others are compared with.
         variants: The others, in the order wanted.
         family: One family, or None for the average over all.
@@ -146,7 +146,7 @@ def compare_scope(
         thorough: Also what a verdict does not rest on.
     """
     group = [
-        compare_cells(cells, Contrast((name,), (baseline,)), family, inference, thorough) for name in variants
+        compare_arms(arms, Contrast((name,), (baseline,)), family, inference, thorough) for name in variants
     ]
     corrected = holm([comparison.p for comparison in group])
     return [replace(c, p_holm=p) for c, p in zip(group, corrected, strict=True)]
@@ -158,7 +158,7 @@ def scopes(families: Sequence[str]) -> list[str | None]:
 
 
 def _known(
-    cells: CellTable,
+    arms: ArmTable,
     contrast: Contrast,
     family: str | None,
     strata: tuple[str, ...],
@@ -166,11 +166,11 @@ def _known(
     inference: Inference,
 ) -> Comparison:
     """What holds even where nothing can be inferred: who, how many, and the difference itself."""
-    counts = {(f, v): len(cells.cells.get((f, v), ())) for f in strata for v in contrast.weights()}
+    counts = {(f, v): len(arms.runs.get((f, v), ())) for f in strata for v in contrast.weights()}
     is_complete = bool(sample.arms) and all(len(arm) for arm in sample.arms)
     return Comparison(
-        benchmark=cells.benchmark,
-        part=cells.part,
+        benchmark=arms.benchmark,
+        part=arms.part,
         contrast=str(contrast),
         family=family,
         families=strata,
@@ -195,7 +195,7 @@ def _welch(sample: Sample, inference: Inference) -> Welch:
 
 
 def _beside(
-    cells: CellTable,
+    arms: ArmTable,
     contrast: Contrast,
     strata: Sequence[str],
     sample: Sample,
@@ -203,21 +203,21 @@ def _beside(
     inference: Inference,
 ) -> dict[str, Any]:
     """What stands beside the interval that the verdict rests on."""
-    rng = cells.generator(f"permutation {' '.join(sample.names)}", inference)
+    rng = arms.generator(f"permutation {' '.join(sample.names)}", inference)
     permutation = (
         sign_flip_test(sample.arms, sample.weights, rng)
         if inference.paired
         else permutation_test(sample.arms, sample.weights, sample.strata, rng)
     )
     resampled = [
-        cells.resampled(name, arm, inference) for name, arm in zip(sample.names, sample.arms, strict=True)
+        arms.resampled(name, arm, inference) for name, arm in zip(sample.names, sample.arms, strict=True)
     ]
     interval = bootstrap_interval(
         inference.bootstrap, sample.arms, resampled, sample.weights, inference.confidence
     )
     low, high = interval or (None, None)
     # Beside pairs too, these say how large the difference is against the spread over runs.
-    whole = cells.sample(contrast, strata, is_paired=False)
+    whole = arms.sample(contrast, strata, is_paired=False)
     return {
         "p_permutation": permutation.p,
         "permutation_floor": permutation.floor,

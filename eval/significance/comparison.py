@@ -22,7 +22,7 @@ class Inference:
     margin: float = DEFAULT_MARGIN
     """Percentage points below which a difference is called negligible."""
     paired: bool = False
-    """Compare runs of one family and seed with each other instead of cell means."""
+    """Compare runs of one family and seed with each other instead of the means of arms."""
     bootstrap: Bootstrap = "studentized"
     resamples: int = RESAMPLES
     generator_seed: int = 0

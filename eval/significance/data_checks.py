@@ -17,7 +17,7 @@ from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites import unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
-CELL = ["family", "variant"]
+ARM = ["family", "variant"]
 # Decimals that two runs must share to rule out chance: one pair in 10,000 for a spread of one point.
 DECIMALS_OF_A_COPY = 4
 MAX_DECIMALS = 6
@@ -60,12 +60,12 @@ def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     extra: list[RunKey] = []
     found: dict[str, list[str]] = {}
     for runs, is_copy in _equal_runs(rows):
-        of_cells: dict[tuple[str, str], list[RunKey]] = {}
+        of_arms: dict[tuple[str, str], list[RunKey]] = {}
         for run in runs:
-            of_cells.setdefault(run[:2], []).append(run)
-        for of_cell in of_cells.values() if is_copy else ():
-            extra += of_cell[1:]
-        said = (SAME if len(of_cells) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
+            of_arms.setdefault(run[:2], []).append(run)
+        for of_arm in of_arms.values() if is_copy else ():
+            extra += of_arm[1:]
+        said = (SAME if len(of_arms) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
         found.setdefault(said, []).append(_names(map(run_name, runs), "and"))
     notes = [f"{said}: {_names(names, separator='; ')}" for said, names in found.items()]
     if not extra:
@@ -119,7 +119,7 @@ def balance_notes(scores: pd.DataFrame, baseline: str) -> list[str]:
         scores: What ``run_scores`` returns.
         baseline: The variant that all others are compared with.
     """
-    counts = scores.groupby(["benchmark", *CELL]).size().to_dict()
+    counts = scores.groupby(["benchmark", *ARM]).size().to_dict()
     single: dict[str, list[str]] = {}
     uneven: dict[str, list[str]] = {}
     for (benchmark, family, variant), n in counts.items():
@@ -141,9 +141,9 @@ def _with_benchmarks(found: dict[str, list[str]]) -> list[str]:
 
 
 def flat_notes(scores: pd.DataFrame) -> list[str]:
-    """Name cells whose runs all scored the same: often models that give one answer to everything."""
-    cells = scores.groupby(["benchmark", *CELL])["score"].agg(["count", "mean", "std"]).reset_index()
-    flat = cells[(cells["count"] > 1) & (cells["std"] < NO_SPREAD)]
+    """Name arms whose runs all scored the same: often models that give one answer to everything."""
+    arms = scores.groupby(["benchmark", *ARM])["score"].agg(["count", "mean", "std"]).reset_index()
+    flat = arms[(arms["count"] > 1) & (arms["std"] < NO_SPREAD)]
     return [
         f"{benchmark}: all runs of {family} {', '.join(group.variant)} score exactly {mean:.1f}, "
         "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
@@ -152,9 +152,9 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
 
 
 def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:
-    """Find runs that lie extremely far from the others of their cell.
+    """Find runs that lie extremely far from the others of their arm.
 
-    A run's distance to the mean of its cell's other runs is held against the spread within all cells of its
+    A run's distance to the mean of its arm's other runs is held against the spread within all arms of its
     family and benchmark, itself left out (the externally studentized residual; Cook and Weisberg 1982), at
     a level of 5% over all runs of the benchmark (Bonferroni).
 
@@ -162,10 +162,10 @@ def find_outliers(scores: pd.DataFrame) -> pd.DataFrame:
         scores: What ``run_scores`` returns.
 
     Returns:
-        Its rows that are outliers, with the column ``others``: the mean of the cell without the run.
+        Its rows that are outliers, with the column ``others``: the mean of the arm without the run.
     """
-    cell = scores.groupby(["benchmark", *CELL])["score"]
-    n, mean = cell.transform("size"), cell.transform("mean")
+    arm = scores.groupby(["benchmark", *ARM])["score"]
+    n, mean = arm.transform("size"), arm.transform("mean")
     residual = scores["score"] - mean
     squares = (residual**2).groupby([scores.benchmark, scores.family]).transform("sum")
     df = (1 - 1 / n).groupby([scores.benchmark, scores.family]).transform("sum") - 1

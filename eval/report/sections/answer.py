@@ -162,11 +162,11 @@ def _missing(analysis: Analysis) -> list[str]:
     num = sum(len(seeds.split(", ")) for seeds in analysis.missing.seeds)
     if not num:
         return []
-    cells: dict[str, None] = {}
+    gaps: dict[str, None] = {}
     for row in analysis.missing.itertuples(index=False):
-        cells.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
-    shown = list(cells)[:3]
-    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+        gaps.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
+    shown = list(gaps)[:3]
+    more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
     return [
         f"{num} score{'s are' if num > 1 else ' is'} missing: {'; '.join(shown)}{more} ([Design](#design))"
     ]

@@ -11,12 +11,12 @@ from eval.results.run_scores import SINGLE_TASK
 
 
 def design_section(analysis: Analysis) -> str:
-    """Runs per cell, items per benchmark, missing scores."""
+    """Runs per arm, items per benchmark, missing scores."""
     plan = analysis.source.plan
     origin = (
         "of those planned in study.yaml" if plan.written else "judged by the variants and seeds that occur"
     )
-    counts = analysis.cells.set_index(["benchmark", "family", "variant"])["n"].to_dict()
+    counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
     rows = []
     for benchmark in analysis.benchmarks:
         for family in analysis.families:

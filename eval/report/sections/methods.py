@@ -62,7 +62,7 @@ def _origin(analysis: Analysis) -> str:
 
 def limits_section(analysis: Analysis) -> str:
     """What not to conclude."""
-    smallest = int(analysis.cells["n"].min())
+    smallest = int(analysis.arms["n"].min())
     lines = [
         f"The smallest cell has {smallest} run{'s' if smallest > 1 else ''}. With few runs intervals are "
         "wide, and the test leans on scores being roughly normal over seeds.",

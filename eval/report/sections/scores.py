@@ -18,7 +18,7 @@ def scores_section(analysis: Analysis, context: Context) -> str:
     means = _means(analysis)
     rows = []
     for family in analysis.families:
-        columns = [_score_column(cells, benchmark, family) for benchmark, cells in means.values()]
+        columns = [_score_column(arms, benchmark, family) for benchmark, arms in means.values()]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
     header = ["family", analysis.noun, *(f"{name} ↑" for name in means)]
@@ -40,14 +40,14 @@ def _means(analysis: Analysis) -> dict[str, tuple[str, pd.DataFrame]]:
     means = {}
     for benchmark in analysis.benchmarks:
         over = mean_name(analysis, benchmark)
-        means[f"{benchmark}, {over}" if over else benchmark] = (benchmark, analysis.cells)
+        means[f"{benchmark}, {over}" if over else benchmark] = (benchmark, analysis.arms)
         if len(other := analysis.part_means[analysis.part_means.benchmark == benchmark]):
             means[f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena"] = (benchmark, other)
     return means
 
 
-def _score_column(cells: pd.DataFrame, benchmark: str, family: str) -> dict[str, str]:
-    chosen = cells[(cells.benchmark == benchmark) & (cells.family == family)]
+def _score_column(arms: pd.DataFrame, benchmark: str, family: str) -> dict[str, str]:
+    chosen = arms[(arms.benchmark == benchmark) & (arms.family == family)]
     best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)))
     return {
         variant: f"{bold(f'{mean:.1f}', variant in best)}{spread(sd)} ({n})"
@@ -106,8 +106,8 @@ def _task_table(
     tasks: pd.DataFrame, variants: Sequence[str], baselines: Mapping[str, Mapping[str, float]]
 ) -> str:
     rows = []
-    for (group, task, metric), cells in tasks.groupby(["group", "task", "metric"], sort=True):
-        means = dict(zip(cells.variant, cells["mean"], strict=True))
+    for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):
+        means = dict(zip(arms.variant, arms["mean"], strict=True))
         places = decimals(str(metric))
         # Perplexities and bits are better when lower.
         is_loss = places > 1

@@ -1,9 +1,9 @@
-"""Bootstrap intervals of weighted sums of cell means; runs are resampled within each cell.
+"""Bootstrap intervals of weighted sums of arm means; runs are resampled within each arm.
 
 At the numbers of seeds people can afford only the studentized interval (Hall 1988) covers what it says; the
 percentile and BCa intervals (Efron 1987) are for comparison (docs/statistics.md).
 
-Shapes: C cells of n runs, B resamples.
+Shapes: C arms of n runs, B resamples.
 """
 
 from __future__ import annotations
@@ -20,57 +20,57 @@ from eval.significance.statistics.welch import NO_SPREAD
 Bootstrap = Literal["studentized", "percentile", "bca"]
 RESAMPLES = 10_000
 MIN_RUNS = {"studentized": 5, "percentile": 2, "bca": 2}
-"""Runs that every cell needs: below five, many resamples of a cell have hardly any spread to divide by."""
+"""Runs that every arm needs: below five, many resamples of an arm have hardly any spread to divide by."""
 
 
-class ResampledCell(NamedTuple):
-    """Means and unbiased variances of a cell's resamples, each of shape (B,)."""
+class ResampledArm(NamedTuple):
+    """Means and unbiased variances of an arm's resamples, each of shape (B,)."""
 
     means: np.ndarray
     variances: np.ndarray
 
 
-def resample(cell: np.ndarray, resamples: int, rng: np.random.Generator) -> ResampledCell:
-    """Draw runs of a cell with replacement; done once for all comparisons that the cell takes part in."""
-    drawn = cell[rng.integers(len(cell), size=(resamples, len(cell)))]
-    return ResampledCell(drawn.mean(1), drawn.var(1, ddof=1))
+def resample(arm: np.ndarray, resamples: int, rng: np.random.Generator) -> ResampledArm:
+    """Draw runs of an arm with replacement; done once for all comparisons that the arm takes part in."""
+    drawn = arm[rng.integers(len(arm), size=(resamples, len(arm)))]
+    return ResampledArm(drawn.mean(1), drawn.var(1, ddof=1))
 
 
 def bootstrap_interval(
     method: Bootstrap,
-    cells: Sequence[np.ndarray],
-    resampled: Sequence[ResampledCell],
+    arms: Sequence[np.ndarray],
+    resampled: Sequence[ResampledArm],
     weights: Sequence[float],
     confidence: float,
 ) -> tuple[float, float] | None:
-    """Return both ends of an interval for a weighted sum of cell means.
+    """Return both ends of an interval for a weighted sum of arm means.
 
     Args:
         method: ``studentized``, ``percentile`` or ``bca``.
-        cells: C arrays of run scores.
+        arms: C arrays of run scores.
         resampled: What ``resample`` made of each.
         weights: (C,) contrast weights.
         confidence: Level of the two-sided interval.
 
     Returns:
-        None where a cell has fewer runs than ``MIN_RUNS`` or no cell has any spread.
+        None where an arm has fewer runs than ``MIN_RUNS`` or no arm has any spread.
     """
-    if min(map(len, cells)) < MIN_RUNS[method]:
+    if min(map(len, arms)) < MIN_RUNS[method]:
         return None
-    estimate = float(sum(w * cell.mean() for w, cell in zip(weights, cells, strict=True)))
-    error = math.sqrt(sum(w**2 * c.var(ddof=1) / len(c) for w, c in zip(weights, cells, strict=True)))
+    estimate = float(sum(w * arm.mean() for w, arm in zip(weights, arms, strict=True)))
+    error = math.sqrt(sum(w**2 * c.var(ddof=1) / len(c) for w, c in zip(weights, arms, strict=True)))
     if error < NO_SPREAD:
         return None
     estimates = np.asarray(sum(w * r.means for w, r in zip(weights, resampled, strict=True)))
     tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
     if method == "studentized":
-        squares = [w**2 * r.variances / len(c) for w, r, c in zip(weights, resampled, cells, strict=True)]
+        squares = [w**2 * r.variances / len(c) for w, r, c in zip(weights, resampled, arms, strict=True)]
         errors = np.sqrt(np.asarray(sum(squares)))
         usable = errors > NO_SPREAD  # a resample that drew one score only has nothing to divide by
         t_low, t_high = np.quantile((estimates[usable] - estimate) / errors[usable], tails)
         return float(estimate - t_high * error), float(estimate - t_low * error)
     if method == "bca":
-        tails = _bca_tails(tails, estimate, estimates, cells, weights)
+        tails = _bca_tails(tails, estimate, estimates, arms, weights)
     low, high = np.quantile(estimates, tails)
     return float(low), float(high)
 
@@ -79,13 +79,13 @@ def _bca_tails(
     tails: np.ndarray,
     estimate: float,
     estimates: np.ndarray,
-    cells: Sequence[np.ndarray],
+    arms: Sequence[np.ndarray],
     weights: Sequence[float],
 ) -> np.ndarray:
     """Shift the tails by the bias and the acceleration, the latter from the influence of every run."""
     below = ((estimates < estimate).mean() + (estimates <= estimate).mean()) / 2
     bias = special.ndtri(below)
-    influence = [w * (c - c.mean()) / len(c) for w, c in zip(weights, cells, strict=True)]
+    influence = [w * (c - c.mean()) / len(c) for w, c in zip(weights, arms, strict=True)]
     cubes, squares = (sum((x**power).sum() for x in influence) for power in (3, 2))
     shifted = bias + special.ndtri(tails)
     return special.ndtr(bias + shifted / (1 - cubes / (6 * squares**1.5) * shifted))

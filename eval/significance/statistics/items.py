@@ -1,7 +1,7 @@
 """Seeds x items bootstrap: how sure a difference is when the items, too, might have been others.
 
 Items are resampled within their task, the same ones for every run since runs share their items, and runs
-within their cell (Owen 2007, "The pigeonhole bootstrap"). A resample is a vector of counts, so that the
+within their arm (Owen 2007, "The pigeonhole bootstrap"). A resample is a vector of counts, so that the
 resampled data never exist: one matrix product gives every run's score under many resamples of the items.
 """
 
@@ -20,8 +20,8 @@ MIN_RUNS = 5
 BLOCK = 1 << 22
 
 
-class TwoWayCell(NamedTuple):
-    """One (family, variant) cell: its scores, and what they might be on other items and with other seeds."""
+class TwoWayArm(NamedTuple):
+    """One (family, variant) arm: its scores, and what they might be on other items and with other seeds."""
 
     num_runs: int
     mean: float
@@ -36,7 +36,7 @@ class TwoWayCell(NamedTuple):
 
 
 class ItemInference(NamedTuple):
-    """A weighted sum of cell means with what seeds and items do to it; nan where not estimable."""
+    """A weighted sum of arm means with what seeds and items do to it; nan where not estimable."""
 
     estimate: float
     standard_error_seeds: float
@@ -108,10 +108,10 @@ def resample_items(
     return scores
 
 
-def resample_cell(
+def resample_arm(
     scores: np.ndarray, item_scores: np.ndarray, run_resamples: int, generator: np.random.Generator
-) -> TwoWayCell:
-    """Resample the runs of one cell under each resample of the items.
+) -> TwoWayArm:
+    """Resample the runs of one arm under each resample of the items.
 
     Args:
         scores: (n,) scores of the runs in percent.
@@ -123,7 +123,7 @@ def resample_cell(
     drawn = generator.integers(num_runs, size=(num_items, run_resamples, num_runs))
     resampled = np.take_along_axis(item_scores.T[:, None], drawn, axis=2).reshape(-1, num_runs)
     single = num_runs == 1
-    return TwoWayCell(
+    return TwoWayArm(
         num_runs,
         float(scores.mean()),
         float("nan") if single else float(scores.var(ddof=1)),
@@ -133,26 +133,26 @@ def resample_cell(
     )
 
 
-def infer(cells: Sequence[TwoWayCell], weights: Sequence[float], confidence: float) -> ItemInference:
-    """Infer a weighted sum of cell means over both seeds and items, by bootstrap-t.
+def infer(arms: Sequence[TwoWayArm], weights: Sequence[float], confidence: float) -> ItemInference:
+    """Infer a weighted sum of arm means over both seeds and items, by bootstrap-t.
 
     Each resample is divided by its own standard error, sqrt(seeds^2 + items^2), where the runs resampled give
     the part of the seeds. Divided by the part of the seeds alone, intervals are too wide where items matter.
 
     Args:
-        cells: Resampled under the same items.
+        arms: Resampled under the same items.
         weights: (C,) contrast weights.
-        confidence: Level of the two-sided interval, which takes ``MIN_RUNS`` runs in every cell.
+        confidence: Level of the two-sided interval, which takes ``MIN_RUNS`` runs in every arm.
     """
-    weighted = list(zip(weights, cells, strict=True))
-    estimate = sum(w * cell.mean for w, cell in weighted)
-    seeds = sum(w**2 * cell.variance / cell.num_runs for w, cell in weighted)
-    items = float(np.sum([w * cell.item_means for w, cell in weighted], axis=0).var(ddof=1))
+    weighted = list(zip(weights, arms, strict=True))
+    estimate = sum(w * arm.mean for w, arm in weighted)
+    seeds = sum(w**2 * arm.variance / arm.num_runs for w, arm in weighted)
+    items = float(np.sum([w * arm.item_means for w, arm in weighted], axis=0).var(ddof=1))
     known = ItemInference(estimate, math.sqrt(seeds), math.sqrt(items), math.nan, math.nan, 0)
-    if min(cell.num_runs for cell in cells) < MIN_RUNS:
+    if min(arm.num_runs for arm in arms) < MIN_RUNS:
         return known
-    resampled = np.sum([w * cell.means for w, cell in weighted], axis=0)
-    spread = np.sum([w**2 * cell.variances / cell.num_runs for w, cell in weighted], axis=0) + items
+    resampled = np.sum([w * arm.means for w, arm in weighted], axis=0)
+    spread = np.sum([w**2 * arm.variances / arm.num_runs for w, arm in weighted], axis=0) + items
     usable = spread > 0
     if not usable.any():
         return known

@@ -1,4 +1,4 @@
-"""Permutation tests of a contrast: runs are exchanged between cells of one family, or pairs change sign.
+"""Permutation tests of a contrast: runs are exchanged between arms of one family, or pairs change sign.
 
 The statistic is Welch's t, so that unequal variances distort the test less (Janssen 1997). Where there are
 few enough arrangements all are counted, else some are drawn. Few runs have few arrangements, so no p can be
@@ -41,25 +41,25 @@ class _Arranged(NamedTuple):
 
 
 def permutation_test(
-    cells: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[str], rng: np.random.Generator
+    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[str], rng: np.random.Generator
 ) -> Permutation:
-    """Test whether runs could change places between the cells of a family.
+    """Test whether runs could change places between the arms of a family.
 
     Args:
-        cells: The runs of every cell, at least 2 each.
-        weights: One a cell.
-        strata: The family of every cell.
+        arms: The runs of every arm, at least 2 each.
+        weights: One an arm.
+        strata: The family of every arm.
         rng: Draws arrangements where not all are counted.
     """
     families = {
-        name: [(c, w) for c, w, s in zip(cells, weights, strata, strict=True) if s == name]
+        name: [(c, w) for c, w, s in zip(arms, weights, strata, strict=True) if s == name]
         for name in dict.fromkeys(strata)
     }
-    sizes = [tuple(len(cell) for cell, _ in group) for group in families.values()]
+    sizes = [tuple(len(arm) for arm, _ in group) for group in families.values()]
     is_exact = _is_exact([_num_arrangements(of_family) for of_family in sizes])
     arranged = []
     for group, of_family in zip(families.values(), sizes, strict=True):
-        pooled = np.concatenate([cell for cell, _ in group])
+        pooled = np.concatenate([arm for arm, _ in group])
         order = _all_orders(of_family) if is_exact else _drawn_orders(len(pooled), rng)
         arranged.append(_arrange(pooled[order], of_family, [w for _, w in group]))
     return _two_sided(arranged, is_exact)
@@ -88,7 +88,7 @@ def _is_exact(counts: Sequence[int]) -> bool:
 
 
 def _arrange(scores: np.ndarray, sizes: Sequence[int], weights: Sequence[float]) -> _Arranged:
-    """Split the columns of (A, N) scores into cells."""
+    """Split the columns of (A, N) scores into arms."""
     ends = np.cumsum(sizes)
     parts = [scores[:, end - size : end] for end, size in zip(ends, sizes, strict=True)]
     estimates = sum(w * part.mean(1) for w, part in zip(weights, parts, strict=True))
@@ -123,7 +123,7 @@ def _num_arrangements(sizes: Sequence[int]) -> int:
 
 @lru_cache(maxsize=16)
 def _all_orders(sizes: tuple[int, ...]) -> np.ndarray:
-    """Every way to deal N runs to cells of these sizes, as (A, N) indices; the identity first."""
+    """Every way to deal N runs to arms of these sizes, as (A, N) indices; the identity first."""
     total = sum(sizes)
     orders = [((), tuple(range(total)))]
     for size in sizes:

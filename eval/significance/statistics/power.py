@@ -16,7 +16,7 @@ from eval.significance.statistics.welch import CONFIDENCE, NO_SPREAD
 
 POWER = 0.80
 MAX_RUNS = 1000
-"""Runs per cell up to which is searched."""
+"""Runs per arm up to which is searched."""
 
 
 def detection_power(effect: float, standard_error: float, df: float, level: float) -> float:
@@ -51,17 +51,17 @@ def minimum_detectable_effect(
 def runs_to_detect(
     effect: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
 ) -> int | None:
-    """Find how many runs in every cell make the test find a true difference with the given power.
+    """Find how many runs in every arm make the test find a true difference with the given power.
 
     Args:
         effect: The true difference, in percentage points.
-        variances: Of each cell over seeds, in squared percentage points.
-        weights: Of each cell in the contrast.
+        variances: Of each arm over seeds, in squared percentage points.
+        weights: Of each arm in the contrast.
         level: Two-sided level of the test.
         power: How often it is to be found.
 
     Returns:
-        The number; None where no cell varies or more than ``MAX_RUNS`` would be needed.
+        The number; None where no arm varies or more than ``MAX_RUNS`` would be needed.
     """
     return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power)
 
@@ -69,7 +69,7 @@ def runs_to_detect(
 def runs_to_show_equivalence(
     margin: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
 ) -> int | None:
-    """Find how many runs in every cell make two one-sided tests pass where there is no difference at all.
+    """Find how many runs in every arm make two one-sided tests pass where there is no difference at all.
 
     Arguments and result are those of ``runs_to_detect``.
     """
@@ -77,7 +77,7 @@ def runs_to_show_equivalence(
 
 
 def balanced(variances: Sequence[float], weights: Sequence[float], runs: int) -> tuple[float, float]:
-    """Return standard error and degrees of freedom of a contrast with so many runs, at least 2, a cell."""
+    """Return standard error and degrees of freedom of a contrast with so many runs, at least 2, an arm."""
     terms = np.asarray(weights) ** 2 * np.asarray(variances)
     df = (runs - 1) * terms.sum() ** 2 / (terms**2).sum()
     return float(np.sqrt(terms.sum() / runs)), float(df)

@@ -1,6 +1,6 @@
 """Where a benchmark score's variance comes from: random-effects ANOVA by the method of moments.
 
-Within one cell every run (seed) answers every item; items lie in tasks and tasks in groups (phenomena):
+Within one arm every run (seed) answers every item; items lie in tasks and tasks in groups (phenomena):
 
     outcome = mean + seed + group + task + item + seed:group + seed:task + residual
 
@@ -52,8 +52,8 @@ def score_shares(tasks: np.ndarray, groups: np.ndarray) -> Components:
     return Components(1.0, of_group, 1 / num_tasks, of_item, of_group, 1 / num_tasks, of_item)
 
 
-def cell_components(outcomes: np.ndarray, tasks: np.ndarray, groups: np.ndarray) -> Components:
-    """Estimate the variances within one cell, unbiased and so possibly below zero.
+def arm_components(outcomes: np.ndarray, tasks: np.ndarray, groups: np.ndarray) -> Components:
+    """Estimate the variances within one arm, unbiased and so possibly below zero.
 
     Args:
         outcomes: (n, I) outcomes from 0 to 1 of n >= 2 runs.
@@ -86,15 +86,13 @@ def cell_components(outcomes: np.ndarray, tasks: np.ndarray, groups: np.ndarray)
     return Components(seed, seed_group, seed_task, residual, group, task, item)
 
 
-def pooled_components(
-    cells: Sequence[np.ndarray], tasks: np.ndarray, groups: np.ndarray
-) -> Components | None:
-    """Average the variances over cells of two or more runs by their degrees of freedom; None without one."""
-    cells = [cell for cell in cells if len(cell) > 1]
-    if not cells:
+def pooled_components(arms: Sequence[np.ndarray], tasks: np.ndarray, groups: np.ndarray) -> Components | None:
+    """Average the variances over arms of two or more runs by their degrees of freedom; None without one."""
+    arms = [arm for arm in arms if len(arm) > 1]
+    if not arms:
         return None
-    estimates = [cell_components(cell, tasks, groups) for cell in cells]
-    pooled = np.average(estimates, axis=0, weights=[len(cell) - 1 for cell in cells])
+    estimates = [arm_components(arm, tasks, groups) for arm in arms]
+    pooled = np.average(estimates, axis=0, weights=[len(arm) - 1 for arm in arms])
     return Components(*map(float, pooled))
 
 

@@ -1,6 +1,6 @@
-"""Weighted sums of cell means, each cell with its own variance (Welch 1947, Satterthwaite 1946).
+"""Weighted sums of arm means, each arm with its own variance (Welch 1947, Satterthwaite 1946).
 
-Shapes: C cells, one a family and variant; any leading dimensions are studies of their own.
+Shapes: C arms, one a family and variant; any leading dimensions are studies of their own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_SPREAD = 1e-9
 
 
 class Welch(NamedTuple):
-    """A weighted sum of cell means with its Welch-Satterthwaite inference; every field has the same shape."""
+    """A weighted sum of arm means with its Welch-Satterthwaite inference; every field has the same shape."""
 
     estimate: np.ndarray
     standard_error: np.ndarray
@@ -34,21 +34,21 @@ def welch(
     weights: ArrayLike,
     confidence: float = CONFIDENCE,
 ) -> Welch:
-    """Infer a weighted sum of cell means.
+    """Infer a weighted sum of arm means.
 
-    With two cells and weights (1, -1) this is Welch's t-test; with 2F cells and weights +-1/F it is the
-    difference averaged over F families; with F cells of differences of pairs and weights 1/F it is the paired
+    With two arms and weights (1, -1) this is Welch's t-test; with 2F arms and weights +-1/F it is the
+    difference averaged over F families; with F arms of differences of pairs and weights 1/F it is the paired
     t-test averaged over F families.
 
     Args:
-        means: (..., C) cell means.
-        variances: (..., C) unbiased cell variances.
-        counts: (..., C) runs per cell, at least 2.
+        means: (..., C) arm means.
+        variances: (..., C) unbiased arm variances.
+        counts: (..., C) runs per arm, at least 2.
         weights: (C,) contrast weights.
         confidence: Level of the two-sided interval.
 
     Returns:
-        Arrays of shape (...). Cells without any spread give nan for df, p and the interval.
+        Arrays of shape (...). Arms without any spread give nan for df, p and the interval.
     """
     means, variances, counts, weights = (
         np.asarray(x, dtype=float) for x in (means, variances, counts, weights)

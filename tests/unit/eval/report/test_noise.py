@@ -15,7 +15,7 @@ from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS
 from eval.results.run_scores import run_scores
 from eval.results.store import ResultStore
-from eval.significance.cells import CellTable
+from eval.significance.arms import ArmTable
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
@@ -91,7 +91,7 @@ def analysed(folder: Path) -> ItemAnalysis:
 def compared(folder: Path) -> list[Comparison]:
     """What the report says of the same scores over seeds alone."""
     scores = run_scores(read_source(folder).rows)[0]
-    cells = CellTable.of_scores(scores[scores.benchmark == "pairs"], "pairs")
+    cells = ArmTable.of_scores(scores[scores.benchmark == "pairs"], "pairs")
     return compare_with_baseline(cells, "gelu", ["kan"], Inference())
 
 

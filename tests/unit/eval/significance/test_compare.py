@@ -13,8 +13,8 @@ from scipy import stats
 
 from base.errors import UsageError
 from eval.results.run_scores import normalise_rows, primary_metric, run_scores
-from eval.significance.cells import CellTable
-from eval.significance.compare import compare, compare_cells, compare_with_baseline
+from eval.significance.arms import ArmTable
+from eval.significance.compare import compare, compare_arms, compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import parse_contrast
 
@@ -106,7 +106,7 @@ def test_published_seeds_group_contrast_and_holm(shared_data: Path):
         )
         assert found.verdict == verdict
     scores, _ = run_scores(normalise_rows(rows))
-    cells = CellTable.of_scores(scores[scores.benchmark == "blimp"], "blimp")
+    cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], "blimp")
     others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
     neo = {
         c.contrast.split(" - ")[0]: c
@@ -198,8 +198,8 @@ def test_contrasts_of_one_table_do_not_share_the_resamples_of_other_differences(
     how = Inference(paired=True, resamples=200)
     texts = ["a - b", "b - a", "a+b - c+d", "a+c - b+d"]
     variants = list("abcd")
-    shared = CellTable.of_scores(rows, "blimp")
-    together = [compare_cells(shared, parse_contrast(text, variants), "f", how) for text in texts]
+    shared = ArmTable.of_scores(rows, "blimp")
+    together = [compare_arms(shared, parse_contrast(text, variants), "f", how) for text in texts]
     assert together == [compare(rows, text, family="f", inference=how) for text in texts]
 
 

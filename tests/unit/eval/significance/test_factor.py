@@ -239,7 +239,7 @@ def test_models_that_answer_alike_under_one_head_are_not_copies(study: Path):
         rows.loc[rows["head"] == "mlp", "score"] = 100 / 3
         write_rows(rows, path)
     found = analysed(study, factor="head")
-    assert set(found.cells.n) == {3}
+    assert set(found.arms.n) == {3}
     assert not [note for note in found.warnings if "copied" in note]
     assert sum("score exactly 33.3" in note for note in found.warnings) == 4
 

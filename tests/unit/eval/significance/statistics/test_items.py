@@ -10,13 +10,13 @@ from eval.significance.statistics.items import (
     benchmark_scores,
     infer,
     item_counts,
-    resample_cell,
+    resample_arm,
     resample_items,
     task_sizes,
 )
 from eval.significance.statistics.variance_components import (
     Components,
-    cell_components,
+    arm_components,
     pooled_components,
     score_shares,
 )
@@ -77,7 +77,7 @@ def test_cell_resamples_equal_those_materialised():
     outcomes = outcomes_of(6)
     scores = benchmark_scores(outcomes, TASKS)
     item_scores = resample_items(outcomes, TASKS, 20, np.random.default_rng(1))
-    cell = resample_cell(scores, item_scores, 3, np.random.default_rng(2))
+    cell = resample_arm(scores, item_scores, 3, np.random.default_rng(2))
     drawn = np.random.default_rng(2).integers(6, size=(20, 3, 6))
     chosen = [item_scores[drawn[b, k], b] for b in range(20) for k in range(3)]
     assert cell.means == pytest.approx([x.mean() for x in chosen])
@@ -95,7 +95,7 @@ def resampled(num_runs: tuple[int, ...], seed: int = 0, resamples: int = 500):
         benchmark_scores(outcomes, TASKS),
         np.split(np.arange(sum(num_runs)), np.cumsum(num_runs)),
     )
-    cells = [resample_cell(scores[at], item_scores[at], 4, generator) for at in places[:-1]]
+    cells = [resample_arm(scores[at], item_scores[at], 4, generator) for at in places[:-1]]
     return outcomes, [outcomes[at] for at in places[:-1]], cells
 
 
@@ -172,7 +172,7 @@ def test_coverage_of_the_population_difference(families: int):
         resamples = resample_items(outcomes, tasks, 400, generator)
         for place in range(len(weights)):
             at = slice(place * runs, (place + 1) * runs)
-            cells.append(resample_cell(scores[at], resamples[at], 5, generator))
+            cells.append(resample_arm(scores[at], resamples[at], 5, generator))
             within.append(weights[place] ** 2 * scores[at].var(ddof=1) / runs)
         result = infer(cells, weights, 0.95)
         df = sum(within) ** 2 / sum(x**2 / (runs - 1) for x in within)
@@ -206,7 +206,7 @@ def simulated_cell(generator: np.random.Generator, num_runs: int) -> np.ndarray:
 
 def test_components_are_unbiased():
     generator = np.random.default_rng(5)
-    found = np.array([cell_components(simulated_cell(generator, 4), NESTED, GROUPS) for _ in range(3000)])
+    found = np.array([arm_components(simulated_cell(generator, 4), NESTED, GROUPS) for _ in range(3000)])
     error = found.std(axis=0) / np.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - np.array(TRUE)) < 4 * error).all(), found.mean(axis=0)
     assert (error[:4] < 0.06 * np.array(TRUE[:4])).all(), error
@@ -214,7 +214,7 @@ def test_components_are_unbiased():
 
 def test_components_of_seeds_add_up_to_the_variance_over_seeds():
     cell = simulated_cell(np.random.default_rng(6), 5)
-    parts, shares = cell_components(cell, NESTED, GROUPS), score_shares(NESTED, GROUPS)
+    parts, shares = arm_components(cell, NESTED, GROUPS), score_shares(NESTED, GROUPS)
     total = sum(part * share for part, share in zip(parts[:4], shares[:4], strict=True))
     assert total == pytest.approx(np.var([mean_of_task_means(run, NESTED) for run in cell], ddof=1))
     assert shares.item == shares.residual == pytest.approx((1 / GROUP_SIZES).sum() / 64)
@@ -253,14 +253,14 @@ def test_components_of_a_balanced_design_are_those_of_its_anova_table():
         task=(ms["t"] - ms["i"] - ms["st"] + ms["e"]) / (n * k),
         item=(ms["i"] - ms["e"]) / n,
     )
-    assert cell_components(outcomes, tasks, groups) == pytest.approx(expected)
+    assert arm_components(outcomes, tasks, groups) == pytest.approx(expected)
 
 
 def test_components_that_a_design_cannot_tell_are_nan():
     outcomes = outcomes_of(4)
-    one_group = cell_components(outcomes, TASKS, np.zeros(3, int))
+    one_group = arm_components(outcomes, TASKS, np.zeros(3, int))
     assert np.isnan([one_group.seed_group, one_group.group]).all()
-    one_task_each = cell_components(outcomes, TASKS, np.arange(3))
+    one_task_each = arm_components(outcomes, TASKS, np.arange(3))
     assert np.isnan([one_task_each.seed_task, one_task_each.task]).all()
     spread = benchmark_scores(outcomes, TASKS).var(ddof=1)
     for found, groups in ((one_group, np.zeros(3, int)), (one_task_each, np.arange(3))):
@@ -271,6 +271,6 @@ def test_components_that_a_design_cannot_tell_are_nan():
 def test_cells_pool_by_their_degrees_of_freedom():
     generator = np.random.default_rng(9)
     cells = [simulated_cell(generator, num_runs) for num_runs in (3, 1, 6)]
-    first, last = (np.array(cell_components(cells[place], NESTED, GROUPS)) for place in (0, 2))
+    first, last = (np.array(arm_components(cells[place], NESTED, GROUPS)) for place in (0, 2))
     assert pooled_components(cells, NESTED, GROUPS) == pytest.approx(tuple((2 * first + 5 * last) / 7))
     assert pooled_components([cells[1]], NESTED, GROUPS) is None

@@ -1,4 +1,7 @@
-"""Runs by cell, and what of them enters a contrast: whole cells, or differences of runs paired by seed."""
+"""Runs by arm, and what of them enters a contrast: whole arms, or differences of runs paired by seed.
+
+An arm is the runs of one variant, in one family or averaged over families.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pandas as pd
 from eval.results.rows import run_name
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.bootstrap import ResampledCell, resample
+from eval.significance.statistics.bootstrap import ResampledArm, resample
 
 Key = tuple[str, str]  # family, variant
 
@@ -43,46 +46,46 @@ class Sample:
         )
 
 
-class CellTable:
-    """One benchmark's run scores, or those of one of its parts.
+class ArmTable:
+    """The run scores of one benchmark by arm, or those of one of its parts.
 
     Args:
-        cells: Family and variant to the scores of its runs by seed.
+        runs: Family and variant to the scores of the arm's runs by seed.
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
     """
 
-    def __init__(self, cells: Mapping[Key, pd.Series], benchmark: str, part: str | None = None) -> None:
-        self.cells = cells
+    def __init__(self, runs: Mapping[Key, pd.Series], benchmark: str, part: str | None = None) -> None:
+        self.runs = runs
         self.benchmark = benchmark
         self.part = part
-        self.families = sorted({family for family, _ in cells})
-        self._resampled: dict[tuple[str, bytes], ResampledCell] = {}
+        self.families = sorted({family for family, _ in runs})
+        self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
 
     @classmethod
-    def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> CellTable:
+    def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
-        cells = {
-            (str(f), str(v)): pd.Series(cell["score"].to_numpy(float), index=cell["seed"].to_numpy())
-            for (f, v), cell in ordered.groupby(["family", "variant"])
+        runs = {
+            (str(f), str(v)): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
+            for (f, v), arm in ordered.groupby(["family", "variant"])
         }
-        return cls(cells, benchmark, part)
+        return cls(runs, benchmark, part)
 
-    def without(self, family: str, variant: str, seed: int) -> CellTable:
-        """Return the table without one run; its cell stays, even if empty."""
-        left = {**self.cells, (family, variant): self.cells[family, variant].drop(seed)}
-        return CellTable(left, self.benchmark, self.part)
+    def without(self, family: str, variant: str, seed: int) -> ArmTable:
+        """Return the table without one run; its arm stays, even if empty."""
+        left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
+        return ArmTable(left, self.benchmark, self.part)
 
     def variants(self) -> list[str]:
         """Return every variant that has a run, by name."""
-        return sorted({variant for _, variant in self.cells})
+        return sorted({variant for _, variant in self.runs})
 
     def sample(self, contrast: Contrast, families: Sequence[str], is_paired: bool) -> Sample:
         """Gather what a contrast over these families, weighed alike, is made of."""
         return self._paired(contrast, families) if is_paired else self._whole(contrast, families)
 
-    def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledCell:
+    def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledArm:
         """Resample an arm, once for all comparisons that it is part of."""
         # Pairs of the same variants, grouped or turned another way, are other differences under one name.
         key = (name, arm.tobytes())
@@ -98,7 +101,7 @@ class CellTable:
     def _whole(self, contrast: Contrast, families: Sequence[str]) -> Sample:
         weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
         keys = sorted(weights)
-        arms = [self.cells[key].to_numpy() if key in self.cells else np.empty(0) for key in keys]
+        arms = [self.runs[key].to_numpy() if key in self.runs else np.empty(0) for key in keys]
         return Sample(
             arms=tuple(arms),
             names=tuple(f"{f}/{v}" for f, v in keys),
@@ -109,17 +112,17 @@ class CellTable:
 
     def _paired(self, contrast: Contrast, families: Sequence[str]) -> Sample:
         whole = self._whole(contrast, families)
-        arms_by_cell = zip(whole.strata, whole.names, whole.arms, strict=True)
-        if absent := [f"{f} {name.removeprefix(f'{f}/')}" for f, name, arm in arms_by_cell if not len(arm)]:
+        named_arms = zip(whole.strata, whole.names, whole.arms, strict=True)
+        if absent := [f"{f} {name.removeprefix(f'{f}/')}" for f, name, arm in named_arms if not len(arm)]:
             return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}")
         arms, dropped = [], []
         for family in families:
-            cells = {v: self.cells[family, v] for v in sorted(contrast.weights())}
-            table = pd.DataFrame(cells)
+            scores = {v: self.runs[family, v] for v in sorted(contrast.weights())}
+            table = pd.DataFrame(scores)
             paired = table.dropna()
             unpaired = table.drop(paired.index)
             dropped += [
-                run_name((family, v, seed)) for v in cells for seed in unpaired.index[unpaired[v].notna()]
+                run_name((family, v, seed)) for v in scores for seed in unpaired.index[unpaired[v].notna()]
             ]
             arms.append(sum(w * paired[v].to_numpy() for v, w in contrast.weights().items()))
         few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]
