@@ -21,7 +21,7 @@ from base.files import write_text
 from pretrain.run.folders import StudyFolder
 from slurm.cell import share_cores
 from slurm.job import CellJob
-from slurm.progress import Progress
+from slurm.progress import StudyProgress
 from slurm.snapshot import snapshot_environment
 from slurm.state import read_state
 from slurm.study import Cell
@@ -49,7 +49,7 @@ class LocalRunner:
 
     study_dir: Path
     workers: int
-    progress: Progress
+    progress: StudyProgress
     snapshot: Path
     """Folder of the code that the processes run."""
     _running: list[_Running] = field(default_factory=list)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqdm import tqdm
-
-from slurm.state import CellState, describe, minutes, read_state
+from base.progress import ProgressBar, duration
+from slurm.state import CellState, describe, read_state
 from slurm.study import Cell
 
 LINE_EVERY_S = 15.0
 
 
-class Progress:
+class StudyProgress:
     """Follows the cells of a study through their state files.
 
     A finished cell gets one line that stays. Running cells are shown with their step and loss: under the bar
@@ -30,15 +28,7 @@ class Progress:
         self._ended: set[str] = set()
         self._started_s = time.time()
         self._last_line_s = time.time()
-        self._in_terminal = sys.stderr.isatty()
-        self._bar = tqdm(
-            total=self._num_cells,
-            initial=num_before,
-            desc="study",
-            unit="cell",
-            disable=not self._in_terminal,
-            dynamic_ncols=True,
-        )
+        self._bar = ProgressBar(self._num_cells, "cell", done=num_before, name="study")
 
     def update(self) -> None:
         """Read the states and show what changed since the last call."""
@@ -51,11 +41,11 @@ class Progress:
                 self._show_end(cell, state)
             elif state.name == "running":
                 running.append(f"{cell.label} {describe(state, cell.run_dir)}")
-        if self._in_terminal:
-            self._bar.set_postfix_str(" | ".join(running))
+        if self._bar.in_terminal:
+            self._bar.show_beside(" | ".join(running))
         elif running and time.time() - self._last_line_s >= LINE_EVERY_S:
             self._last_line_s = time.time()
-            print(f"  {minutes(time.time() - self._started_s)}  {' | '.join(running)}", flush=True)
+            self._bar.say(f"  {duration(time.time() - self._started_s)}  {' | '.join(running)}")
 
     def close(self) -> None:
         """Show the cells that ended last and leave the bar where it is."""
@@ -65,15 +55,11 @@ class Progress:
     def _show_end(self, cell: Cell, state: CellState) -> None:
         self._ended.add(cell.run_id)
         self._num_ended += 1
-        took = minutes(state.finished_s - state.started_s)
+        took = duration(state.finished_s - state.started_s)
         words = (
             f"done in {took}"
             if state.name == "done"
             else f"FAILED after {took}: {state.error} (log: {state.log})"
         )
-        line = f"[{self._num_ended}/{self._num_cells}] {cell.label} {words}"
-        if self._in_terminal:
-            self._bar.write(line)
-            self._bar.update()
-        else:
-            print(line, flush=True)
+        self._bar.say(f"[{self._num_ended}/{self._num_cells}] {cell.label} {words}")
+        self._bar.advance()

@@ -17,6 +17,7 @@ from typing import Literal
 import psutil
 
 from base.files import write_text
+from base.progress import duration
 from pretrain.run.folders import RunFolder, StudyFolder
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
@@ -128,15 +129,8 @@ def describe(state: CellState, folder: Path) -> str:
     if "tokens_per_s" in progress:
         words += f", {progress['tokens_per_s']:,.0f} tokens/s"
     if 0 < step < max_steps and "time_s" in progress:
-        words += f", {minutes(progress['time_s'] * (max_steps - step) / step)} left"
+        words += f", {duration(progress['time_s'] * (max_steps - step) / step)} left"
     return words
-
-
-def minutes(seconds: float) -> str:
-    """Write a duration as ``m:ss`` or ``h:mm:ss``."""
-    total = max(0, round(seconds))
-    hours, rest = divmod(total, 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
 
 def _is_alive(state: CellState) -> bool:

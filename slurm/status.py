@@ -19,8 +19,9 @@ from tyro.conf import Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from base.progress import duration
 from pretrain.run.folders import StudyFolder
-from slurm.state import CellState, describe, minutes
+from slurm.state import CellState, describe
 from slurm.survey import survey
 
 CLEAR = "\033[2J\033[H"
@@ -92,7 +93,7 @@ def _details(state: CellState, folder: Path) -> str:
     if state.name == "queued":
         return f"{state.error}{_job(state)}".strip(" ,")
     if state.name == "done":
-        return f"in {minutes(state.finished_s - state.started_s)}"
+        return f"in {duration(state.finished_s - state.started_s)}"
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""

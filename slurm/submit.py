@@ -22,8 +22,8 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from base.progress import duration
 from pretrain.run.folders import StudyFolder
-from slurm.state import minutes
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
 
@@ -158,20 +158,20 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Run the cells on this machine; returns 1 if one of the study is not done at the end."""
     from slurm.local import LocalRunner, batches
-    from slurm.progress import Progress
+    from slurm.progress import StudyProgress
     from slurm.report import unfinished, write_study_report
     from slurm.snapshot import take_snapshot
 
     started_s = time.time()
     if todo.cells:
-        progress = Progress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
+        progress = StudyProgress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
         try:
             runner = LocalRunner(study.folder, options.workers, progress, take_snapshot(study.folder))
             runner.run(batches(todo.cells, options.cells_per_job))
         finally:
             progress.close()
     left = unfinished(study)
-    print(f"{len(todo.cells)} cells run in {minutes(time.time() - started_s)}")
+    print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
     if left:
         print("the same command continues what is missing; --retry-failed also tries what failed")
     if options.report:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import FineTuning
 from eval.classification.features import FeatureClassifier, features, fits_memory
@@ -48,7 +49,7 @@ def evaluate_tasks(
     tasks: list[ClassificationTask],
     config: EvalConfig,
     head: HeadChoice | None = None,
-    report: Callable[[str], None] = lambda message: None,
+    tell: Tell = lambda message: None,
 ) -> dict[str, tuple[dict[str, float], pd.DataFrame]]:
     """Fine-tune with every seed and evaluate on every task that shares the training set.
 
@@ -57,7 +58,7 @@ def evaluate_tasks(
         tasks: One task, or MNLI and its mismatched part; the first one's settings hold for all.
         config: Where examples come from and how models are fine-tuned.
         head: One of the config's; None takes the first.
-        report: Told of progress every few seconds.
+        tell: Told of progress every few seconds.
 
     Returns:
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
@@ -72,7 +73,7 @@ def evaluate_tasks(
     scores: dict[str, list[dict[str, float]]] = {task.name: [] for task in tasks}
     items: dict[str, list[pd.DataFrame]] = {task.name: [] for task in tasks}
     for seed in settings.seeds:
-        say = _with_prefix(report, f"seed {seed} " if len(settings.seeds) > 1 else "")
+        say = _with_prefix(tell, f"seed {seed} " if len(settings.seeds) > 1 else "")
         trained = train(model_dir, tasks, config, settings, seed, say)
         size, dtype = settings.per_device_train_batch_size, settings.dtype
         for task in tasks:
@@ -97,7 +98,7 @@ def train(
     config: EvalConfig,
     settings: FineTuning,
     seed: int,
-    report: Callable[[str], None] = lambda message: None,
+    tell: Tell = lambda message: None,
 ) -> Trained:
     """Fine-tune on the training set that tasks share.
 
@@ -107,7 +108,7 @@ def train(
         config: Where examples come from.
         settings: How, and under which head.
         seed: Of the head's weights, the held-out part, the order of examples and dropout.
-        report: Told of progress every few seconds.
+        tell: Told of progress every few seconds.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -118,12 +119,12 @@ def train(
     classifier = load_for_task(model_dir, first, settings, seed, tokenizer, config.device)
     max_length = min(settings.max_length, num_positions(classifier.body))
     data = read_task_data(tasks, tokenizer, max_length, config, settings)
-    report(describe_truncation(data, max_length))
+    tell(describe_truncation(data, max_length))
     training, selection = split(data, first, settings, seed)
     whole = {"train": training, "selection": selection, **data.validation}
-    predictor, parts = _on_features(classifier, whole, model_dir, settings, report)
+    predictor, parts = _on_features(classifier, whole, model_dir, settings, tell)
     metric = METRICS[settings.metric_for_best_model]
-    fine_tune(predictor, parts["train"], parts["selection"], metric, settings, seed, report)
+    fine_tune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
     return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks})
 
 
@@ -132,7 +133,7 @@ def _on_features(
     parts: Mapping[str, Batch],
     model_dir: Path,
     settings: FineTuning,
-    report: Callable[[str], None],
+    tell: Tell,
 ) -> tuple[Classifier, Mapping[str, Examples]]:
     """Compute what a frozen backbone makes of every part, so that only the head is left to train.
 
@@ -142,7 +143,7 @@ def _on_features(
         return classifier, parts
     if not fits_memory(classifier, parts.values()):
         return classifier, parts
-    ticker = Ticker(report)
+    ticker = Ticker(tell)
     ticker.say("computing the frozen backbone's vectors")
     precision = partial(autocast, classifier.device, settings.dtype)
     weights = f"{fingerprint(model_files(model_dir))} {settings.dtype}"
@@ -158,8 +159,8 @@ def _check_metrics(task: ClassificationTask, settings: FineTuning) -> None:
             raise UsageError(f"{task.name}: {reason}, or leave --finetune.metric-for-best-model out")
 
 
-def _with_prefix(report: Callable[[str], None], prefix: str) -> Callable[[str], None]:
-    return lambda message: report(prefix + message)
+def _with_prefix(tell: Tell, prefix: str) -> Tell:
+    return lambda message: tell(prefix + message)
 
 
 def _items(

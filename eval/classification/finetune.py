@@ -20,6 +20,7 @@ from torch import nn
 from transformers import get_scheduler
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.classification.classifier import Classifier
 from eval.classification.config import FineTuning
 from eval.classification.heads.spec import HeadOutput
@@ -49,22 +50,22 @@ class Ticker:
     """Passes a message on at most every ``REPORT_EVERY_S`` seconds.
 
     Args:
-        report: Where to.
+        tell: Where to.
     """
 
-    def __init__(self, report: Callable[[str], None]) -> None:
-        self._report, self._next_s = report, 0.0
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._next_s = tell, 0.0
         self.message = ""
 
     def say(self, message: str) -> None:
-        """Report a message, now or never."""
+        """Tell a message, now or never."""
         self.message = message
         self.repeat()
 
     def repeat(self) -> None:
-        """Report the last message again, to show that there is life."""
+        """Tell the last message again, to show that there is life."""
         if time.monotonic() >= self._next_s:
-            self._report(self.message)
+            self._tell(self.message)
             self._next_s = time.monotonic() + REPORT_EVERY_S
 
 
@@ -75,7 +76,7 @@ def fine_tune(
     metric: Metric,
     settings: FineTuning,
     seed: int,
-    report: Callable[[str], None] = lambda message: None,
+    tell: Tell = lambda message: None,
 ) -> FineTuned:
     """Train a classifier and leave it with its best weights.
 
@@ -90,12 +91,12 @@ def fine_tune(
         settings: Learning rate, batch size and so on.
         seed: Of the order of the examples; dropout draws from torch's global generator, which the caller
             seeds before making the model.
-        report: Told of progress every few seconds.
+        tell: Told of progress every few seconds.
 
     Raises:
         UsageError: If the logits are no longer finite.
     """
-    generator, ticker = np.random.default_rng(seed), Ticker(report)
+    generator, ticker = np.random.default_rng(seed), Ticker(tell)
     steps_per_epoch = num_steps(len(train), settings)
     max_steps = steps_per_epoch * settings.num_train_epochs
     eval_steps = evaluation_interval(steps_per_epoch, settings)

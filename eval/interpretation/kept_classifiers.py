@@ -7,7 +7,6 @@ alone where the backbone is frozen, and in its metadata what it depends on.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.files import write_atomically
+from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.config import FineTuning
 from eval.classification.evaluate import train
@@ -56,7 +56,7 @@ def fine_tuned(
     run_dir: Path,
     task: ClassificationTask,
     config: EvalConfig,
-    report: Callable[[str], None] = lambda message: None,
+    tell: Tell = lambda message: None,
 ) -> FineTunedClassifier:
     """Load a run's classifier of a task; where there is none of these settings, fine-tune and keep it.
 
@@ -64,7 +64,7 @@ def fine_tuned(
         run_dir: The run's folder.
         task: The task.
         config: Where examples come from, how models are fine-tuned, and under which head, the first.
-        report: Told of progress every few seconds.
+        tell: Told of progress every few seconds.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -84,7 +84,7 @@ def fine_tuned(
     tokenizer = load_classifier_tokenizer(model_dir)
     state = _read(path, wanted)
     if state is None:
-        classifier = train(model_dir, [task], config, settings, seed, report).classifier
+        classifier = train(model_dir, [task], config, settings, seed, tell).classifier
         path.parent.mkdir(parents=True, exist_ok=True)
         state = {name: value.contiguous() for name, value in trained_state(classifier).items()}
         write_atomically(path, lambda temporary: save_file(state, temporary, metadata=wanted))

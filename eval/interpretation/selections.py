@@ -13,7 +13,7 @@ Shapes: n documents, m segments of one, C labels.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from sklearn.metrics import f1_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
+
+from base.progress import Tell
 
 CONFIDENCE = 0.95
 NUM_FEATURES = 2**18
@@ -97,7 +99,7 @@ def compare_selections(
     kept: int,
     draws: int,
     seed: int,
-    report: Callable[[str], None] = lambda message: None,
+    tell: Tell = lambda message: None,
 ) -> list[Sufficiency]:
     """Judge segments selected by scores, segments drawn at random, and all segments.
 
@@ -109,7 +111,7 @@ def compare_selections(
         kept: Segments of each document.
         draws: How many times segments are drawn at random; what is said of them is the mean.
         seed: Of the draws.
-        report: Told what is being done.
+        tell: Told what is being done.
     """
     generator = np.random.default_rng(seed)
     selections: list[tuple[str, Selection, Selection]] = [
@@ -123,7 +125,7 @@ def compare_selections(
     right: dict[str, list[np.ndarray]] = {}
     macro_f1: dict[str, list[float]] = {}
     for number, (name, for_train, for_validation) in enumerate(selections, start=1):
-        report(f"bag of words {number}/{len(selections)}: {name}")
+        tell(f"bag of words {number}/{len(selections)}: {name}")
         predictions = _predict(train.read(for_train), train.labels, validation.read(for_validation))
         right.setdefault(name, []).append(_is_right(validation.labels, predictions))
         macro_f1.setdefault(name, []).append(_macro_f1(validation.labels, predictions))

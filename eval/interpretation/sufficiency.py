@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from base.errors import UsageError, run_cli
 from base.files import write_text
+from base.progress import Tell
 from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags, say_rarely
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from eval.report.names import file_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     from eval.classification.inputs.segments import Segmented
@@ -76,7 +75,7 @@ class _Part:
         return np.split(self.data.spans, self.data.starts[1:])
 
 
-def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda message: None) -> list[Sufficiency]:
+def measure(args: SufficiencyArgs, tell: Tell = lambda message: None) -> list[Sufficiency]:
     """Fine-tune or load the two classifiers, let both select, and train bags of words on what they select.
 
     Raises:
@@ -96,13 +95,13 @@ def measure(args: SufficiencyArgs, report: Callable[[str], None] = lambda messag
     found = load_segment_classifier(args.run, task, args.config)
     note_few_segments(found, args.segments_kept)
     parts = _parts(task, found, args)
-    report("scoring segments")
+    tell("scoring segments")
     by_score = [predict_segments(found, part.data).contributions() for part in parts]
-    by_attention = _attention(args, task, parts, report)
+    by_attention = _attention(args, task, parts, tell)
     scores = {"highest": (by_score[0], by_score[1]), "attention": (by_attention[0], by_attention[1])}
     documents = [part.documents for part in parts]
     return compare_selections(
-        documents[0], documents[1], scores, args.segments_kept, args.draws, args.seed, report
+        documents[0], documents[1], scores, args.segments_kept, args.draws, args.seed, tell
     )
 
 
@@ -122,7 +121,7 @@ def _parts(task: ClassificationTask, found: FineTunedClassifier, args: Sufficien
 
 
 def _attention(
-    args: SufficiencyArgs, task: ClassificationTask, parts: list[_Part], report: Callable[[str], None]
+    args: SufficiencyArgs, task: ClassificationTask, parts: list[_Part], tell: Tell
 ) -> list[list[np.ndarray]]:
     """Return for each part, for each document, the attention that its segments get."""
     from eval.classification.inputs.example_text import JOINT, parts_of
@@ -132,12 +131,12 @@ def _attention(
     from eval.scoring.log_likelihood import num_positions
 
     finetune = args.config.finetune.model_copy(update={"head": ("linear",), "pooling": "mean"})
-    report("fine-tuning the classifier whose attention is read, unless it is there")
-    baseline = fine_tuned(args.run, task, args.config.model_copy(update={"finetune": finetune}), report)
+    tell("fine-tuning the classifier whose attention is read, unless it is there")
+    baseline = fine_tuned(args.run, task, args.config.model_copy(update={"finetune": finetune}), tell)
     max_length = min(baseline.settings.max_length, num_positions(baseline.classifier.body))
     found = []
     for part in parts:
-        report("reading attention")
+        tell("reading attention")
         whole = [(JOINT.join(parts_of((first, None))), second) for first, second in part.inputs]
         encoded = encode(baseline.tokenizer, whole, [0] * len(whole), max_length)
         shares = attention_shares(baseline.classifier.body, encoded)

@@ -15,7 +15,7 @@ from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.models.loading import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
-from eval.runner.progress import Progress
+from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
 from eval.runner.work_units import TaskResult, Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
@@ -179,7 +179,7 @@ def _measure_missing(
     num_workers = choose_workers(costs, config.device) if num_workers is None else num_workers
     names = _names(runs)
     ids = [(names[order.run_dir], order.key) for order in units]
-    with Progress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
+    with UnitProgress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
         for run_dir, run in runs.items():
             if not run.missing:
                 shown.say(f"{names[run_dir]}: everything asked for is scored already")
@@ -188,16 +188,16 @@ def _measure_missing(
                     f"{names[run_dir]}: the weights have changed, the scores of the old ones are dropped"
                 )
 
-        def report(order: Order, message: str) -> None:
+        def tell(order: Order, message: str) -> None:
             shown.detail(names[order.run_dir], order.key, message)
 
         if num_workers == 1:
-            outcomes = measure_here(units, report)
+            outcomes = measure_here(units, tell)
         else:
             # A run's longest unit first, so that it is not the last to end.
             nth = {run_dir: number for number, run_dir in enumerate(runs)}
             ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
-            outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, report)
+            outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, tell)
         for order, results in outcomes:
             run = runs[order.run_dir]
             if isinstance(results, Exception):

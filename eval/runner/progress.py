@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Mapping
 from types import TracebackType
 
-from tqdm import tqdm
-
+from base.progress import ProgressBar, duration
 from eval.results.run_scores import decimals
 
 # Without a terminal, a unit that takes long says how it goes every so often.
 LINE_EVERY_S = 60.0
 
 
-class Progress:
+class UnitProgress:
     """Shows units of work as they are measured, and how long the rest will take.
 
     Args:
@@ -28,33 +26,31 @@ class Progress:
     def __init__(
         self, costs: Mapping[tuple[str, str], float], num_workers: int = 1, enabled: bool = True
     ) -> None:
-        self._enabled, self._num_workers = enabled, num_workers
+        self._num_workers = num_workers
         self._left = dict(costs)
         self._total = len(costs)
         self._started: dict[tuple[str, str], float] = {}
         self._said: dict[tuple[str, str], float] = {}
         # Seconds and cost of what is finished, by benchmark: scoring and fine-tuning have their own prices.
         self._spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        in_terminal = enabled and sys.stderr.isatty() and bool(costs)
         form = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
-        self._bar = tqdm(total=self._total, dynamic_ncols=True, bar_format=form) if in_terminal else None
+        self._bar = ProgressBar(self._total, "task", shown=enabled, to_stderr=True, form=form)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> UnitProgress:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()
 
     def detail(self, run: str, unit: str, message: str) -> None:
         """Say how a unit goes; the first message starts its clock."""
         now = time.perf_counter()
         self._started.setdefault((run, unit), now)
         last = self._said.setdefault((run, unit), now)
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"{self.eta()}, {run} {unit} {message}".rstrip())
+        if self._bar.in_terminal:
+            self._bar.show_beside(f"{self.eta()}, {run} {unit} {message}".rstrip())
         elif message and now - last > LINE_EVERY_S:
             self._said[run, unit] = now
             self.say(f"{self._count()} {run} {unit}: {message}")
@@ -68,9 +64,8 @@ class Progress:
         spent[1] += cost
         for task, metrics in scores.items():
             values = ", ".join(f"{name} {score:.{decimals(name)}f}" for name, score in metrics.items())
-            self.say(f"{self._count()} {run} {task}: {values} ({took_s:.0f} s)")
-        if self._bar is not None:
-            self._bar.update()
+            self.say(f"{self._count()} {run} {task}: {values} ({duration(took_s)})")
+        self._bar.advance()
 
     def eta(self) -> str:
         """Say how long the rest will take, by what was measured so far."""
@@ -83,16 +78,11 @@ class Progress:
         for (_, unit), remaining in self._left.items():
             own = self._spent.get(_benchmark(unit), [seconds, cost])
             left_s += remaining * own[0] / own[1] / self._num_workers
-        return f"about {_duration(left_s)} left"
+        return f"about {duration(left_s)} left"
 
     def say(self, message: str) -> None:
         """Print a line that stays."""
-        if not self._enabled:
-            return
-        if self._bar is not None:
-            self._bar.write(message, file=sys.stderr)
-        else:
-            print(message, file=sys.stderr, flush=True)
+        self._bar.say(message)
 
     def _count(self) -> str:
         return f"[{self._total - len(self._left)}/{self._total}, {self.eta()}]"
@@ -100,10 +90,3 @@ class Progress:
 
 def _benchmark(unit: str) -> str:
     return unit.split("/", 1)[0]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

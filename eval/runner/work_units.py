@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.heads.names import DEFAULT_HEAD
 from eval.classification.tasks.chosen import ClassificationTask, classification_tasks, protocol_source
@@ -23,7 +24,7 @@ from eval.scoring.protocol import Protocol
 from eval.suites import SUITES
 from eval.zero_shot.lm_eval_tasks import HarnessTask, find_harness_tasks
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
-from eval.zero_shot.task import Report, TaskResult, TextTask
+from eval.zero_shot.task import TaskResult, TextTask
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -52,7 +53,7 @@ class Work:
 
     benchmark: str
     protocols: dict[str, dict]
-    measure: Callable[[Report], dict[str, TaskResult]]
+    measure: Callable[[Tell], dict[str, TaskResult]]
     cost: Callable[[], float]
     head: str = NO_HEAD
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -151,12 +152,12 @@ def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:
 
 
 def _measure_texts(
-    task: TextTask | HarnessTask, run_dir: Path, protocol: Protocol, config: EvalConfig, report: Report
+    task: TextTask | HarnessTask, run_dir: Path, protocol: Protocol, config: EvalConfig, tell: Tell
 ) -> dict[str, TaskResult]:
     scorer = _load_scorer(
         model_folder(run_dir), weights_hash(run_dir), protocol, config.device, config.batch_tokens
     )
-    return {task.name: task.measure(scorer, report)}
+    return {task.name: task.measure(scorer, tell)}
 
 
 # One run's tasks follow one another, so its model is kept for the next.
@@ -207,11 +208,11 @@ def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadCho
 
 
 def _measure_classification(
-    tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, head: HeadChoice, report: Report
+    tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, head: HeadChoice, tell: Tell
 ) -> dict[str, TaskResult]:
     from eval.classification.evaluate import evaluate_tasks
 
-    results = evaluate_tasks(model_folder(run_dir), tasks, config, head, report)
+    results = evaluate_tasks(model_folder(run_dir), tasks, config, head, tell)
     groups = {task.name: task.group for task in tasks}
     return {name: TaskResult(groups[name], metrics, items) for name, (metrics, items) in results.items()}
 

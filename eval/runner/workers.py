@@ -37,26 +37,26 @@ class Order:
 
 
 Results = dict[str, TaskResult]
-Report = Callable[[Order, str], None]
+TellUnit = Callable[[Order, str], None]
 
 
 class WorkerError(RuntimeError):
     """A defect that showed in a worker; its message is the traceback from there."""
 
 
-def measure_here(units: Mapping[Order, Work], report: Report) -> Iterator[tuple[Order, Results | Exception]]:
+def measure_here(units: Mapping[Order, Work], tell: TellUnit) -> Iterator[tuple[Order, Results | Exception]]:
     """Measure units one after the other in this process; an error is an outcome too."""
     for order, work in units.items():
-        report(order, "")
+        tell(order, "")
         try:
-            outcome: Results | Exception = work.measure(partial(report, order))
+            outcome: Results | Exception = work.measure(partial(tell, order))
         except Exception as error:
             outcome = error
         yield order, outcome
 
 
 def measure_in_workers(
-    orders: Sequence[Order], config: EvalConfig, num_workers: int, report: Report
+    orders: Sequence[Order], config: EvalConfig, num_workers: int, tell: TellUnit
 ) -> Iterator[tuple[Order, Results | Exception]]:
     """Measure units in several processes, in whichever order they end.
 
@@ -66,7 +66,7 @@ def measure_in_workers(
         orders: The units.
         config: What is evaluated, and how.
         num_workers: Processes at a time, at most one a unit.
-        report: Told which unit is under way and how it goes.
+        tell: Told which unit is under way and how it goes.
 
     Yields:
         Each unit with its results, or with the error that ended it.
@@ -79,7 +79,7 @@ def measure_in_workers(
                 if worker.order is None and waiting:
                     order, attempt = waiting.popleft()
                     worker.start(order, attempt)
-                    report(order, "")
+                    tell(order, "")
             busy = [worker for worker in workers if worker.order is not None]
             if not busy:
                 return
@@ -91,7 +91,7 @@ def measure_in_workers(
                 assert order is not None
                 answer = worker.receive()
                 if isinstance(answer, str):
-                    report(order, answer)
+                    tell(order, answer)
                 elif answer is not None:
                     yield order, answer
                 elif attempt < MAX_ATTEMPTS:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.config import EvalConfig
 from eval.suites import SUITES
 from eval.zero_shot.babylm25 import data_folder, find_data
 from eval.zero_shot.choices import Choice, credit, score_choices
-from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, file_task, read_checked
+from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, file_task, read_checked
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -30,9 +31,9 @@ ENTITY_COLUMNS = ("input_prefix", "options", "numops")
 class EntityTask(TextTask):
     """Items with several options, the first of them right; ``read`` gives objects with ``ENTITY_COLUMNS``."""
 
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         rows = read_items(self)
-        report(f"{len(rows)} items")
+        tell(f"{len(rows)} items")
         scored = score_choices([_choice(row) for row in rows], scorer)
         scores = [choice.scores for choice in scored]
         items = pd.DataFrame(

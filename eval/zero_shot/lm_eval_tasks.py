@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.config import EvalConfig
 from eval.suites import HARNESS_PREFIX
-from eval.zero_shot.task import Report, TaskResult, evenly_spaced
+from eval.zero_shot.task import TaskResult, evenly_spaced
 
 if TYPE_CHECKING:
     from lm_eval.api.task import Task
@@ -72,7 +73,7 @@ class HarnessTask:
         """How many documents there are to score."""
         return len(self._indices())
 
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         """Let lm-eval evaluate the task.
 
         Raises:
@@ -83,7 +84,7 @@ class HarnessTask:
         from eval.scoring.lm_eval_models import LMEvalModel
 
         task, indices = self._task(), self._indices()
-        report(f"{len(indices)} documents")
+        tell(f"{len(indices)} documents")
         model = LMEvalModel(scorer)
         with _only_errors(), _without_bars():
             results = evaluate(

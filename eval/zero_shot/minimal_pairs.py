@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.zero_shot.choices import Choice, score_choices
-from eval.zero_shot.task import Report, TaskResult, TextTask, accuracy_and_ties, read_checked
+from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, read_checked
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -29,9 +30,9 @@ PHENOMENON_NAMES = {"s-selection": "argument_structure", "filler_gap_dependency"
 class PairTask(TextTask):
     """Pairs of sentences; ``read`` gives objects with at least ``PAIR_COLUMNS``."""
 
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         pairs = read_pairs(self)
-        report(f"{len(pairs)} pairs")
+        tell(f"{len(pairs)} pairs")
         items = score_pairs(self, pairs, scorer)
         return TaskResult(task_group(items), accuracy_and_ties(items), items)
 

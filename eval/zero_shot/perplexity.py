@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import fingerprint
-from eval.zero_shot.task import Report, TaskResult, TextTask, evenly_spaced
+from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 class PerplexityTask(TextTask):
     """Documents; ``read`` gives objects with ``text``."""
 
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         texts = read_texts(self)
-        report(f"{len(texts)} documents")
+        tell(f"{len(texts)} documents")
         documents = scorer.score_documents(texts)
         items = pd.DataFrame(
             {

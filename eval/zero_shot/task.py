@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pandas as pd
 
+from base.progress import Tell
 from eval.files import fingerprint, read_json_rows
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
 
-Report = Callable[[str], None]
 Row = TypeVar("Row")
 Task = TypeVar("Task", bound="TextTask")
 
@@ -47,7 +47,7 @@ class TextTask(ABC):
     max_items: int | None = None
 
     @abstractmethod
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         """Score every item.
 
         Raises:

@@ -16,12 +16,13 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import list_data_files
 from eval.suites import SUITES
 from eval.zero_shot.babylm25 import data_folder, find_data
 from eval.zero_shot.choices import Choice, score_choices
-from eval.zero_shot.task import Report, TaskResult, TextTask, file_task, read_checked
+from eval.zero_shot.task import TaskResult, TextTask, file_task, read_checked
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -33,9 +34,9 @@ WUG_COLUMNS = ("sentences", "ratio")
 class WugTask(TextTask):
     """Pairs of texts with the share of people who chose the first; ``read`` gives ``WUG_COLUMNS``."""
 
-    def measure(self, scorer: TextScorer, report: Report) -> TaskResult:
+    def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         rows = read_items(self)
-        report(f"{len(rows)} items")
+        tell(f"{len(rows)} items")
         scored = score_choices([Choice("", row.texts) for row in rows], scorer)
         first, second = np.array([choice.scores for choice in scored]).T
         lengths = np.array([choice.num_tokens for choice in scored])

@@ -8,16 +8,15 @@ a killed command leaves none behind. What a shard holds depends on the text alon
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from base.files import write_atomically
+from base.progress import ProgressBar
 from pretrain.data.tokenizer import encode_batch
 
 SHARD_CHARACTERS = 2**22
@@ -41,7 +40,7 @@ def tokenise(
             ``<split>-<number>.offsets.npy``, (documents + 1,) where each begins and the last ends.
         split: Name of the split.
     """
-    progress = _Progress(f"tokenising {split}", num_documents)
+    progress = _DocumentProgress(f"tokenising {split}", num_documents)
     for index, texts in enumerate(_full_shards(documents)):
         if not _file(folder, split, index, "tokens").is_file():
             tokens, offsets = _encode(tokenizer, texts)
@@ -103,25 +102,20 @@ def _save(path: Path, array: np.ndarray) -> None:
     write_atomically(path, write)
 
 
-class _Progress:
-    """A bar in a terminal, about ten lines elsewhere."""
+class _DocumentProgress:
+    """Documents done: a bar in a terminal, about ten lines elsewhere."""
 
     def __init__(self, name: str, total: int) -> None:
         self.name, self.total = name, total
         self.done, self.next_line = 0, total / 10
-        in_terminal = sys.stderr.isatty()
-        self.bar = (
-            tqdm(desc=name, total=total, unit=" documents", dynamic_ncols=True) if in_terminal else None
-        )
+        self.bar = ProgressBar(total, " documents", name=name)
 
     def advance(self, count: int) -> None:
         self.done += count
-        if self.bar is not None:
-            self.bar.update(count)
-        elif self.done >= self.next_line:
+        self.bar.advance(count)
+        if not self.bar.in_terminal and self.done >= self.next_line:
             self.next_line = self.done + self.total / 10
-            print(f"{self.name}: {self.done:,} of {self.total:,} documents", flush=True)
+            self.bar.say(f"{self.name}: {self.done:,} of {self.total:,} documents")
 
     def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        self.bar.close()

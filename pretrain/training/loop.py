@@ -34,7 +34,7 @@ from pretrain.run.folders import RunFolder
 from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
 from pretrain.training.health import Diverged, find_problem
 from pretrain.training.knots import SplineSchedule
-from pretrain.training.metrics import MetricsFile, Progress, Timer, perplexity
+from pretrain.training.metrics import MetricsFile, StepProgress, Timer, perplexity
 from pretrain.training.optim import build_optimizer, build_scheduler, total_steps
 from pretrain.training.stopping import StopRequest
 
@@ -129,7 +129,7 @@ class Loop:
         """
         train, main = self.config.train, self.accelerator.is_main_process
         metrics = MetricsFile(self.folder.metrics_file, self.state.step) if main else None
-        self.progress = Progress(self.max_steps, self.state.step, main)
+        self.progress = StepProgress(self.max_steps, self.state.step, main)
         timer = Timer()
         self.saved_s = time.monotonic()
         steps = one_ahead(self._step, range(self.state.step, self.max_steps))

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from base.files import write_text
+from base.progress import ProgressBar, duration
 
 SECONDS_BETWEEN_LINES = 5.0
 """In a log file, more lines than this tell nobody anything."""
@@ -38,8 +36,8 @@ class MetricsFile:
             file.write(json.dumps(values) + "\n")
 
 
-class Progress:
-    """A bar in a terminal, plain lines elsewhere, nothing in the other processes.
+class StepProgress:
+    """Where a training stands: loss, speed and the time left, in the process that reports.
 
     Args:
         max_steps: Steps of the run.
@@ -49,46 +47,35 @@ class Progress:
 
     def __init__(self, max_steps: int, step: int, shown: bool) -> None:
         self.max_steps = max_steps
-        self.shown = shown
         self.first_step = step
         self.started = time.perf_counter()
         self.last_line = -math.inf
-        in_terminal = shown and sys.stderr.isatty()
-        self.bar = (
-            tqdm(total=max_steps, initial=step, unit="step", dynamic_ncols=True) if in_terminal else None
-        )
+        self.bar = ProgressBar(max_steps, "step", done=step, shown=shown)
 
     def advance(self) -> None:
-        if self.bar is not None:
-            self.bar.update()
+        self.bar.advance()
 
     def show(self, values: dict[str, Any]) -> None:
-        """Report a logged step."""
-        if not self.shown:
-            return
+        """Show a logged step: beside the bar, or as a line every ``SECONDS_BETWEEN_LINES``."""
         text = (
             f"loss {values['loss']:.4f}, perplexity {perplexity(values['loss']):.1f}, "
             f"lr {values['learning_rate']:.2e}, {values['tokens_per_s']:,.0f} tokens/s"
         )
-        if self.bar is not None:
-            self.bar.set_postfix_str(text)
+        if self.bar.in_terminal:
+            self.bar.show_beside(text)
             return
         now, step = time.perf_counter(), values["step"]
         if now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.max_steps:
             self.last_line = now
             left = (now - self.started) / max(1, step - self.first_step) * (self.max_steps - step)
-            self.say(f"step {step}/{self.max_steps}: {text}, {_duration(left)} left")
+            self.say(f"step {step}/{self.max_steps}: {text}, {duration(left)} left")
 
     def say(self, text: str) -> None:
-        """Print a line without breaking the bar."""
-        if self.shown and self.bar is not None:
-            self.bar.write(text)
-        elif self.shown:
-            print(text, flush=True)
+        """Print a line that stays."""
+        self.bar.say(text)
 
     def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        self.bar.close()
 
 
 class Timer:
@@ -132,9 +119,3 @@ def _step(line: str) -> float:
         return json.loads(line)["step"]
     except (ValueError, KeyError, TypeError):
         return math.inf
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{seconds:02d}s"
