@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from ffn_variants import FFN_VARIANTS
+from pretrain.run.folders import Inside, RunFolder, StudyFolder
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
@@ -43,3 +44,16 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
     inside = {path.parent.name for path in ROOT.glob("eval/*/__init__.py")}
     inside |= {path.name for path in ROOT.glob("eval/*.py")} - {"__init__.py"}
     assert packages | inside <= _said(drawings.draw("floors")[0])
+
+
+def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:
+    names = {
+        place.name
+        for folder in (RunFolder, StudyFolder)
+        for place in vars(folder).values()
+        if isinstance(place, Inside)
+    }
+    shown = {name.strip().rstrip("/") for name, _, _ in drawings.STUDY_FOLDER}
+    missing = {name for name in names - shown if not any(part.startswith(".") for part in name.split("/"))}
+    # A folder of others, what stands in place of a config in runs/backbones, and a part of report/.
+    assert missing == {"eval", "backbone.yaml", "report/report.md"}
