@@ -167,7 +167,7 @@ def _write_run(
         (*identity, "glue", task, "glue", "accuracy", 65 + shift + generator.normal(0, 1.5), 2000, "default")
         for task in GLUE_TASKS
     ]
-    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")
+    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1])), run / "eval" / "rows.parquet")
     steps = np.arange(100, 10_001, 100)
     lines = [{"step": int(step), "loss": 3.0, "grad_norm": 1 + float(generator.random())} for step in steps]
     lines += [

@@ -332,3 +332,8 @@ def unit_of(metric: str) -> Unit | None:
         return None
     known = [name for name in _UNITS if f"_{name}_" in f"_{metric}_"]
     return _UNITS[max(known, key=len)] if known else "percent"
+
+
+def is_percentage(metric: str) -> bool:
+    """Whether a metric's scores are percentages, which alone may be averaged; correlations count as such."""
+    return unit_of(metric) in ("percent", "correlation")

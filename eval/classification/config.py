@@ -98,10 +98,18 @@ class FineTuning(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """Values for every task, those that single tasks have instead, and the tasks that it consists of."""
+    """What a preset says.
+
+    Attributes:
+        settings: Values for every task.
+        by_task: Those that single tasks have instead.
+        averaged: Tasks that stand in its average by another metric than the first of their file.
+        tasks: The tasks that it consists of.
+    """
 
     settings: FineTuning
     by_task: dict[str, dict[str, Any]] = field(default_factory=dict)
+    averaged: dict[str, Metric] = field(default_factory=dict)
     tasks: tuple[str, ...] = GLUE_TASK_NAMES
 
 
@@ -162,6 +170,7 @@ PRESETS: dict[str, Preset] = {
         by_task=_ACCURACY_FOR_MNLI
         | {task: {"extra_metrics": ("mean_accuracy_f1",)} for task in ("mrpc", "qqp")}
         | {"multirc": {"extra_metrics": ("f1", "matthews_correlation", "mean_f1_matthews")}},
+        averaged={"mrpc": "mean_accuracy_f1", "qqp": "mean_accuracy_f1", "multirc": "mean_f1_matthews"},
     ),
 }
 

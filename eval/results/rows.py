@@ -2,6 +2,7 @@
 
 One row is one score of one run on one task in one metric, and where the task is a classification, under one
 head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100 to 100) share an axis.
+``primary`` is true for the one metric that stands for its task in means, the task's headline.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.files import write_atomically
+from eval.suites import is_percentage
 
 ROW_COLUMNS = (
     "run_id",
@@ -25,12 +27,15 @@ ROW_COLUMNS = (
     "score",
     "n_items",
     "head",
+    "primary",
 )
 RunKey = tuple[str, str, int]
 """Family, variant and seed: what a run is within a study."""
 ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")
 NO_HEAD = ""
 """``head`` of a score that no classification head has part in."""
+SCORED = ("run_id", "benchmark", "task", "head")
+"""What has one primary metric."""
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
 
 
@@ -44,18 +49,19 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     """Return the rows with exactly the columns of ``ROW_COLUMNS``, in that order and with fixed types.
 
     Args:
-        rows: A table with at least those columns; ``head`` may be absent.
+        rows: A table with at least those columns; ``head`` and ``primary`` may be absent.
         source: Where it came from, for the error message.
 
     Raises:
-        UsageError: If a column is absent, a score is not a number, or two rows share a key.
+        UsageError: If a column is absent, a score is not a number, two rows share a key, or a task has two
+            primary metrics.
     """
     if "head" not in rows.columns:  # tables from before there was a choice
         rows = rows.assign(head=NO_HEAD)
-    absent = [column for column in ROW_COLUMNS if column not in rows.columns]
+    absent = [column for column in ROW_COLUMNS if column not in (*rows.columns, "primary")]
     if absent:
         raise UsageError(f"{source}: no column {', '.join(absent)}; rows have {', '.join(ROW_COLUMNS)}")
-    rows = rows[list(ROW_COLUMNS)].reset_index(drop=True)
+    rows = rows[[column for column in ROW_COLUMNS if column in rows.columns]].reset_index(drop=True)
     try:
         rows = rows.astype({"score": float, "seed": "int64", "n_items": "int64"})
     except (TypeError, ValueError) as error:
@@ -66,7 +72,69 @@ def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
     if len(twice):
         key = " ".join(str(twice.iloc[0][column]) for column in ROW_KEY)
         raise UsageError(f"{source}: two rows for {key}; keep one of them")
-    return rows.astype(dict.fromkeys(_TEXT_COLUMNS, "str"))
+    rows = with_primary(rows.astype(dict.fromkeys(_TEXT_COLUMNS, "str")), source)
+    primary = rows[rows["primary"]]
+    if len(twice := primary[primary.duplicated(list(SCORED))]):
+        key = " ".join(str(twice.iloc[0][column]) for column in SCORED)
+        raise UsageError(f"{source}: two primary metrics for {key}; one stands for a task")
+    return rows
+
+
+def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
+    """Return the rows with ``primary`` as Booleans, filled in where no row of a task says it.
+
+    That is so in tables from before the column. They are read by the rule that held then.
+
+    Args:
+        rows: Text in the columns of ``ROW_KEY``; for tables from before the column, in their own order.
+        source: Where they came from, for the error message.
+
+    Raises:
+        UsageError: For a value that is neither true nor false.
+    """
+    primary = _as_said(rows, source)
+    is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
+    if not is_said.all():
+        headlines = _former_headlines(rows[~is_said])
+        names = zip(rows["benchmark"], rows["task"], rows["metric"], strict=True)
+        by_rule = pd.Series([headlines.get(name[:2]) == name[2] for name in names], rows.index)
+        primary = primary.where(is_said, by_rule).astype(bool)
+    return rows.assign(primary=primary)
+
+
+def _as_said(rows: pd.DataFrame, source: str) -> pd.Series:
+    if "primary" not in rows.columns:
+        return pd.Series(False, rows.index, dtype=bool)
+    column = rows["primary"].astype(object)
+    texts = column.where(column.notna(), "").astype(str).str.strip().str.lower()
+    if len(bad := column[~texts.isin(["true", "false", ""])]):
+        raise UsageError(f"{source}: primary is {bad.iloc[0]!r}; it must be true or false")
+    return texts == "true"
+
+
+# The rule for tables from before the column `primary`, and for nothing else: what the shipped tasks of then
+# had as headlines, and what stood in rows that were made for the source study's average.
+_FORMER_HEADLINES = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
+_SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
+
+
+def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """Name the metric that stood for each benchmark's task, a percentage where it has one.
+
+    It was the source study's where it is there, else the known one of a shipped task, else under a head the
+    one that the task's rows begin with, else accuracy, else the first in order of names.
+    """
+    headlines: dict[tuple[str, str], str] = {}
+    in_percent = rows["metric"].map(is_percentage).astype(bool)
+    for part in (rows[~in_percent], rows[in_percent]):
+        headed = part[part["head"] != NO_HEAD]
+        first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
+        for (benchmark, task), metrics in part.groupby(["benchmark", "task"])["metric"]:
+            known = _FORMER_HEADLINES.get(str(task).lower().rsplit("/", 1)[-1], "")
+            wanted = (*_SOURCE_STUDY_METRICS, known, first.get((benchmark, task), ""), "accuracy")
+            found = set(metrics)
+            headlines[benchmark, task] = next((name for name in wanted if name in found), min(found))
+    return headlines
 
 
 def empty_rows() -> pd.DataFrame:

@@ -8,24 +8,16 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
-from eval.results.rows import NO_HEAD, ROW_COLUMNS
-from eval.suites import unit_of
+from eval.results.rows import NO_HEAD, ROW_COLUMNS, with_primary
+from eval.suites import is_percentage
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
-# Headline metrics of shipped tasks that are not accuracy; those of a user's own tasks are told by their rows.
-PRIMARY_METRIC = {"cola": "matthews_correlation", "mrpc": "f1", "qqp": "f1", "multiwoz": "macro_f1"}
-# Where rows hold one of these, they were made for the source study's average.
-SOURCE_STUDY_METRICS = ("mean_accuracy_f1", "mean_f1_matthews")
-
 
 def is_percent(metrics: pd.Series) -> pd.Series:
-    """Say of each metric's name whether its scores are percentages, which alone may be averaged.
-
-    A correlation times 100 counts as one.
-    """
-    return metrics.map(lambda metric: unit_of(metric) in ("percent", "correlation")).astype(bool)
+    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
+    return metrics.map(is_percentage).astype(bool)
 
 
 def decimals(metric: str) -> int:
@@ -41,8 +33,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         origin: Where the table comes from, named in errors.
 
     Returns:
-        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant but
-        for what a classification's rows begin with, which is its headline metric.
+        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant.
 
     Raises:
         UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, or two
@@ -77,19 +68,9 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin)
-    rows["place"] = _metric_places(rows)
-    order = ["benchmark", "family", "variant", "seed", "group", "task", "place", "metric", "head"]
+    rows = with_primary(rows, origin)
+    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric", "head"]
     return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
-
-
-def _metric_places(rows: pd.DataFrame) -> pd.Series:
-    """Where each row's metric first stands among its task's; 0 for all that no head has part in.
-
-    The metrics of a classification are written headline first, which their names do not tell.
-    """
-    places = pd.Series(np.arange(len(rows)), rows.index)
-    first = places.groupby([rows["benchmark"], rows["task"], rows["metric"]]).transform("min")
-    return first.where(rows["head"] != NO_HEAD, 0)
 
 
 def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
@@ -124,36 +105,17 @@ def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
         )
 
 
-def primary_metric(task: str, metrics: Iterable[str], first: str | None = None) -> str:
-    """Name the metric that stands for a task.
-
-    That is the source study's where it is there, else the headline one of a task that is known here, else
-    what its rows begin with, else accuracy, else the first in order of names. Only of those that there are
-    scores in: a user's task may have the name of a known one.
-
-    Args:
-        task: Its name.
-        metrics: What there are scores in.
-        first: What its rows begin with, where that says something: under a head they begin with the headline.
-    """
-    available = sorted(metrics)
-    known = PRIMARY_METRIC.get(task.lower().rsplit("/", 1)[-1])
-    for metric in (*SOURCE_STUDY_METRICS, known, first, "accuracy"):
-        if metric in available:
-            return metric
-    return available[0]
-
-
 def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique."""
-    headed = rows[rows["head"] != NO_HEAD] if "head" in rows.columns else rows.iloc[:0]
-    first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()
-    names = rows.groupby(["benchmark", "task"])["metric"].agg(set).to_dict()
-    chosen = {key: primary_metric(key[1], metrics, first.get(key)) for key, metrics in names.items()}
-    keys = zip(rows.benchmark, rows.task, rows.metric, strict=True)
-    return rows[[chosen[benchmark, task] == metric for benchmark, task, metric in keys]].reset_index(
-        drop=True
-    )
+    """Keep each task's primary metric, so that (run, benchmark, task, head) is unique.
+
+    Where runs or heads differ in what is primary, it is what most of them say, so that one task's scores are
+    always of one metric.
+    """
+    keys = ["benchmark", "task", "metric"]
+    said = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
+    said = said.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
+    chosen = pd.MultiIndex.from_frame(said.drop_duplicates(["benchmark", "task"])[keys])
+    return rows[pd.MultiIndex.from_frame(rows[keys]).isin(chosen)].reset_index(drop=True)
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -245,6 +245,7 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
             "metric": metric,
             "score": score,
             "n_items": _num_items(result.items),
+            "primary": metric == result.primary,
         }
         for metric, score in result.metrics.items()
     )

@@ -213,8 +213,10 @@ def _measure_classification(
     from eval.classification.evaluate import evaluate_tasks
 
     results = evaluate_tasks(model_folder(run_dir), tasks, config, head, tell)
-    groups = {task.name: task.group for task in tasks}
-    return {name: TaskResult(groups[name], metrics, items) for name, (metrics, items) in results.items()}
+    return {
+        task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
+        for task in tasks
+    }
 
 
 def _classification_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> float:

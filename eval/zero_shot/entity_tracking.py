@@ -51,7 +51,7 @@ class EntityTask(TextTask):
                 "correct": [credit(values) for values in scores],
             }
         )
-        return TaskResult("entity_tracking", entity_metrics(items), items)
+        return self.result("entity_tracking", entity_metrics(items), items)
 
     def num_items(self) -> int:
         return len(read_items(self))

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -23,7 +23,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.progress import Tell
 from eval.config import EvalConfig
-from eval.suites import HARNESS_PREFIX
+from eval.suites import HARNESS_PREFIX, RAW_PREFIX, is_percentage
 from eval.zero_shot.task import TaskResult, evenly_spaced
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ PERCENT_METRICS = {
     "f1": "f1",
     "mcc": "matthews_correlation",
 }
+# GLUE's headline of tasks that lm-eval measures in accuracy, too.
+HEADLINES = {"mrpc": "f1", "qqp": "f1"}
 PERPLEXITIES = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
 
 
@@ -93,7 +95,7 @@ class HarnessTask:
         is_masked = scorer.protocol.score == "pseudo-log-likelihood"
         metrics = _metrics(results["results"][self.name], is_masked)
         items = [self._item(sample, scorer) for sample in results["samples"][self.name]]
-        return TaskResult(self.requested, metrics, pd.DataFrame(items))
+        return TaskResult(self.requested, metrics, pd.DataFrame(items), _primary(self.name, metrics))
 
     def _task(self) -> Task:
         return _load(self.requested, self.include_path)[self.name]
@@ -245,5 +247,11 @@ def _metrics(results: dict[str, Any], is_masked: bool) -> dict[str, float]:
         elif name in PERPLEXITIES:
             metrics[("pseudo_" if is_masked else "") + name + suffix] = float(value)
         else:
-            metrics[f"raw_{name}{suffix}"] = float(value)
+            metrics[f"{RAW_PREFIX}{name}{suffix}"] = float(value)
     return metrics
+
+
+def _primary(task: str, metrics: Iterable[str]) -> str:
+    """Choose what stands for a task: a percentage where it has one, and accuracy before any other."""
+    found = sorted(metrics, key=lambda name: (not is_percentage(name), name))
+    return next((name for name in (HEADLINES.get(task), "accuracy") if name in found), found[0])

@@ -34,7 +34,7 @@ class PairTask(TextTask):
         pairs = read_pairs(self)
         tell(f"{len(pairs)} pairs")
         items = score_pairs(self, pairs, scorer)
-        return TaskResult(task_group(items), accuracy_and_ties(items), items)
+        return self.result(task_group(items), accuracy_and_ties(items), items)
 
     def num_items(self) -> int:
         return len(read_pairs(self))

@@ -48,7 +48,7 @@ class PerplexityTask(TextTask):
         )
         prefix = "" if scorer.protocol.score == "log-likelihood" else "pseudo_"
         metrics = {f"{prefix}{name}": value for name, value in perplexity_metrics(items).items()}
-        return TaskResult("held-out text", metrics, items)
+        return self.result("held-out text", metrics, items)
 
     def num_items(self) -> int:
         return len(read_texts(self))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from base.progress import Tell
 from eval.files import fingerprint, read_json_rows
+from eval.suites import SUITES
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -23,11 +24,16 @@ Task = TypeVar("Task", bound="TextTask")
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What was measured on one task: metrics in percent unless their name says otherwise, one row an item."""
+    """What was measured on one task: metrics in percent unless their name says otherwise, one row an item.
+
+    Attributes:
+        primary: The metric that stands for the task.
+    """
 
     group: str
     metrics: dict[str, float]
     items: pd.DataFrame
+    primary: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,10 @@ class TextTask(ABC):
         Raises:
             UsageError: For faulty data, or a score that is not finite.
         """
+
+    def result(self, group: str, metrics: dict[str, float], items: pd.DataFrame) -> TaskResult:
+        """Return what was measured, with the primary metric of the suite's spec."""
+        return TaskResult(group, metrics, items, SUITES[self.suite].headline(metrics))
 
     @abstractmethod
     def num_items(self) -> int:

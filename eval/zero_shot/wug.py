@@ -57,7 +57,7 @@ class WugTask(TextTask):
                 "human_preference": [row.ratio for row in rows],
             }
         )
-        return TaskResult("morphology", {"spearman_correlation": self._correlation(items)}, items)
+        return self.result("morphology", {"spearman_correlation": self._correlation(items)}, items)
 
     def num_items(self) -> int:
         return len(read_items(self))

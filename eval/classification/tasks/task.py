@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eval.classification.config import FineTuneConfig, FineTuning
+from eval.classification.config import PRESETS, FineTuneConfig, FineTuning
 from eval.classification.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.classification.tasks.labels import Label, label_positions
 from eval.classification.tasks.schema import TaskFile
@@ -64,8 +64,13 @@ class ClassificationTask:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """In rows; the first one is the task's headline."""
+        """In rows; the epoch is chosen by the first one, which ``headline`` names unless a preset does."""
         return self.definition.metrics
+
+    def headline(self, config: FineTuneConfig) -> str:
+        """Name the metric that stands for the task: its file's first, unless a preset of GLUE has another."""
+        averaged = PRESETS[config.preset].averaged if self.benchmark in (GLUE, EMBEDDED_GLUE) else {}
+        return averaged.get(self.name, self.metrics[0])
 
     @property
     def train(self) -> str:

@@ -396,7 +396,7 @@ def write_run(study: Path, config: RunConfig, score: float, facts: bool) -> None
     ffn, seed = config.model.ffn, config.seed
     run_id = f"{config.family}/{ffn}/seed{seed}-0a1b2c3d"
     row = (run_id, config.family, ffn, seed, "embedded-pairs", "order", "syntax", "accuracy", score, 100, "")
-    write_rows(pd.DataFrame([row], columns=list(ROW_COLUMNS)), study / run_id / "eval" / "rows.parquet")
+    write_rows(pd.DataFrame([row], columns=list(ROW_COLUMNS[:-1])), study / run_id / "eval" / "rows.parquet")
     network = build(config, vocab_size=300)
     costs = cost_facts(config, network) if facts else {"parameters": count_parameters(network)}
     (study / run_id / "provenance.json").write_text(json.dumps(costs))

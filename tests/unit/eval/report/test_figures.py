@@ -63,7 +63,7 @@ def make_analysis(
                     grad_norms=tuple((step, 1.0 + 0.5 * (step % 3)) for step in range(10, 2000, 10)),
                 )
             )  # fmt: skip
-    table = pd.DataFrame(rows, columns=list(ROW_COLUMNS))
+    table = pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1]))
     path = tmp_path / "rows.parquet"
     table.to_parquet(path)
     return analyse(replace(read_source(path), facts=tuple(facts)))

@@ -65,7 +65,7 @@ def write_run(study: Path, family: str, variant: str, seed: int, tag: str = "0a1
         for task, group, metric in tasks
     ]  # fmt: skip
     run = study / run_id
-    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run / "eval" / "rows.parquet")
+    write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1])), run / "eval" / "rows.parquet")
     parameters = {"total": 500_000 if variant != "kan" else 650_000, "ffn": 100_000}
     session = {"versions": {"torch": "2.13.0"}, "git": {"commit": "abcdef0123", "clean": True}}
     provenance = {"parameters": parameters, "device": "cpu", "sessions": [session]}

@@ -17,6 +17,7 @@ def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = 
         {
             "run_id": "r", "family": "gpt_neo", "variant": "gelu", "seed": 1, "benchmark": benchmark,
             "task": task, "group": group, "metric": metric, "score": score, "n_items": 10,
+            "primary": metric in ("accuracy", "spearman_correlation", "bits_per_byte"),
         }
         for (group, task), score in scores.items()
     )  # fmt: skip

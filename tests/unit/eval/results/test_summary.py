@@ -6,19 +6,21 @@ from itertools import product
 
 import pandas as pd
 
+from eval.results.rows import check_rows
 from eval.results.summary import summary
 
 
 def rows_of(
     benchmark: str, scores: dict[tuple[str, str], float], run: str = "r", head: str = ""
 ) -> pd.DataFrame:
-    return pd.DataFrame(
+    rows = (
         {
             "run_id": run, "family": "gpt_neo", "variant": "gelu", "seed": 1, "benchmark": benchmark,
             "task": task, "group": "GLUE", "metric": metric, "score": score, "n_items": 10, "head": head,
         }
         for (task, metric), score in scores.items()
     )  # fmt: skip
+    return check_rows(pd.DataFrame(rows))
 
 
 def glue(head: str, by: float, run: str = "r") -> pd.DataFrame:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from base.errors import UsageError
-from eval.results.run_scores import normalise_rows, primary_metric, run_scores
+from eval.results.run_scores import normalise_rows, run_scores
 from eval.significance.arms import ArmTable
 from eval.significance.compare import compare, compare_arms, compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
@@ -292,12 +292,15 @@ def test_a_run_without_all_tasks_is_left_out_and_named():
         ("rte", {"accuracy", "f1"}, "accuracy"),
     ],
 )
-def test_primary_metric(task: str, metrics: set[str], expected: str):
-    assert primary_metric(task, metrics) == expected
+def test_of_older_rows_the_primary_metric_is_known(task: str, metrics: set[str], expected: str):
+    schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
+    table = pd.DataFrame([("f", "a", 1, "glue", task, metric, 1.0) for metric in metrics], columns=schema)
+    rows = normalise_rows(table)
+    assert rows.loc[rows["primary"], "metric"].tolist() == [expected]
 
 
-def test_the_rows_of_a_classification_begin_with_its_headline():
-    """A task of a user's own says by nothing but the order of its rows which metric stands for it."""
+def test_older_rows_of_a_classification_begin_with_its_headline():
+    """Before the column, a task of a user's own told its headline by nothing but the order of its rows."""
     schema = ["family", "variant", "seed", "benchmark", "task", "metric", "score", "head"]
 
     def score(task: str, metrics: dict[str, float], head: str = "default") -> float:

@@ -27,8 +27,8 @@ from eval.classification.tasks.chosen import (
     read_examples,
 )
 from eval.classification.tasks.schema import shipped_task, shipped_tasks
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.results.run_scores import PRIMARY_METRIC
 from eval.runner.references import _of_classification
 from eval.runner.work_units import classification_protocol
 from ffn_variants import UsageError
@@ -93,9 +93,15 @@ def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(monkeypatch,
     assert {name: n for name, n in others.items() if name not in GLUE_TASK_NAMES} == fr_kan | rest
 
 
-def test_the_report_knows_every_headline_that_is_not_accuracy():
-    headlines = {name: shipped_task(name).metrics[0] for name in shipped_tasks()}
-    assert {name: metric for name, metric in headlines.items() if metric != "accuracy"} == PRIMARY_METRIC
+@pytest.mark.parametrize("name", shipped_tasks())
+def test_a_task_is_stood_for_by_the_first_metric_of_its_file_or_what_a_preset_averages(name):
+    task = ClassificationTask(shipped_task(name), ())
+    assert task.headline(FineTuneConfig()) == shipped_task(name).metrics[0]
+    averaged = {"mrpc": "mean_accuracy_f1", "qqp": "mean_accuracy_f1", "multirc": "mean_f1_matthews"}
+    config = FineTuneConfig(preset="source-study")
+    assert task.headline(config) == averaged.get(name, shipped_task(name).metrics[0])
+    measured = {*task.metrics, *task.fine_tuning(config).extra_metrics}
+    assert task.headline(config) in measured
 
 
 def test_the_newsgroups_are_those_of_scikit_learn_in_its_order():
