@@ -13,9 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from base.files import write_atomically
-
-BASELINES = "baselines.json"
+from base.files import read_json, write_text
+from pretrain.run.folders import RunFolder
 
 
 def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
@@ -142,23 +141,19 @@ def _constant_answers(labels: np.ndarray) -> list[np.ndarray]:
     return [sets[counts.argmax()], *((ranks < k).astype(labels.dtype) for k in range(labels.shape[1] + 1))]
 
 
-def write_baselines(folder: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Path:
-    """Write what constant answers score, beside ``rows.parquet``.
+def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Write what constant answers score beside the scores of a run.
 
     Args:
-        folder: ``<run>/eval``.
+        run_dir: The run's folder.
         baselines: Of each benchmark and task, the metrics in percent. What the file says of others stays.
     """
-    known = read_baselines(folder)
+    known = read_baselines(run_dir)
     for benchmark, tasks in baselines.items():
         known[benchmark] = known.get(benchmark, {}) | {task: dict(scores) for task, scores in tasks.items()}
-    text = json.dumps(known, indent=1, sort_keys=True) + "\n"
-    path = folder / BASELINES
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-    return path
+    write_text(RunFolder(run_dir).baselines_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
-def read_baselines(folder: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Read ``baselines.json``: benchmark, task, metric, score in percent; empty where there is none."""
-    path = folder / BASELINES
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Read what constant answers score: benchmark, task, metric, score in percent; empty where unknown."""
+    return read_json(RunFolder(run_dir).baselines_file)

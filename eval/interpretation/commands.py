@@ -14,6 +14,7 @@ from pydantic import BaseModel, create_model
 
 from base.command_line import parse_flags
 from eval.config import EvalConfig, FineTuneConfig
+from pretrain.run.folders import RunFolder
 
 if TYPE_CHECKING:
     from eval.classification.tasks.chosen import ClassificationTask
@@ -81,8 +82,7 @@ def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
     """
     from eval.runner.find_runs import study_config
 
-    # runs/<study>/<family>/<variant>/<run>
-    config = study_config([study for path in paths for study in path.resolve().parents[2:3]])
+    config = study_config([RunFolder(path.resolve()).study.path for path in paths])
     first = next((text for text in config.finetune.head if text.split()[0] == head), head)
     return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (first,)})})
 

@@ -17,6 +17,7 @@ from eval.interpretation.commands import (
     parse_classifier_flags,
     say_rarely,
 )
+from pretrain.run.folders import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,14 +118,14 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
 
     found = fine_tuned(args.run, task, args.config, say_rarely())
     data = found.validation.take(evenly_spaced(list(range(len(found.validation))), args.max_examples))
-    run_name = "/".join(args.run.resolve().parts[-3:])
+    run = RunFolder(args.run.resolve())
     figure, alt = draw_concept_space(
         concept_vectors(found.classifier, data),
         data.labels,
         task.label_names,
-        f"{task.name}, head {head}, {run_name}",
+        f"{task.name}, head {head}, {run.run_id}",
     )
-    out = args.out or args.run / "eval" / "concept_space" / file_name(task.name, str(head))
+    out = args.out or RunFolder(args.run).concept_space_dir / file_name(task.name, str(head))
     return write_figure(figure, alt, out)
 
 

@@ -11,6 +11,7 @@ from base.files import write_text
 from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from eval.report.names import file_name
+from pretrain.run.folders import RunFolder
 
 EXAMPLES = """Show which segments of a text speak for the predicted label and which against it.
 
@@ -63,7 +64,7 @@ def explain(args: ExplainArgs) -> Path:
     names = task.label_names
     out = (
         args.out
-        or args.run / "eval" / "explanations" / f"{file_name(task.name, str(found.settings.head))}.html"
+        or RunFolder(args.run).explanations_dir / f"{file_name(task.name, str(found.settings.head))}.html"
     )
     write_text(out, to_page(shown, names, f"What decides {task.name}", intro))
     write_text(out.with_suffix(".json"), json.dumps(to_json(shown, names), indent=1))

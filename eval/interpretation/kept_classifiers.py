@@ -29,6 +29,7 @@ from eval.models.loading import identify_run, model_folder, weights_hash
 from eval.results.store import protocol_hash
 from eval.runner.work_units import classification_protocol, settled, task_heads
 from eval.scoring.log_likelihood import num_positions
+from pretrain.run.folders import RunFolder
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,8 @@ def fine_tuned(
     (head, *_) = task_heads([task], config)
     settings, model_dir = task.fine_tuning(config.finetune, head), model_folder(run_dir)
     seed = settings.seeds[0]
-    path = (
-        run_dir / "eval" / "classifiers" / task.benchmark / task.name / f"{_file_name(str(head))}.safetensors"
-    )
+    folder = RunFolder(run_dir).classifiers_dir / task.benchmark / task.name
+    path = folder / f"{_file_name(str(head))}.safetensors"
     wanted = {
         "weights": weights_hash(run_dir),
         "protocol": protocol_hash(classification_protocol(task, config, head)),

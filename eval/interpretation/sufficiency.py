@@ -13,6 +13,7 @@ from base.progress import Tell
 from eval.interpretation.commands import ClassifierArgs, find_task, parse_classifier_flags, say_rarely
 from eval.interpretation.segment_classifiers import SEGMENT_HEAD
 from eval.report.names import file_name
+from pretrain.run.folders import RunFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +153,7 @@ def main() -> int:
     from eval.interpretation.selections import table
 
     task, head = find_task(args.task, args.config).name, str(args.config.finetune.heads[0])
-    out = args.out or args.run / "eval" / "sufficiency" / f"{file_name(task, head)}.json"
+    out = args.out or RunFolder(args.run).sufficiency_dir / f"{file_name(task, head)}.json"
     content = {
         "run": str(args.run),
         "task": task,

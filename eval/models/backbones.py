@@ -19,8 +19,8 @@ import yaml
 
 from base.errors import UsageError
 from base.files import write_text
+from pretrain.run.folders import RunFolder
 
-FILE = "backbone.yaml"
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -80,7 +80,7 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
     for seed in seeds:
         backbone = Backbone(model.as_posix(), str(folder), model_type, seed)
         path = runs_dir / backbone.run_id
-        write_text(path / FILE, yaml.safe_dump(asdict(backbone), sort_keys=False))
+        write_text(RunFolder(path).backbone_file, yaml.safe_dump(asdict(backbone), sort_keys=False))
         found.append(path)
     return found
 
@@ -91,9 +91,10 @@ def read_backbone(run_dir: Path) -> Backbone | None:
     Raises:
         UsageError: If the file is damaged.
     """
-    path = run_dir / FILE
-    if not path.is_file():
+    folder = RunFolder(run_dir)
+    if not folder.is_backbone:
         return None
+    path = folder.backbone_file
     try:
         return Backbone(**yaml.safe_load(path.read_text(encoding="utf-8")))
     except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:

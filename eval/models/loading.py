@@ -14,13 +14,13 @@ from base.families import AUTO_CLASSES, get_family
 from base.files import write_text
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
+from pretrain.run.folders import RunFolder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # Everything in a model folder that can change a score; the model card cannot.
 _MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
-_KNOWN_WEIGHTS = Path("eval", ".weights.json")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RunIdentity:
     """What the rows of a run say about it.
 
     Attributes:
-        run_id: ``<family>/<variant>/seed<N>-<hash>``.
+        run_id: ``<family>/<variant>/`` and ``seed<N>-<hash>``, or the name that its user chose.
         objective: ``causal``, ``masked`` or ``span_corruption``; None for a backbone, which scores no texts.
         finetune_seed: The one seed of fine-tuning that a backbone's folder is for; None for a run.
     """
@@ -49,17 +49,11 @@ def identify_run(run_dir: Path) -> RunIdentity:
     """
     if (other := read_backbone(run_dir)) is not None:
         return RunIdentity(other.run_id, other.model_type, other.variant, other.seed, None, other.seed)
-    from pretrain.run.run_dir import config_hash, read_run
+    from pretrain.run.run_dir import read_run, run_id
 
     config = read_run(run_dir)
-    variant = config.model.ffn
-    run_id = f"{config.family}/{variant}/seed{config.seed}-{config_hash(config)}"
-    return RunIdentity(run_id, config.family, variant, config.seed, get_family(config.family).objective)
-
-
-def has_model(run_dir: Path) -> bool:
-    """Whether a run's folder holds its trained model."""
-    return (run_dir / "model" / "config.json").is_file()
+    family, variant = config.family, config.model.ffn
+    return RunIdentity(run_id(config), family, variant, config.seed, get_family(family).objective)
 
 
 def model_folder(run_dir: Path) -> Path:
@@ -70,11 +64,12 @@ def model_folder(run_dir: Path) -> Path:
     """
     if (other := read_backbone(run_dir)) is not None:
         return Path(other.folder)
-    if not has_model(run_dir):
+    folder = RunFolder(run_dir)
+    if not folder.has_model:
         raise UsageError(
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
         )
-    return run_dir / "model"
+    return folder.model_dir
 
 
 def weights_hash(run_dir: Path) -> str:
@@ -86,7 +81,7 @@ def remember_weights(run_dir: Path) -> None:
     """Note beside the scores which files have which hash, so that a check need not read them all again."""
     states = _file_states(run_dir)  # before they are read: a file that changes meanwhile is then not believed
     note = json.dumps({"weights": weights_hash(run_dir), "files": states})
-    path = run_dir / _KNOWN_WEIGHTS
+    path = RunFolder(run_dir).known_weights_file
     if not path.is_file() or path.read_text(encoding="utf-8") != note:
         write_text(path, note)
 
@@ -98,7 +93,7 @@ def known_weights_hash(run_dir: Path) -> str:
         UsageError: If there is no model.
     """
     try:
-        known = json.loads((run_dir / _KNOWN_WEIGHTS).read_text(encoding="utf-8"))
+        known = json.loads(RunFolder(run_dir).known_weights_file.read_text(encoding="utf-8"))
         if known["files"] == _file_states(run_dir):
             return known["weights"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -17,6 +17,7 @@ from eval.report.sections.answer import answer
 from eval.significance.comparison import Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
+from pretrain.run.folders import REPORT_NAME, StudyFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def main() -> int:
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from eval.report.write import write_report  # matplotlib, which takes half a second
 
-    out = args.out or (args.source / "report" if args.source.is_dir() else Path("report"))
+    out = args.out or (StudyFolder(args.source).report_dir if args.source.is_dir() else Path("report"))
     request = Request(
         factor=args.factor,
         head=args.head,
@@ -87,7 +88,7 @@ def main() -> int:
         method=args.method,
     )
     analysis = write_report(args.source, out, request)
-    print(f"{' '.join(answer(analysis))}\n\n{out / 'report.md'}")
+    print(f"{' '.join(answer(analysis))}\n\n{out / REPORT_NAME}")
     return 0
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from eval.significance.statistics.items import benchmark_scores
+from pretrain.run.folders import StudyFolder
 
 ID_COLUMNS = ("pair_id", "item_id")
 # Percentage points by which a score may miss the mean of its items: outcomes are kept in float32.
@@ -43,7 +44,7 @@ def read_outcomes(folder: Path, benchmark: str, runs: pd.DataFrame, tasks: set[s
     Returns:
         The outcomes; None where scores are not means over items; or words for what is amiss with the files.
     """
-    paths = [folder / run_id / "eval" / "items" / f"{benchmark}.parquet" for run_id in runs.run_id]
+    paths = [StudyFolder(folder).run(run_id).items_file(benchmark) for run_id in runs.run_id]
     if not any(path.is_file() for path in paths):
         return None
     values, keys = np.empty((0, 0), np.float32), None

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from base.files import read_json_if_whole
+from pretrain.run.folders import RunFolder
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunFacts:
@@ -43,16 +46,16 @@ class RunFacts:
     """Commit, library versions and device, in words."""
 
 
-def read_facts(run: Path, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
+def read_facts(run: RunFolder, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
     """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
-    provenance = read_json(run / "provenance.json")
+    provenance = read_json_if_whole(run.provenance_file)
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     # Runs of before budgets say neither of these.
     ffn, flops = mapping(provenance.get("ffn")), mapping(provenance.get("flops_per_token"))
     results = mapping(provenance.get("results"))
     time_s = _number(results.get("time_s"))
-    logged = _read_metrics(run / "metrics.jsonl")
+    logged = _read_metrics(run.metrics_file)
     curve = _curve(logged, "eval_loss")
     return RunFacts(
         run_id=run_id,
@@ -87,14 +90,6 @@ def _origin(provenance: Mapping[str, Any]) -> str | None:
     if provenance.get("device"):
         parts.append(f"on {provenance['device']}")
     return ", ".join(parts) or None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a mapping; a file absent or cut off gives an empty one."""
-    try:
-        return mapping(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
 
 
 def _read_metrics(path: Path) -> list[dict[str, Any]]:

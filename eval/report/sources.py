@@ -18,9 +18,7 @@ from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.runner.contamination import Contamination, read_contamination
 from eval.significance.factor import Factor, planned_heads
-
-ROWS_PATTERN = "*/*/seed*/eval/rows.parquet"  # <family>/<variant>/seed<N>-<hash>/eval/rows.parquet
-STUDY_FILE = "study.yaml"
+from pretrain.run.folders import RunFolder, StudyFolder
 
 
 @dataclass(frozen=True)
@@ -116,36 +114,38 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 
 def _read_study(folder: Path) -> Source:
-    files = {_run_id(folder, path): path for path in sorted(folder.glob(ROWS_PATTERN))}
-    if not files:
+    study = StudyFolder(folder)
+    runs = {run.run_id: run for run in study.run_folders() if run.is_scored}
+    if not runs:
         hint = (
             "it is one run: give its study's folder"
-            if (folder / "eval").is_dir()
+            if RunFolder(folder).eval_dir.is_dir()
             else "score its runs first: python -m eval RUN..."
         )
         raise UsageError(
-            f"{folder} holds no scored runs (<family>/<variant>/seed*/eval/rows.parquet); {hint}"
+            f"{folder} holds no scored runs (<family>/<variant>/<run>/eval/rows.parquet); {hint}"
         )
-    written = _read_plan(folder / STUDY_FILE)
+    written = _read_plan(study.plan_file)
     notes = []
     if written is not None and written.run_ids is not None:
-        foreign = sorted(set(files) - written.run_ids)
-        if foreign:
-            notes.append(f"left out, not a cell of {STUDY_FILE}: {', '.join(foreign)}")
-        files = {run_id: path for run_id, path in files.items() if run_id in written.run_ids}
-        if not files:
-            raise UsageError(f"{folder}: none of the cells of {STUDY_FILE} is scored; run the study first")
-    table = pd.concat([read_rows(path) for path in files.values()], ignore_index=True)
+        plan = study.plan_file.name
+        if foreign := sorted(set(runs) - written.run_ids):
+            notes.append(f"left out, not a cell of {plan}: {', '.join(foreign)}")
+        runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
+        if not runs:
+            raise UsageError(f"{folder}: none of the cells of {plan} is scored; run the study first")
+    # A run is told by its place: rows of a named run may say what it would be called without the name.
+    tables = [read_rows(run.rows_file).assign(run_id=run_id) for run_id, run in runs.items()]
+    table = pd.concat(tables, ignore_index=True)
     rows = normalise_rows(table, str(folder))
     identity = rows.drop_duplicates("run_id").set_index("run_id")
     facts = tuple(
-        read_facts(files[run_id].parents[1], run_id, str(row.family), str(row.variant), int(row.seed))
+        read_facts(runs[str(run_id)], str(run_id), str(row.family), str(row.variant), int(row.seed))
         for run_id, row in identity.iterrows()
-        if run_id in files
     )
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
-    notes += protocol_notes({run_id: path.parent for run_id, path in files.items()})
+    notes += protocol_notes(runs)
     return Source(
         path=folder,
         kind="study folder",
@@ -155,18 +155,14 @@ def _read_study(folder: Path) -> Source:
         run_order=_run_order(table),
         facts=facts,
         notes=tuple(notes),
-        baselines=_last_known(read_baselines(path.parent) for path in files.values()),
-        contamination=_last_known(read_contamination(path.parent) for path in files.values()),
+        baselines=_last_known(read_baselines(run.path) for run in runs.values()),
+        contamination=_last_known(read_contamination(run.path) for run in runs.values()),
     )
 
 
 def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
     return {name: value for of_run in of_runs for name, value in of_run.items()}
-
-
-def _run_id(folder: Path, rows_file: Path) -> str:
-    return rows_file.parents[1].relative_to(folder).as_posix()
 
 
 def _plan_from(rows: pd.DataFrame) -> Plan:

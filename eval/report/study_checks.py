@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from eval.report.run_facts import mapping, read_json
+from base.files import read_json_if_whole
+from eval.report.run_facts import mapping
+from pretrain.run.folders import RunFolder, StudyFolder
 
-FAILURE_PATTERN = "*/*/seed*/FAILED"  # written by a pretraining whose loss diverged
-LEDGER = "done.json"
 SHOWN = 4
 
 
@@ -21,12 +21,11 @@ def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
         run_ids: Its cells; None takes every run that is there.
     """
     said = []
-    for path in sorted(folder.glob(FAILURE_PATTERN)):
-        run_id = path.parent.relative_to(folder).as_posix()
-        if run_ids is None or run_id in run_ids:
-            record = read_json(path)
+    for run in StudyFolder(folder).run_folders():
+        if run.has_diverged and (run_ids is None or run.run_id in run_ids):
+            record = read_json_if_whole(run.failure_marker)
             problem = record.get("problem", "the loss diverged")
-            said.append(f"{run_id} ({problem} at step {record.get('step', '?')})")
+            said.append(f"{run.run_id} ({problem} at step {record.get('step', '?')})")
     return [f"diverged in pretraining: {', '.join(said)}"] if said else []
 
 
@@ -38,25 +37,25 @@ def failed_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
         run_ids: Its cells; None takes every cell that is there.
     """
     notes = []
-    for path in sorted((folder / "cells").glob("*.json")):
-        state, run_id = read_json(path), path.stem.replace("--", "/")
+    for run_id, path in StudyFolder(folder).cell_files().items():
+        state = read_json_if_whole(path)
         if state.get("name") == "failed" and (run_ids is None or run_id in run_ids):
             notes.append(f"failed: {run_id} ({state.get('error') or 'no message'})")
     more = [f"and {len(notes) - SHOWN} more cells failed"] if len(notes) > SHOWN else []
     return [*notes[:SHOWN], *more]
 
 
-def protocol_notes(folders: Mapping[str, Path]) -> list[str]:
+def protocol_notes(runs: Mapping[str, RunFolder]) -> list[str]:
     """Name tasks that were not scored alike in all runs of a family: another protocol, data or version.
 
     Args:
-        folders: Run id to its folder of scores.
+        runs: By run id.
     """
     # Families have protocols of their own: a masked model is not scored as a causal one is.
     by_task: dict[tuple[str, str], dict[str, list[str]]] = {}
     fields: dict[tuple[str, str], list[dict]] = {}
-    for run_id, folder in folders.items():
-        for task, protocol in mapping(read_json(folder / LEDGER).get("tasks")).items():
+    for run_id, run in runs.items():
+        for task, protocol in mapping(read_json_if_whole(run.ledger_file).get("tasks")).items():
             key, protocol = (run_id.split("/")[0], task), _without_seeds(mapping(protocol))
             text = json.dumps(protocol, sort_keys=True)
             by_task.setdefault(key, {}).setdefault(text, []).append(run_id)

@@ -17,6 +17,7 @@ from eval.report.html import to_html
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
+from pretrain.run.folders import REPORT_NAME
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
 
@@ -52,7 +53,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     files |= {f"tables/{name}.csv": table.to_csv(index=False) for name, table in tables.items()}
     files["report.json"] = as_json(analysis, context, tables, _shown(source))
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
-    files["report.md"] = markdown  # last: whoever sees it finds the rest
+    files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
     return analysis

@@ -17,8 +17,9 @@ from pathlib import Path
 import pandas as pd
 
 from base.errors import OccupiedError
-from base.files import sole_holder, write_atomically
+from base.files import read_json, sole_holder, write_atomically, write_text
 from eval.results.rows import NO_HEAD, empty_rows, read_rows, replace_task, write_rows
+from pretrain.run.folders import RunFolder
 
 
 class ResultStore:
@@ -30,14 +31,12 @@ class ResultStore:
     """
 
     def __init__(self, run_dir: Path, weights: str) -> None:
-        self._folder = run_dir / "eval"
+        self._folder = RunFolder(run_dir)
         self._weights = weights
         self._done: dict[str, dict] = {}
         self._is_stale = False
         self._rows: pd.DataFrame | None = None
-        path = self._folder / "done.json"
-        if path.is_file():
-            ledger = json.loads(path.read_text(encoding="utf-8"))
+        if ledger := read_json(self._folder.ledger_file):
             self._is_stale = ledger["weights"] != weights
             self._done = {} if self._is_stale else ledger["tasks"]
 
@@ -59,7 +58,7 @@ class ResultStore:
     def rows(self) -> pd.DataFrame:
         """Return the rows of every task that is done."""
         if self._rows is None:
-            path = self._folder / "rows.parquet"
+            path = self._folder.rows_file
             self._rows = read_rows(path) if path.is_file() and not self._is_stale else empty_rows()
         return self._rows
 
@@ -70,7 +69,7 @@ class ResultStore:
         head = protocol.get("head", NO_HEAD)
         if self._is_stale:
             self._drop()
-        path = self._folder / "items" / f"{benchmark}.parquet"
+        path = self._folder.items_file(benchmark)
         items = items.assign(protocol=protocol_label(protocol), **({"head": head} if head else {}))
         if path.is_file():
             kept = pd.read_parquet(path)
@@ -80,18 +79,17 @@ class ResultStore:
             items = pd.concat([kept[~same], items]).sort_values("task", kind="stable")
             items = items.reset_index(drop=True)
         write_atomically(path, lambda temporary: items.to_parquet(temporary, index=False))
-        self._rows = replace_task(self.rows(), benchmark, task, rows, head)
-        write_rows(self._rows, self._folder / "rows.parquet")
+        # One run, one id: older rows of a named run have the id that it would have without its name.
+        known = self.rows().assign(run_id=rows["run_id"].iloc[0]) if len(rows) else self.rows()
+        self._rows = replace_task(known, benchmark, task, rows, head)
+        write_rows(self._rows, self._folder.rows_file)
         self._done[_entry(benchmark, task, protocol)] = protocol
         ledger = json.dumps({"weights": self._weights, "tasks": self._done}, indent=1)
-        write_atomically(
-            self._folder / "done.json",
-            lambda temporary: temporary.write_text(ledger + "\n", encoding="utf-8"),
-        )
+        write_text(self._folder.ledger_file, ledger + "\n")
 
     def _drop(self) -> None:
-        (self._folder / "done.json").unlink()
-        for path in [*self._folder.glob("rows.*"), *(self._folder / "items").glob("*.parquet")]:
+        self._folder.ledger_file.unlink()
+        for path in self._folder.score_files():
             path.unlink()
         self._is_stale = False
 
@@ -108,7 +106,7 @@ def sole_evaluator(run_dir: Path) -> AbstractContextManager[None]:
         OccupiedError: On entering, if another process is at it.
     """
     error = OccupiedError(f"{run_dir} is being evaluated by another process; wait for it or stop it")
-    return sole_holder(run_dir / "eval" / ".lock", error)
+    return sole_holder(RunFolder(run_dir).evaluation_lock_file, error)
 
 
 def protocol_label(protocol: dict) -> str:

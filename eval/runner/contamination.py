@@ -17,11 +17,11 @@ from pathlib import Path
 from filelock import FileLock
 from tqdm import tqdm
 
-from base.files import write_text
+from base.files import read_json, write_text
 from pretrain.config import DataConfig
 from pretrain.data import corpus
+from pretrain.run.folders import RunFolder
 
-FILE = "contamination.json"
 MIN_WORDS = 4
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 
@@ -90,12 +90,9 @@ def find_texts(
     return {name: Contamination(len(of_suite), len(of_suite & found)) for name, of_suite in wanted.items()}
 
 
-def read_contamination(folder: Path) -> dict[str, Contamination]:
-    """Read what ``<run>/eval/contamination.json`` says of each benchmark; empty where there is none."""
-    path = folder / FILE
-    if not path.is_file():
-        return {}
-    content = json.loads(path.read_text(encoding="utf-8"))
+def read_contamination(run_dir: Path) -> dict[str, Contamination]:
+    """Read what was found of each benchmark in a run's training text; empty where nobody looked."""
+    content = read_json(RunFolder(run_dir).contamination_file)
     return {name: Contamination(**counts) for name, counts in content.items()}
 
 

@@ -11,13 +11,9 @@ from pydantic import ValidationError
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.models.backbones import FILE as BACKBONE_FILE
 from eval.models.backbones import backbone_runs, is_backbone
-from eval.models.loading import has_model
-from eval.report.sources import STUDY_FILE
+from pretrain.run.folders import RunFolder, StudyFolder
 
-RUN_PATTERN = "*/*/*/config.yaml"  # <family>/<variant>/<run>/config.yaml
-BACKBONE_PATTERN = f"*/*/*/{BACKBONE_FILE}"
 BACKBONES_DIR = Path("runs", "backbones")
 
 
@@ -41,9 +37,10 @@ def find_runs(
         raise UsageError("no run given; name a study's folder or runs: python -m eval runs/<study>")
     runs, notes = [], []
     for path in paths:
-        inside = [] if (path / "config.yaml").is_file() else sorted(path.glob(RUN_PATTERN))
-        if not inside and (others := sorted(path.glob(BACKBONE_PATTERN))):
-            runs += [file.parent for file in others]
+        found = [] if RunFolder(path).is_run else StudyFolder(path).run_folders()
+        inside = [run for run in found if run.is_run]
+        if not inside and (others := [run.path for run in found if run.is_backbone]):
+            runs += others
             continue
         if not inside and seeds and is_backbone(path):
             runs += backbone_runs(path, seeds, backbones_dir)
@@ -51,13 +48,12 @@ def find_runs(
         if not inside:
             runs.append(path)  # a run, or nothing: whoever opens it says so
             continue
-        folders = [file.parent for file in inside]
-        trained = [folder for folder in folders if has_model(folder)]
+        trained = [run.path for run in inside if run.has_model]
         if not trained:
-            raise UsageError(f"{path} holds {len(folders)} runs and none is trained yet; train one first")
+            raise UsageError(f"{path} holds {len(inside)} runs and none is trained yet; train one first")
         runs += trained
-        if untrained := [folder for folder in folders if folder not in trained]:
-            names = ", ".join(folder.relative_to(path).as_posix() for folder in untrained)
+        if untrained := [run.run_id for run in inside if not run.has_model]:
+            names = ", ".join(untrained)
             notes.append(f"{path}: left out, not trained yet: {names}")
     return runs, notes
 
@@ -69,7 +65,7 @@ def study_config(paths: Sequence[Path]) -> EvalConfig:
         UsageError: If that study's file is unusable.
     """
     for path in paths:
-        file = path / STUDY_FILE
+        file = StudyFolder(path).plan_file
         if file.is_file():
             try:
                 content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))

@@ -1,6 +1,6 @@
 """What a run's scores are to be read against: constant answers, and the test items that were trained on.
 
-Both lie beside the rows, as ``baselines.json`` and ``contamination.json``, where the report finds them.
+Both lie beside the rows, where the report finds them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from eval.classification.metrics import read_baselines, write_baselines
 from eval.classification.tasks.chosen import classification_tasks, read_examples
 from eval.config import EvalConfig
 from eval.models.backbones import read_backbone
-from eval.runner.contamination import FILE, contamination, read_contamination
+from eval.runner.contamination import contamination, read_contamination
 from eval.zero_shot.suites import find_text_tasks
 from pretrain.config import RunConfig
+from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import read_run
 
 
@@ -33,11 +34,10 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
         Why the training text could not be searched, or not for a task that cannot be read; None where all
         is well.
     """
-    folder = run_dir / "eval"
     try:
         baselines, texts, problem = _of_classification(config.model_dump_json())
         if baselines:
-            write_baselines(folder, baselines)
+            write_baselines(run_dir, baselines)
         if not config.check_contamination or read_backbone(run_dir) is not None:
             return problem  # what another model was trained on is not known here
         run = read_run(run_dir)
@@ -45,21 +45,22 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
         found = contamination(run.data, texts, _cache_dir(run_dir, run))
     except (UsageError, OSError) as error:
         return f"{run_dir}: the training text was not searched for test items: {error}"
-    known = {name: asdict(counts) for name, counts in (read_contamination(folder) | found).items()}
-    write_text(folder / FILE, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    known = {name: asdict(counts) for name, counts in (read_contamination(run_dir) | found).items()}
+    write_text(RunFolder(run_dir).contamination_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
     return problem
 
 
 def has_references(run_dir: Path, config: EvalConfig) -> bool:
     """Whether both files speak of every suite that they could speak of."""
-    known = read_baselines(run_dir / "eval").keys() | read_contamination(run_dir / "eval").keys()
+    known = read_baselines(run_dir).keys() | read_contamination(run_dir).keys()
     return {*config.suites, *config.classified} <= known or not config.check_contamination
 
 
 def _cache_dir(run_dir: Path, run: RunConfig) -> Path:
     """The study's folder, so that all its runs share one search; the run's own where it lies elsewhere."""
-    in_study = (run_dir.parent.name, run_dir.parent.parent.name) == (run.model.ffn, run.family)
-    return (run_dir.parents[2] if in_study else run_dir / "eval") / ".contamination"
+    folder = RunFolder(run_dir)
+    in_study = folder.run_id.split("/")[:-1] == [run.family, run.model.ffn]
+    return (folder.study if in_study else folder).contamination_cache_dir
 
 
 def _texts(run_dir: Path, config: EvalConfig) -> dict[str, tuple[str, ...]]:

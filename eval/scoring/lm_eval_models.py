@@ -16,8 +16,9 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from base.errors import UsageError
-from eval.models.loading import has_model, load_language_model, model_folder
+from eval.models.loading import load_language_model, model_folder
 from eval.scoring.scorers import SCORERS, TextScorer
+from pretrain.run.folders import RunFolder
 
 # What lm-eval's command line passes to every model.
 _UNUSED_ARGUMENTS = ("batch_size", "max_batch_size")
@@ -73,7 +74,9 @@ class _SavedModel(LMEvalModel):
         # lm-eval's command line asks for this device where it is told none; its own models do without.
         absent = device == "cuda:0" and not torch.cuda.is_available()
         model, tokenizer = load_language_model(
-            model_folder(folder) if has_model(folder) else folder, self.objective, None if absent else device
+            model_folder(folder) if RunFolder(folder).has_model else folder,
+            self.objective,
+            None if absent else device,
         )
         chosen = {name: value for name, value in options.items() if name not in _UNUSED_ARGUMENTS}
         super().__init__(SCORERS[self.objective](model, tokenizer, **chosen))  # type: ignore[bad-argument-type]

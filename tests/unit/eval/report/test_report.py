@@ -180,10 +180,10 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
 
 def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path):
     assert "constant answer" not in text_of(study).lower()
-    folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "eval"
+    folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d"
     write_baselines(folder, {"embedded-glue": {"acceptability": {"accuracy": 61.5}}})
     content = {"embedded-pairs": {"num_texts": 1200, "num_found": 34}}
-    (folder / "contamination.json").write_text(json.dumps(content))
+    (folder / "eval" / "contamination.json").write_text(json.dumps(content))
     text = text_of(study)
     assert re.search(
         r"\| group \| task \|.*\| constant answer \|\n.*\n\| GLUE \| acceptability \|.*\| 61\.5 \|", text

@@ -20,6 +20,7 @@ from eval.significance.data_checks import (
     outlier_notes,
     range_notes,
 )
+from pretrain.run.folders import RunFolder
 from slurm.state import CellState, write_state
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
@@ -176,10 +177,10 @@ def test_each_run_may_have_its_own_seed_of_fine_tuning(tmp_path: Path, seeds, di
     folders = {}
     for own in seeds:
         run_id = f"gpt_neo/gelu/seed{len(folders)}-x"
-        folders[run_id] = tmp_path / run_id / "eval"
-        folders[run_id].mkdir(parents=True)
+        folders[run_id] = RunFolder(tmp_path / run_id)
+        folders[run_id].eval_dir.mkdir(parents=True)
         ledger = {"weights": "w", "tasks": {"glue/rte/linear": {"version": 3, "seeds": own}}}
-        (folders[run_id] / "done.json").write_text(json.dumps(ledger))
+        (tmp_path / run_id / "eval" / "done.json").write_text(json.dumps(ledger))
     assert bool(protocol_notes(folders)) == differ
 
 
@@ -191,7 +192,7 @@ def test_tasks_scored_differently_within_a_family_are_named(tmp_path: Path):
         folder.mkdir(parents=True)
         protocol = {"version": version, "reduction": "sum"}
         (folder / "done.json").write_text(json.dumps({"weights": "w", "tasks": {"blimp/x": protocol}}))
-        folders[run_id] = folder
+        folders[run_id] = RunFolder(tmp_path / run_id)
     assert protocol_notes(folders) == [
         "scored differently in gpt_neo, version: gpt_neo/gelu/seed3-x against the other runs (blimp/x)"
     ]

@@ -61,7 +61,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for run_id, rows in scores().groupby("run_id"):
         write_rows(rows, folder / str(run_id) / "eval" / "rows.parquet")
         (folder / str(run_id) / "provenance.json").write_text(json.dumps({"parameters": 10_000_000}))
-    write_baselines(folder / str(run_id) / "eval", {"glue": {"rte": {"accuracy": 52.7}}})
+    write_baselines(folder / str(run_id), {"glue": {"rte": {"accuracy": 52.7}}})
     write_plan(folder)
     return folder
 
