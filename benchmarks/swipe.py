@@ -45,8 +45,9 @@ from eval.classification.classifier import HeadClassifier
 from eval.classification.config import FineTuning
 from eval.classification.encoders import make_encoder
 from eval.classification.finetune import fine_tune
+from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import build_head, get_head
+from eval.classification.heads.registry import get_head
 from eval.classification.inputs.segments import Segmentation, Segmented, encode_segments
 from eval.classification.inputs.sentences import sentence_starts
 from eval.classification.inputs.tokens import Encoded, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD
 from slurm.estimate import describe_cost
 from slurm.study import Study
 

@@ -20,7 +20,7 @@ from base.config_input import deep_merge, read_config
 from base.errors import UsageError
 from base.families import get_family
 from base.files import write_text
-from eval.classification.heads.choice import parse_head
+from eval.classification.heads.choice import check_head, parse_head
 from eval.config import EvalConfig
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
@@ -78,10 +78,6 @@ class StudyConfig(Section):
     @property
     def heads(self) -> tuple[str, ...]:
         """The classification heads that every run is fine-tuned with, as rows name them."""
-        from eval.classification.heads.registry import (
-            check_head,  # torch, which a study's variants load anyway
-        )
-
         choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 

@@ -13,7 +13,8 @@ from transformers import GPTNeoForSequenceClassification, PreTrainedModel, Rober
 
 from eval.classification.config import Pooling
 from eval.classification.encoders import Encoder, fits, make_encoder
-from eval.classification.heads.spec import HeadOutput, Reads
+from eval.classification.heads.output import HeadOutput
+from eval.classification.heads.spec import Reads
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented

@@ -31,7 +31,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from base.command_line import Section
 from base.errors import unknown_name
 from eval.classification.heads.choice import HeadChoice, parse_head
-from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.suites import SUITES
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks

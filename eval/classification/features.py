@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
-from eval.classification.heads.spec import HeadOutput
+from eval.classification.heads.output import HeadOutput
 from eval.classification.inputs.segments import Segmented
 
 BATCH_SIZE = 64

@@ -23,7 +23,7 @@ from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Classifier
 from eval.classification.config import FineTuning
-from eval.classification.heads.spec import HeadOutput
+from eval.classification.heads.output import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
 
 Metric = Callable[[np.ndarray, np.ndarray], float]

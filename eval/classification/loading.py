@@ -16,9 +16,9 @@ from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.config import FineTuning
 from eval.classification.encoders import make_encoder
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.names import DEFAULT_HEAD
-from eval.classification.heads.registry import build_head, check_head, get_head
+from eval.classification.heads.build import build_head
+from eval.classification.heads.choice import check_head, parse_head
+from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.tasks.chosen import ClassificationTask
 from eval.models.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
 

@@ -28,7 +28,7 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
-    from eval.classification.heads.registry import check_head
+    from eval.classification.heads.choice import check_head
     from eval.classification.inputs.data import segmentation_of
     from eval.interpretation.kept_classifiers import fine_tuned
 

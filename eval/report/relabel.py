@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from base.families import FAMILIES
-from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
 from eval.report.sources import Plan, Source

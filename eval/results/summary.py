@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
-from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import decimals, task_scores
 from eval.results.suite_means import suite_means

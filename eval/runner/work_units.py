@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.classification.heads.choice import HeadChoice
-from eval.classification.heads.names import DEFAULT_HEAD
+from eval.classification.heads.choice import HeadChoice, check_head
+from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.chosen import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
 from eval.models.loading import RunIdentity, load_language_model, model_folder, weights_hash
@@ -182,13 +182,8 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
         UsageError: For an option that a head does not have, or a head that does not fit the tasks.
     """
     is_multi_label = any(task.multi_label for task in tasks)
-    heads = config.finetune.heads
-    if all(head.name == DEFAULT_HEAD for head in heads) and not is_multi_label:
-        return list(heads)  # nothing to check, and the registry loads torch
-    from eval.classification.heads.registry import check_head
-
     try:
-        return list(dict.fromkeys(check_head(head, is_multi_label) for head in heads))
+        return list(dict.fromkeys(check_head(head, is_multi_label) for head in config.finetune.heads))
     except UsageError as error:
         raise UsageError(f"{tasks[0].name}: {error}") from None
 

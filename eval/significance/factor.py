@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from base.errors import UsageError, unknown_name
-from eval.classification.heads.choice import head_name
-from eval.classification.heads.names import DEFAULT_HEAD, FROZEN
+from eval.classification.heads.choice import FROZEN, head_name
+from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.results.rows import NO_HEAD
 
 if TYPE_CHECKING:

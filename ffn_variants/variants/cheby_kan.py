@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from base.options import Option
+from base import kan_layers
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
 
@@ -84,7 +84,7 @@ SPEC = FFNSpec(
     kind="block",
     build=ChebyKANFFN,
     formula="per layer: sum_i sum_k c_iok T_k(tanh x_i)",
-    reference="SynodicMonth/ChebyKAN 2024; Sidharth et al. 2024, arXiv:2405.07200",
-    options={"degree": Option(default=4, minimum=1, help="highest degree of the polynomials")},
+    reference=kan_layers.CHEBY_KAN.reference,
+    options=kan_layers.CHEBY_KAN.options,
     multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
 )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
@@ -102,9 +103,9 @@ SPEC = FFNSpec(
     kind="block",
     build=FourierKANFFN,
     formula="per layer: sum_i sum_k a_oik cos(k x_i) + b_oik sin(k x_i), + bias_o",
-    reference="GistNoesis/FourierKAN 2024",
+    reference=kan_layers.FOURIER_KAN.reference,
     options={
-        "grid_size": Option(default=5, minimum=1, help="number of frequencies k"),
+        **kan_layers.FOURIER_KAN.options,
         "init_scale": Option(
             default=0.1,
             help="standard deviation of each layer's output at the start; FourierKAN has 1, which drowns "

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
 from ffn_variants.kernels.compilation import compiled
@@ -228,11 +229,9 @@ SPEC = FFNSpec(
     kind="block",
     build=GRKANFFN,
     formula="twice: linear of P(x_i) / (1 + |A_g(x_i)|), P of degree 5, A_g of degree 4 per group g",
-    reference="Yang and Wang 2024, arXiv:2409.10594",
+    reference=kan_layers.GR_KAN.reference,
     options={
-        "groups": Option(
-            default=0, minimum=0, help="channel groups; 0: the largest number up to 8 that divides both sizes"
-        ),
+        **kan_layers.GR_KAN.options,
         "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
@@ -225,10 +226,9 @@ SPEC = FFNSpec(
     kind="block",
     build=KANFFN,
     formula="per layer: sum_i w_oi SiLU(x_i) + s_oi sum_c v_oic B_c(x_i)",
-    reference="Liu et al. 2024, arXiv:2404.19756; Blealtan/efficient-kan",
+    reference=kan_layers.KAN.reference,
     options={
-        "grid_size": Option(default=5, minimum=1, help="intervals of each spline's grid over [-1, 1]"),
-        "spline_order": Option(default=3, minimum=1, maximum=5, help="degree of the spline's pieces"),
+        **kan_layers.KAN.options,
         "layers": Option(
             default="both",
             choices=("both", "first"),

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from base.options import Option
+from base import kan_layers
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
 
@@ -116,10 +116,7 @@ SPEC = FFNSpec(
     kind="block",
     build=RBFKANFFN,
     formula="per layer: sum_i sum_g v_oig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
-    reference="FastKAN, Li 2024, arXiv:2405.06721",
-    options={
-        "grid_size": Option(default=8, minimum=2, help="Gaussians of each edge, evenly spaced over [-2, 2]"),
-        "init_scale": Option(default=0.1, help="standard deviation of their sum at the start"),
-    },
+    reference=kan_layers.RBF_KAN.reference,
+    options=kan_layers.RBF_KAN.options,
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
 )

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
@@ -167,9 +168,9 @@ SPEC = FFNSpec(
     kind="block",
     build=SplineKANFFN,
     formula="twice: sum_k c_ik relu(t_ik - x_i)^3 per feature; mixes no features, ignores F",
-    reference="KAT5 post 2024, havric.com/2024/06/07",
+    reference=kan_layers.SPLINE_KAN.reference,
     options={
-        "num_knots": Option(default=10, minimum=2, help="knots of each spline"),
+        **kan_layers.SPLINE_KAN.options,
         "splines": SPLINES_OPTION,
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,

@@ -18,7 +18,7 @@ from transformers import (
 
 from eval.__main__ import main
 from eval.classification.config import FineTuneConfig
-from eval.classification.heads.names import HEAD_NAMES
+from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig

@@ -6,7 +6,10 @@ import math
 from dataclasses import dataclass
 
 from base.errors import UsageError, unknown_name
-from eval.classification.heads.names import DEFAULT_HEAD, FROZEN, HEAD_NAMES, OPTION_DEFAULTS
+from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, get_head
+
+FROZEN = "frozen"
+"""Behind a head's name: the backbone keeps its weights."""
 
 Value = int | float | str
 
@@ -28,7 +31,7 @@ class HeadChoice:
 def parse_head(text: str) -> HeadChoice:
     """Read a head's name, options as ``name=value``, and the word ``frozen``, with spaces between.
 
-    Whether the options exist, and have values that fit, is for the head to say (``registry.check_head``).
+    Whether the options exist, and have values that fit, is for the head to say (``check_head``).
 
     Raises:
         UsageError: For an unknown name, or a word that is neither an option nor ``frozen``.
@@ -62,14 +65,47 @@ def parse_head(text: str) -> HeadChoice:
     return HeadChoice(name, tuple(options.items()), FROZEN in rest)
 
 
+def check_head(choice: HeadChoice, multi_label: bool = False) -> HeadChoice:
+    """Check a choice's options, and whether the head fits a task.
+
+    Args:
+        choice: What a user asked for.
+        multi_label: Whether examples of the task may have several labels.
+
+    Returns:
+        The choice with those options alone that differ from their defaults, so that one head has one name.
+
+    Raises:
+        UsageError: For an option that the head does not have, a value that does not fit, or a head that
+            gives exactly one label.
+    """
+    fits = choice.name != DEFAULT_HEAD
+    if fits:
+        spec = get_head(choice.name)
+        values = spec.resolve(dict(choice.options))
+        options = tuple((key, value) for key, value in values.items() if value != spec.options[key].default)
+        choice = HeadChoice(choice.name, options, choice.is_frozen)
+        fits = spec.fits_multi_label
+    if multi_label and not fits:
+        several = ", ".join(name for name, spec in HEADS.items() if spec.fits_multi_label)
+        raise UsageError(
+            f"head {choice.name!r} gives exactly one label and examples of the task may have several; "
+            f"choose one of {several}"
+        )
+    return choice
+
+
 def head_name(text: str) -> str:
-    """Name a head as rows do, without options that are at their defaults; loads no head.
+    """Name a head as rows do, without options that are at their defaults.
+
+    Options that no head takes stay in the name: it may come from other code than this.
 
     Raises:
         UsageError: As ``parse_head``.
     """
     choice = parse_head(text)
-    defaults = OPTION_DEFAULTS.get(choice.name, {})
+    known = HEADS[choice.name].options if choice.name in HEADS else {}
+    defaults = {name: option.default for name, option in known.items()}
     options = {name: _like(defaults.get(name), value) for name, value in choice.options}
     changed = tuple((name, value) for name, value in options.items() if value != defaults.get(name))
     return str(HeadChoice(choice.name, changed, choice.is_frozen))

@@ -5,18 +5,20 @@ Shapes: n examples, D hidden_size, C labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from torch import Tensor, nn
 
-from base.options import Option
-from eval.classification.heads.spec import HeadOutput, HeadSpec
-from ffn_variants.variants import cheby_kan, fourier_kan, gr_kan, kan, rbf_kan, spline_kan
+from eval.classification.heads.build import count_parameters
+from eval.classification.heads.choice import HeadChoice
+from eval.classification.heads.output import HeadOutput
+from ffn_variants.variants.cheby_kan import ChebyKANLinear
+from ffn_variants.variants.fourier_kan import FourierKANLinear
+from ffn_variants.variants.gr_kan import GroupRational, choose_groups
+from ffn_variants.variants.kan import KANLinear
+from ffn_variants.variants.rbf_kan import RBFKANLinear
+from ffn_variants.variants.spline_kan import FeatureSplines
 
 INIT_STD = 0.02
 """Of linear layers at the start, as transformers' heads have it."""
-MATCHABLE = ("linear", "fourier-kan", "kan", "cheby-kan", "rbf-kan", "gr-kan", "spline-kan")
 
 
 class ExampleHead(nn.Module):
@@ -47,97 +49,47 @@ def mlp_width(hidden_size: int, num_labels: int, num_params: int) -> int:
     return max(1, round((num_params - num_labels) / (hidden_size + num_labels + 1)))
 
 
-def _mlp(hidden_size: int, num_labels: int, width: int, match: str) -> nn.Module:
+def build_linear(hidden_size: int, num_labels: int) -> ExampleHead:
+    """One linear layer."""
+    return ExampleHead(linear(hidden_size, num_labels))
+
+
+def build_mlp(hidden_size: int, num_labels: int, width: int, match: str) -> ExampleHead:
+    """Two linear layers with a sigmoid between, as wide as asked for or as matches another head."""
     if match != "none":
-        matched = next(spec for spec in SPECS if spec.name == match)
-        width = mlp_width(hidden_size, num_labels, matched.num_params(hidden_size, num_labels))
-    return nn.Sequential(linear(hidden_size, width), nn.Sigmoid(), linear(width, num_labels))
+        num_params = count_parameters(HeadChoice(match), hidden_size, num_labels)
+        width = mlp_width(hidden_size, num_labels, num_params)
+    return ExampleHead(nn.Sequential(linear(hidden_size, width), nn.Sigmoid(), linear(width, num_labels)))
 
 
-def _gr_kan(hidden_size: int, num_labels: int, groups: int) -> nn.Module:
-    num_groups = gr_kan.choose_groups(hidden_size, hidden_size, groups)
-    return nn.Sequential(gr_kan.GroupRational(num_groups, "identity"), linear(hidden_size, num_labels))
-
-
-def _spline_kan(hidden_size: int, num_labels: int, num_knots: int) -> nn.Module:
-    return nn.Sequential(spline_kan.FeatureSplines(hidden_size, num_knots), linear(hidden_size, num_labels))
-
-
-def _spec(
-    name: str, layer: Callable[..., nn.Module], formula: str, reference: str, options: dict[str, Option]
-) -> HeadSpec:
-    def build(hidden_size: int, num_labels: int, **options: Any) -> ExampleHead:
-        return ExampleHead(layer(hidden_size, num_labels, **options))
-
-    return HeadSpec(
-        name=name, reads="example", build=build, formula=formula, reference=reference, options=options
+def build_fourier_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> ExampleHead:
+    """One layer of `fourier-kan`, without a bias."""
+    return ExampleHead(
+        FourierKANLinear(hidden_size, num_labels, bias=False, grid_size=grid_size, init_scale=init_scale)
     )
 
 
-def _option(spec: Any, name: str) -> dict[str, Option]:
-    """The option of the FFN variant that the head's layer shares."""
-    return {name: spec.options[name]}
+def build_kan(hidden_size: int, num_labels: int, grid_size: int, spline_order: int) -> ExampleHead:
+    """One layer of `kan`."""
+    return ExampleHead(KANLinear(hidden_size, num_labels, grid_size=grid_size, spline_order=spline_order))
 
 
-SPECS = (
-    _spec("linear", linear, "W x + b", "the usual head", {}),
-    _spec(
-        "mlp",
-        _mlp,
-        "V sigmoid(W x + b) + c",
-        "the comparison of Al Imran and Ishmam 2024",
-        {
-            "width": Option(default=128, minimum=1, help="hidden units"),
-            "match": Option(
-                default="none",
-                choices=("none", *MATCHABLE),
-                help="take the width that gives as many parameters as this head has",
-            ),
-        },
-    ),
-    _spec(
-        "fourier-kan",
-        lambda d, c, **options: fourier_kan.FourierKANLinear(d, c, bias=False, **options),
-        "sum_i sum_{k<=grid_size} a_cik cos(k x_i) + b_cik sin(k x_i)",
-        "FR-KAN: Al Imran and Ishmam 2024, arXiv:2408.08803",
-        {
-            **_option(fourier_kan.SPEC, "grid_size"),
-            "init_scale": Option(default=1.0, help="standard deviation of a logit at the start"),
-        },
-    ),
-    _spec(
-        "kan",
-        kan.KANLinear,
-        "sum_i w_ci SiLU(x_i) + s_ci sum_k v_cik B_k(x_i)",
-        kan.SPEC.reference,
-        _option(kan.SPEC, "grid_size") | _option(kan.SPEC, "spline_order"),
-    ),
-    _spec(
-        "cheby-kan",
-        cheby_kan.ChebyKANLinear,
-        "sum_i sum_k w_cik T_k(tanh x_i)",
-        cheby_kan.SPEC.reference,
-        _option(cheby_kan.SPEC, "degree"),
-    ),
-    _spec(
-        "rbf-kan",
-        rbf_kan.RBFKANLinear,
-        "sum_i sum_g v_cig exp(-((LN(x)_i - t_g)/h)^2) + W SiLU(x) + b",
-        rbf_kan.SPEC.reference,
-        _option(rbf_kan.SPEC, "grid_size") | _option(rbf_kan.SPEC, "init_scale"),
-    ),
-    _spec(
-        "gr-kan",
-        _gr_kan,
-        "W R(x) + b, with R(x_i) = P(x_i) / (1 + |A_g(x_i)|) for each group g of features",
-        gr_kan.SPEC.reference,
-        _option(gr_kan.SPEC, "groups"),
-    ),
-    _spec(
-        "spline-kan",
-        _spline_kan,
-        "W S(x) + b, a spline S_i(x_i) = sum_k c_ik relu(t_ik - x_i)^3 for each feature",
-        spline_kan.SPEC.reference,
-        _option(spline_kan.SPEC, "num_knots"),
-    ),
-)
+def build_cheby_kan(hidden_size: int, num_labels: int, degree: int) -> ExampleHead:
+    """One layer of `cheby-kan`."""
+    return ExampleHead(ChebyKANLinear(hidden_size, num_labels, degree=degree))
+
+
+def build_rbf_kan(hidden_size: int, num_labels: int, grid_size: int, init_scale: float) -> ExampleHead:
+    """One layer of `rbf-kan`."""
+    return ExampleHead(RBFKANLinear(hidden_size, num_labels, grid_size=grid_size, init_scale=init_scale))
+
+
+def build_gr_kan(hidden_size: int, num_labels: int, groups: int) -> ExampleHead:
+    """The rational of `gr-kan` on every feature, then a linear layer."""
+    num_groups = choose_groups(hidden_size, hidden_size, groups)
+    return ExampleHead(nn.Sequential(GroupRational(num_groups, "identity"), linear(hidden_size, num_labels)))
+
+
+def build_spline_kan(hidden_size: int, num_labels: int, num_knots: int) -> ExampleHead:
+    """A spline of `spline-kan` on every feature, then a linear layer."""
+    return ExampleHead(nn.Sequential(FeatureSplines(hidden_size, num_knots), linear(hidden_size, num_labels)))

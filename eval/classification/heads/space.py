@@ -19,8 +19,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from base.options import Option
-from eval.classification.heads.spec import HeadOutput, HeadSpec
+from eval.classification.heads.output import HeadOutput
 
 EPSILON = 1e-9
 
@@ -111,26 +110,3 @@ def inter_space_loss(centroids: Tensor) -> Tensor:
     means = centroids.mean(0)
     closeness = 1 / (1 - (means @ means.T).tanh() + EPSILON)
     return closeness.triu(diagonal=1).sum()
-
-
-SPEC = HeadSpec(
-    name="space",
-    reads="tokens",
-    build=SpaceHead,
-    formula="W [mean_t C_1; ...; mean_t C_C] + b, C_i = tanh(E P_i) for token vectors E and each class i",
-    reference="Space Model: Tytarenko and Amin 2024, arXiv:2401.16638",
-    fits_multi_label=False,
-    options={
-        "num_dimensions": Option(default=3, minimum=1, help="of each class's space"),
-        "intra_weight": Option(
-            default=0.001,
-            minimum=0,
-            help="of the intra-space loss, the inverse variance of a text's tokens in each space",
-        ),
-        "inter_weight": Option(
-            default=0.0,
-            minimum=0,
-            help="of the inter-space loss, which keeps the spaces' centroids apart; the authors tried 0.2",
-        ),
-    },
-)

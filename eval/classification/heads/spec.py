@@ -1,48 +1,34 @@
-"""What the project knows of one classification head, and what every head returns.
+"""What the project knows of one classification head, as data that needs no torch.
 
 Shapes: n examples, M vectors of the longest example, D hidden_size, C labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
-
-import torch
-from torch import Tensor, nn
+from typing import Any, Literal, get_args
 
 from base.options import Option, resolve_options
 
 Reads = Literal["example", "tokens", "segments"]
-
-
-class HeadOutput(NamedTuple):
-    """What a head makes of a batch.
-
-    Attributes:
-        logits: (n, C).
-        auxiliary_loss: A scalar that training adds to the loss of the logits; None for most heads.
-        segment_scores: (n, M, C), what each segment adds to or says of each label; None without segments.
-    """
-
-    logits: Tensor
-    auxiliary_loss: Tensor | None = None
-    segment_scores: Tensor | None = None
+SegmentKind = Literal["windows", "sentences", "turns"]
+SEGMENT_KINDS: tuple[str, ...] = get_args(SegmentKind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSpec:
-    """One entry of the registry; it stands at the end of the file that holds the head's module."""
+    """One entry of the registry."""
 
     name: str
     """As typed after ``--head``."""
     reads: Reads
     """One vector an example, the vectors of its tokens, or one of each of its segments."""
-    build: Callable[..., nn.Module]
-    """``build(hidden_size, num_labels, **options)``, every option given. The module's ``forward(vectors,
-    mask)`` takes (n, D) and None where the head reads the example, else (n, M, D) and a (n, M) mask that is
-    true where there is a vector, and returns a ``HeadOutput``."""
+    builder: str
+    """``module:function``, for ``pkgutil.resolve_name``. ``function(hidden_size, num_labels, **options)``,
+    every option given, makes a module whose ``forward(vectors, mask)`` takes (n, D) and None where the head
+    reads the example, else (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a
+    ``HeadOutput``."""
     formula: str
     """Plain text, for the table of ``python -m eval.heads`` and the documents."""
     reference: str
@@ -55,9 +41,3 @@ class HeadSpec:
     def resolve(self, options: Mapping[str, Any] | None = None) -> dict[str, int | float | str]:
         """Return a value for every option; ``UsageError`` for one that does not exist or does not fit."""
         return resolve_options(self.name, self.options, options, kind="head")
-
-    def num_params(self, hidden_size: int, num_labels: int, **options: Any) -> int:
-        """Count the learnable parameters of a head, biases included."""
-        with torch.device("meta"):
-            module = self.build(hidden_size, num_labels, **self.resolve(options))
-        return sum(parameter.numel() for parameter in module.parameters())

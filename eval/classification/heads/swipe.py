@@ -16,12 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from base.errors import UsageError
-from base.options import Option
 from eval.classification.heads.layers import linear
-from eval.classification.heads.spec import HeadOutput, HeadSpec
-from eval.classification.inputs.segments import SEGMENT_KINDS
-
-POOLINGS = ("max", "gated-max", "sum", "gated-sum")
+from eval.classification.heads.output import HeadOutput
 
 
 class SwipeHead(nn.Module):
@@ -30,7 +26,7 @@ class SwipeHead(nn.Module):
     Args:
         hidden_size: D.
         num_labels: C.
-        pooling: One of ``POOLINGS``.
+        pooling: ``max``, ``gated-max``, ``sum`` or ``gated-sum``.
         num_layers: Transformer encoder layers over the segments, before they are scored.
         num_heads: Attention heads of each.
 
@@ -91,7 +87,7 @@ def positions(num_positions: int, hidden_size: int, like: Tensor) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :hidden_size].to(like.dtype)
 
 
-def _build(
+def build_swipe(
     hidden_size: int,
     num_labels: int,
     pooling: str,
@@ -103,20 +99,3 @@ def _build(
 ) -> SwipeHead:
     """Build the head; how texts are cut for it is for ``eval.classification.inputs.data`` to see to."""
     return SwipeHead(hidden_size, num_labels, pooling, num_layers, num_heads)
-
-
-SPEC = HeadSpec(
-    name="swipe",
-    reads="segments",
-    build=_build,
-    formula="max_i or sum_i of z_i = W s_i + b over segments s_i; gated: sigmoid(W_g s_i + b_g) * z_i",
-    reference="SWIPE: Wang et al. 2023, arXiv:2304.01638",
-    options={
-        "pooling": Option(default="max", choices=POOLINGS, help="how the scores of segments become logits"),
-        "num_layers": Option(default=0, minimum=0, help="transformer layers over the segments"),
-        "num_heads": Option(default=4, minimum=1, help="attention heads of each"),
-        "segments": Option(default="windows", choices=SEGMENT_KINDS, help="what a segment is"),
-        "window": Option(default=128, minimum=3, help="tokens of the longest segment, special ones included"),
-        "stride": Option(default=32, minimum=0, help="tokens that a window shares with the one before it"),
-    },
-)

@@ -13,8 +13,7 @@ from base.errors import UsageError
 from eval.classification.classifier import Batch
 from eval.classification.config import FineTuning
 from eval.classification.heads.choice import parse_head
-from eval.classification.heads.names import DEFAULT_HEAD
-from eval.classification.heads.registry import get_head
+from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import cached, encode, tokenizer_key
 from eval.classification.metrics import majority_scores

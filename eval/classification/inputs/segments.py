@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from eval.classification.heads.spec import SegmentKind
 from eval.classification.inputs.example_text import JOINT, Text, Tokens, as_one_text, parts_of
 from eval.classification.inputs.sentences import join_empty, sentence_starts
 from eval.classification.inputs.tokens import Encoded
 
-SegmentKind = Literal["windows", "sentences", "turns"]
-SEGMENT_KINDS: tuple[str, ...] = get_args(SegmentKind)
 # Characters that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
 _CHARACTERS_AT_ONCE = 1_000_000
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import subprocess
 import sys
+from pkgutil import resolve_name
 
 import numpy as np
 import pytest
@@ -14,11 +17,12 @@ from scipy.interpolate import BSpline
 from scipy.special import expit
 
 from base.errors import UsageError, run_cli
-from eval.classification.heads.__main__ import HeadsArgs, main, table_rows
-from eval.classification.heads.choice import head_name, parse_head
+from eval.classification.heads.__main__ import main
+from eval.classification.heads.build import build_head, count_parameters
+from eval.classification.heads.choice import check_head, head_name, parse_head
 from eval.classification.heads.layers import mlp_width
-from eval.classification.heads.names import DEFAULT_HEAD, HEAD_NAMES, OPTION_DEFAULTS
-from eval.classification.heads.registry import HEADS, build_head, check_head, get_head
+from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, get_head
+from eval.classification.heads.table import table_rows
 
 HIDDEN, LABELS = 16, 4
 LENGTHS = (5, 1, 3)
@@ -27,6 +31,10 @@ LENGTHS = (5, 1, 3)
 def make_head(text, hidden_size=HIDDEN, num_labels=LABELS):
     torch.manual_seed(0)
     return build_head(check_head(parse_head(text)), hidden_size, num_labels)
+
+
+def num_params(text, hidden_size, num_labels):
+    return count_parameters(check_head(parse_head(text)), hidden_size, num_labels)
 
 
 def make_inputs(name, hidden_size=HIDDEN):
@@ -54,11 +62,6 @@ def test_names_are_those_of_the_registry():
     assert DEFAULT_HEAD not in HEADS
 
 
-def test_defaults_known_without_a_head_are_those_of_the_registry():
-    defaults = {n: {key: option.default for key, option in spec.options.items()} for n, spec in HEADS.items()}
-    assert {name: own for name, own in defaults.items() if own} == OPTION_DEFAULTS
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -78,6 +81,23 @@ def test_a_head_is_named_as_in_rows_without_loading_it(text):
 
 def test_what_no_head_takes_is_left_in_its_name():
     assert head_name("kan grid_size=inf colour=red") == "kan colour=red grid_size=inf"
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_builder_takes_the_options_of_the_registry(name):
+    hidden_size, num_labels, *rest = inspect.signature(resolve_name(HEADS[name].builder)).parameters
+    assert (hidden_size, num_labels) == ("hidden_size", "num_labels")
+    assert set(rest) == (set(HEADS[name].options))
+
+
+def test_heads_are_named_without_loading_one():
+    code = (
+        "import sys\n"
+        "from eval.classification.heads.choice import check_head, head_name, parse_head\n"
+        "assert head_name('kan grid_size=5') == str(check_head(parse_head('kan'))) == 'kan'\n"
+        "assert not {'torch', 'transformers', 'ffn_variants'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -149,7 +169,7 @@ def test_initial_weights_follow_torch_s_seed(name):
 @pytest.mark.parametrize("name", HEADS)
 def test_the_count_of_parameters_is_that_of_the_built_head(name):
     built = sum(parameter.numel() for parameter in make_head(name, 24, 3).parameters())
-    assert get_head(name).num_params(24, 3) == built
+    assert num_params(name, 24, 3) == built
 
 
 @pytest.mark.parametrize("name", [name for name, spec in HEADS.items() if spec.reads != "example"])
@@ -176,7 +196,7 @@ def test_a_value_that_an_option_does_not_take_is_a_usage_error(name, option):
     ("num_labels", "published"), [(4, 30_700), (2, 15_400), (14, 107_500)], ids=["AG News", "IMDb", "DBpedia"]
 )
 def test_fourier_kan_has_the_published_number_of_parameters(num_labels, published):
-    count = get_head("fourier-kan").num_params(768, num_labels)
+    count = num_params("fourier-kan", 768, num_labels)
     assert count == 2 * 5 * 768 * num_labels
     assert round(count, -2) == published
 
@@ -185,16 +205,16 @@ def test_fourier_kan_has_the_published_number_of_parameters(num_labels, publishe
 @pytest.mark.parametrize("hidden_size", [128, 768])
 @pytest.mark.parametrize("matched", ["fourier-kan", "kan", "rbf-kan"])
 def test_a_matched_mlp_has_as_many_parameters(matched, hidden_size, num_labels):
-    wanted = get_head(matched).num_params(hidden_size, num_labels)
-    count = get_head("mlp").num_params(hidden_size, num_labels, match=matched)
+    wanted = num_params(matched, hidden_size, num_labels)
+    count = num_params(f"mlp match={matched}", hidden_size, num_labels)
     assert abs(count - wanted) <= (hidden_size + num_labels + 1) / 2  # no width is nearer
     if wanted > 50 * (hidden_size + num_labels + 1):
         assert abs(count / wanted - 1) <= 0.01
 
 
 def test_the_published_comparison_is_matched_within_a_hundredth():
-    wanted = get_head("fourier-kan").num_params(768, 4)
-    assert get_head("mlp").num_params(768, 4, match="fourier-kan") == pytest.approx(wanted, rel=0.01)
+    wanted = num_params("fourier-kan", 768, 4)
+    assert num_params("mlp match=fourier-kan", 768, 4) == pytest.approx(wanted, rel=0.01)
 
 
 def test_a_matched_mlp_has_one_unit_at_least():
@@ -409,7 +429,7 @@ def test_an_unknown_name_is_told_with_all_names():
 
 
 def test_the_table_has_every_head_with_its_parameters():
-    rows = table_rows(HeadsArgs(hidden_size=768, num_labels=4))
+    rows = table_rows((), 768, 4)
     assert [row[0] for row in rows[1:]] == [DEFAULT_HEAD, *HEADS]
     counts = {row[0]: row[4] for row in rows}
     assert counts["linear"] == "3,076"

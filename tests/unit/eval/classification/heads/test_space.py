@@ -9,8 +9,8 @@ from scipy.stats import f_oneway
 from sklearn.decomposition import PCA
 from torch import nn
 
+from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import build_head
 from eval.classification.heads.space import SpaceHead
 from eval.interpretation.concept_space import write_figure
 from eval.interpretation.concept_space_figure import draw_concept_space, principal_components, share_between

@@ -12,15 +12,17 @@ from torch import nn
 
 from base.errors import UsageError
 from eval.classification.config import FineTuning
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import build_head, check_head, get_head
-from eval.classification.heads.swipe import POOLINGS, SwipeHead, positions
+from eval.classification.heads.build import build_head, count_parameters
+from eval.classification.heads.choice import check_head, parse_head
+from eval.classification.heads.registry import get_head
+from eval.classification.heads.swipe import SwipeHead, positions
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation
 from eval.classification.inputs.tokens import Encoded
 
 D, C = 12, 3
+POOLINGS = ("max", "gated-max", "sum", "gated-sum")
 
 
 def make_head(**options: Any) -> SwipeHead:
@@ -145,11 +147,17 @@ def test_any_number_of_segments_has_positions() -> None:
 
 
 def test_numbers_of_parameters() -> None:
-    spec = get_head("swipe")
-    assert spec.num_params(768, 4) == 768 * 4 + 4
-    assert spec.num_params(768, 4, pooling="gated-sum") == 2 * (768 * 4 + 4)
+    def count(text: str) -> int:
+        return count_parameters(parse_head(text), 768, 4)
+
+    assert count("swipe") == 768 * 4 + 4
+    assert count("swipe pooling=gated-sum") == 2 * (768 * 4 + 4)
     # Attention 4 D^2 + 4 D, FFN 8 D^2 + 5 D, two norms 4 D.
-    assert spec.num_params(768, 4, num_layers=2) == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
+    assert count("swipe num_layers=2") == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
+
+
+def test_every_pooling_may_be_chosen() -> None:
+    assert get_head("swipe").options["pooling"].choices == POOLINGS
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
