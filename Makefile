@@ -4,6 +4,9 @@ PYTHON ?= python3
 CONSTRAINTS ?= -c constraints.txt
 WORKERS ?= 2
 BIN := .venv/bin
+# A worker that is done takes over tests from the end of another's; so what a file's tests share is made once.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
+  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: help environment quickstart test test-all slurm-packages check format clean-environment
 .DEFAULT_GOAL := help
@@ -24,10 +27,10 @@ quickstart: environment ## a complete small study on the embedded corpus; its la
 	$(BIN)/python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
 
 test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS)
+	$(PYTEST)
 
 test-all: environment ## the slow tests too
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n $(WORKERS) -m "not gpu and not network"
+	$(PYTEST) -m "not gpu and not network"
 
 slurm-packages: ## install what tests/slurm needs to start a SLURM of its own; as root, on Debian or Ubuntu
 	-apt-get update

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import multiprocessing
 import os
 import socket
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from transformers import set_seed
 
@@ -31,6 +31,7 @@ from pretrain.model import linear_cross_entropy as chunks
 from pretrain.model import objective
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.train import train
+from tests.processes import forkserver, write_output_to
 
 STEPS = 4
 FAMILIES = ["gpt_neo", "roberta"]
@@ -79,8 +80,7 @@ def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> RunConfig:
 @pytest.fixture(scope="module")
 def run(runs_dir):
     """Train in one process or several; every run once, by its name."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pretrain.train", "transformers.models.gpt_neo.modeling_gpt_neo"])
+    context = forkserver()
     done: dict[tuple[str, str], Result] = {}
 
     def _run(
@@ -123,8 +123,6 @@ def free_port() -> int:
 
 def watched_train(config: RunConfig, out: Path, rank: str, loss: str, environment: dict[str, str]) -> None:
     """Train, with another loss where one is named; save each step's gradients from before clipping."""
-    from accelerate import Accelerator
-
     if loss == "plain":
         objective.linear_cross_entropy = plain_cross_entropy
     elif loss == "chunked":
@@ -132,9 +130,7 @@ def watched_train(config: RunConfig, out: Path, rank: str, loss: str, environmen
     if environment.get("WORLD_SIZE"):
         environment |= {"RANK": rank, "LOCAL_RANK": rank}
     os.environ.update(environment)
-    with (out / f"{rank}.log").open("w") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
+    write_output_to(out / f"{rank}.log", out / f"{rank}.log")
     gradients: dict[str, torch.Tensor] = {}
     clip = Accelerator.clip_grad_norm_
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -24,6 +22,7 @@ from eval.runner.work_units import check_sources
 from eval.scoring.protocol import ProtocolConfig
 from eval.zero_shot.suites import SUITE_TASKS, find_suite_tasks
 from ffn_variants import UsageError
+from tests.processes import run_command
 
 GLUE = FineTuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
@@ -247,8 +246,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
     good, broken = make_run(), make_run(seed=9)
     (broken / "model" / "model.safetensors").write_bytes(b"broken")
     flags = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", "2", "--pair-tasks", SIX[0])
-    command = [sys.executable, "-m", "eval", str(broken), str(good), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command("eval", broken, good, *flags)
     assert done.returncode == 2, done.stderr
     assert "[2/2, done] gpt_neo/swish/seed3" in done.stderr
     assert f"error: {broken}" in done.stderr

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
-import sys
 import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 
 from pretrain.config import load_config
 from pretrain.run.run_dir import run_dir
+from tests.processes import start_command
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -23,29 +24,9 @@ TINY = [
 ]
 
 
-@pytest.fixture(scope="module")
-def start():
-    """Start the command in a process forked from one that has imported everything: 0.1 s, not 5."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pretrain.train", "transformers.models.roberta.modeling_roberta"])
-
-    def _start(args: list[str], output: Path) -> multiprocessing.process.BaseProcess:
-        process = context.Process(target=_command, args=(args, str(output)))
-        process.start()
-        return process
-
-    return _start
-
-
-def _command(args: list[str], output: str) -> None:
-    from base.errors import run_cli
-    from pretrain.train import main
-
-    with open(output, "a") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    sys.argv = ["train.py", *args]
-    run_cli(main)
+@pytest.fixture
+def start() -> Callable[[list[str], Path], ForkServerProcess]:
+    return lambda args, output: start_command("pretrain.train", *args, output=output)
 
 
 def finish(process, code: int = 0) -> None:

@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from tests.processes import run_command
+
 
 @pytest.fixture
 def study_file(tmp_path: Path, repository: Path) -> Path:
@@ -59,12 +61,12 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp
     runs = tmp_path / "runs"
     submit = ("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
 
-    plan = run(*submit, "--dry-run")
+    plan = run_command(*submit, "--dry-run")
     assert plan.returncode == 0, plan.stderr
     assert "4 cells" in plan.stdout
     assert not runs.exists()
 
-    first = run(*submit)
+    first = run_command(*submit)
     assert first.returncode == 0, first.stdout + first.stderr
     report = Path(first.stdout.splitlines()[-1])
     assert report.is_file()
@@ -78,12 +80,12 @@ def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp
         path: path.stat().st_mtime_ns for path in (runs / "smoke").glob("*/*/seed*/**/*") if path.is_file()
     }
 
-    second = run(*submit)
+    second = run_command(*submit)
     assert second.returncode == 0
     assert "4 done" in second.stdout
     assert {path: path.stat().st_mtime_ns for path in written} == written
 
-    status = run("slurm.status", runs / "smoke")
+    status = run_command("slurm.status", runs / "smoke")
     assert status.returncode == 0
     assert status.stdout.splitlines()[-1] == "4 cells: 4 done"
 
@@ -156,9 +158,10 @@ def test_a_killed_launcher_leaves_a_study_that_continues(study_file: Path, tmp_p
     ],
 )
 def test_mistakes_end_with_one_line_and_exit_code_2(
-    args: tuple[str, ...], message: str, repository: Path
+    args: tuple[str, ...], message: str, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = subprocess.run(command(*args), capture_output=True, text=True, cwd=repository)
+    monkeypatch.chdir(repository)
+    result = run_command(*args)
     assert result.returncode == 2
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

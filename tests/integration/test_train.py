@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from pretrain.config import load_config
 from pretrain.train import train
 from pretrain.training.dry_run import describe_plan
+from tests.processes import run_command
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -27,7 +28,7 @@ TINY = [
 
 @pytest.fixture
 def command(repository):
-    """Start the command in a process of its own."""
+    """Start the script as a user does, with a Python of its own."""
 
     def _command(*args: str, **options) -> subprocess.Popen:
         return subprocess.Popen(
@@ -91,20 +92,19 @@ def read_metrics(path: Path) -> list[dict]:
         ),
     ],
 )
-def test_mistakes_are_one_line_exit_2_and_write_nothing(command, tmp_path, args, message):
+def test_mistakes_are_one_line_exit_2_and_write_nothing(tmp_path, args, message):
     (tmp_path / "empty.jsonl").touch()
     runs = tmp_path / "runs"
     args = [arg.format(empty=tmp_path / "empty.jsonl") for arg in args]
-    done = command(*args, "--runs-dir", str(runs))
-    out, err = done.communicate(timeout=120)
+    done = run_command("pretrain.train", *args, "--runs-dir", runs)
     assert done.returncode == 2
-    assert message in err
-    assert err.count("\n") == 1
-    assert "Traceback" not in out + err
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stdout + done.stderr
     assert not runs.exists()
 
 
-def test_dry_run_writes_nothing(command, tmp_path):
+def test_dry_run_of_the_script_writes_nothing(command, tmp_path):
     done = command(
         "configs/gpt-neo.yaml", "--ffn", "kan", "--seed", "3", "--dry-run", "--runs-dir", str(tmp_path / "r")
     )

@@ -53,6 +53,7 @@ def test_a_job_runs_with_nothing_of_another_job_in_its_environment(
     assert not {"SLURM_ARRAY_TASK_ID", "SBATCH_TIMELIMIT"} & set(variables)
 
 
+@pytest.mark.slow
 def test_the_elements_of_an_array_run_as_many_at_a_time_as_it_says(cluster: Cluster, tmp_path: Path) -> None:
     stamp = "date +%s.%N > {0}$SLURM_ARRAY_TASK_ID"
     script = f"cd {tmp_path}; {stamp.format('start')}; sleep 1; {stamp.format('end')}"
@@ -66,6 +67,7 @@ def test_the_elements_of_an_array_run_as_many_at_a_time_as_it_says(cluster: Clus
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
 
 
+@pytest.mark.slow
 def test_a_requeued_job_starts_again_soon(cluster: Cluster, tmp_path: Path) -> None:
     job = submit(cluster, tmp_path, f"echo start >> {tmp_path}/starts; sleep 60")
     starts = tmp_path / "starts"
@@ -85,6 +87,7 @@ def test_there_is_no_accounting(cluster: Cluster) -> None:
     assert "accounting storage is disabled" in sacct.stderr
 
 
+@pytest.mark.slow
 def test_jobs_survive_the_controller_and_a_lost_node_frees_them_for_another(
     new_cluster: Callable[..., Cluster], tmp_path: Path
 ) -> None:
@@ -117,6 +120,7 @@ def test_nothing_is_left_after_stop(tmp_path: Path) -> None:
     assert not cluster.folder.exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_after_sigkill_of_whoever_started_it(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.slurm.cluster", "--dir", str(tmp_path / "c")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

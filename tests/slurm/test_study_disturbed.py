@@ -27,6 +27,7 @@ def assert_resumed(submitted: SubmittedStudy, variant: str = "gelu") -> None:
     assert sessions[-1] >= 20
 
 
+@pytest.mark.slow
 def test_requeued_by_scontrol(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     submitted.submit(*ONE_JOB)
@@ -39,6 +40,7 @@ def test_requeued_by_scontrol(on_cluster: Make, undisturbed: TinyStudy) -> None:
     assert "2 of 2 cells done" in submitted.last_words()
 
 
+@pytest.mark.slow
 def test_out_of_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
     """SLURM looks every half a minute for jobs that may need the signal before it looks again.
 
@@ -56,6 +58,7 @@ def test_out_of_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
     assert "this job is timed-out" in Path(log).read_text()
 
 
+@pytest.mark.slow
 def test_cancelled_while_running_and_while_pending(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     submitted.submit("--max-running", 1)
@@ -92,6 +95,7 @@ def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
     assert submitted.study.states()["gelu"]["attempts"] == 2
 
 
+@pytest.mark.slow
 def test_the_controller_restarted(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     submitted.submit(*ONE_JOB, "--no-report")
@@ -103,6 +107,7 @@ def test_the_controller_restarted(on_cluster: Make, undisturbed: TinyStudy) -> N
     assert submitted.study.resumed_from("gelu") == [0]
 
 
+@pytest.mark.slow
 def test_a_node_that_is_lost_but_runs_on(
     on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
 ) -> None:

@@ -1,4 +1,8 @@
-"""A small study on a real SLURM, from the command to its report, and what is asked of it meanwhile."""
+"""A small study on a real SLURM, from the command to its report, and what is asked of it meanwhile.
+
+Every job imports torch and transformers anew, 8 s of a processor. So the fast tests hold one study that
+arrives here, and one whose job is killed in ``test_study_disturbed.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import subprocess
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 from safetensors.numpy import load
 
 from tests.slurm.cluster import Cluster
@@ -39,6 +44,7 @@ def test_a_study_arrives_at_its_report_without_accounting(on_cluster: Make, undi
     assert (submitted.study.folder / "report" / "report.md").is_file()
 
 
+@pytest.mark.slow
 def test_an_array_is_throttled_and_a_second_command_submits_nothing(
     on_cluster: Make, undisturbed: TinyStudy
 ) -> None:
@@ -66,6 +72,7 @@ def test_an_array_is_throttled_and_a_second_command_submits_nothing(
     assert states[0]["finished_s"] < states[1]["started_s"]
 
 
+@pytest.mark.slow
 def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
     on_cluster: Make, undisturbed: TinyStudy
 ) -> None:
@@ -87,6 +94,7 @@ def test_a_cell_that_cannot_succeed_stops_no_other_and_is_named(
     assert "nothing to submit" in said
 
 
+@pytest.mark.slow
 def test_more_cells_than_the_site_takes_in_an_array_go_into_several(
     on_cluster: Make, new_cluster: Callable[..., Cluster]
 ) -> None:
@@ -103,6 +111,7 @@ def test_more_cells_than_the_site_takes_in_an_array_go_into_several(
     assert max(state["finished_s"] for state in states[:2]) < states[2]["started_s"]
 
 
+@pytest.mark.slow
 def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     said = submitted.submit("--cells-per-job", 2, "--cells-at-once", 2, "--no-report")
@@ -116,6 +125,7 @@ def test_cells_of_a_job_run_at_the_same_time(on_cluster: Make, undisturbed: Tiny
     assert one["pid"] != other["pid"]
 
 
+@pytest.mark.slow
 def test_a_cell_on_two_nodes_trains_as_one_process_does(
     on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -25,6 +24,7 @@ from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.rows import ROW_COLUMNS, write_rows
+from tests.processes import run_command
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
 TASKS = {
@@ -415,8 +415,7 @@ def test_bad_places(study: Path, tmp_path: Path):
 
 
 def test_command(study: Path):
-    command = [sys.executable, "-m", "eval.report", str(study)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_command("eval.report", study)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(study / "report" / "report.md")
     assert done.stdout.startswith("Averaged over GPT-Neo and RoBERTa")
