@@ -47,6 +47,18 @@ def test_prose_ends_at_100_characters(document: Path) -> None:
     assert not long, f"{document.name}: {long[0]}"
 
 
+FOLDERS = "base|benchmarks|configs|docs|eval|ffn_variants|pretrain|slurm|tests"
+# What the page on adding a variant adds, and what was deleted and has its numbers still.
+NAMED_AND_ABSENT = {"ffn_variants/variants/mish.py", "benchmarks/seeds.py"}
+
+
+@pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_named_in_prose_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for name in re.findall(rf"(?<![\w/.])((?:{FOLDERS})/[\w/-]+\.(?:py|yaml|md))", text):
+        assert name in NAMED_AND_ABSENT or (ROOT / name).exists(), f"{document.name} names {name}"
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configs_load(path: Path) -> None:
     assert load_config(path).family in path.stem.replace("-", "_") or path.stem.startswith("tiny")
