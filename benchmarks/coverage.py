@@ -1,22 +1,15 @@
 """How often the report's 95% intervals hold the true difference, and how often its verdicts are wrong.
 
-    python benchmarks/coverage.py
+    python -m benchmarks.coverage
 
 Simulates studies, for each number of seeds and each shape of the spread over seeds. Beside Welch's interval
 stand the bootstraps that the report offers, the source study's, and what it costs to look at seven variants.
 """
 
-# ruff: noqa: E402 - the imports must wait for sys.path
-
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-# Python puts this file's folder first, and there eval.py would be taken for the package of its name.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 from tqdm import tqdm
@@ -151,7 +144,7 @@ def detectable(runs: int, families: int) -> float:
 
 def main() -> None:
     """Print the tables as markdown."""
-    args = parse_flags(CoverageArgs, prog="python benchmarks/coverage.py", description=__doc__)
+    args = parse_flags(CoverageArgs, prog="python -m benchmarks.coverage", description=__doc__)
     rng = np.random.default_rng(args.generator_seed)
     header = [f"n = {runs}" for runs in args.seeds]
     _coverage_table(args, header, rng)

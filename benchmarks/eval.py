@@ -1,7 +1,7 @@
 """Scoring minimal pairs: this project's scorers against the ways of other tools, in pairs per CPU-second.
 
-python benchmarks/eval.py causal masked
-python benchmarks/eval.py masked --rounds 3 --pairs 20 --model runs/roberta/gelu/seed1/model --device cuda
+python -m benchmarks.eval causal masked
+python -m benchmarks.eval masked --rounds 3 --pairs 20 --model runs/roberta/gelu/seed1/model --device cuda
 
 Random models of the source study's size, or those given, in fp32. In each round all cases of a kind of model
 score the same pairs, one after the other: the first ones of one paradigm, another in each round. Paradigms
@@ -13,8 +13,6 @@ All cases follow one protocol, ``<s>S`` or ``<s>S</s>`` and a sum in nats; the l
 from the first case's is printed beside. Cases through lm-eval are left out where it is not installed.
 Prints markdown.
 """
-
-# ruff: noqa: E402 - the imports must wait for sys.path
 
 from __future__ import annotations
 
@@ -29,9 +27,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-# Python puts this file's folder first, and there this file would be taken for the package of its name.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 import pandas as pd
@@ -291,7 +286,9 @@ def table(kind: str, times: dict[str, list[float]], difference: dict[str, float]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.eval",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("kinds", nargs="+", choices=list(FAMILIES), help="of models")
     parser.add_argument("--rounds", type=int, default=5)
@@ -314,7 +311,7 @@ def main() -> None:
         times, difference = measure(load(kind, args), pairs)
         unit = "CPU-second" if args.device == "cpu" else "second"
         tables.append(table(kind, times, difference, unit))
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.eval {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(torch.device(args.device))}, {platform.machine()}, "
         f"one thread, {versions}, {args.rounds} rounds\n"

@@ -1,8 +1,8 @@
 """Every FFN variant against an MLP with as many multiply-adds: time and peak memory, in one interleaved run.
 
-python benchmarks/ffn.py                             # 4,096 rows on the CPU
-python benchmarks/ffn.py --rows 65536 --rounds 3 --modes compiled
-python benchmarks/ffn.py --rows 65536 --device cuda --dtype bfloat16
+python -m benchmarks.ffn                             # 4,096 rows on the CPU
+python -m benchmarks.ffn --rows 65536 --rounds 3 --modes compiled
+python -m benchmarks.ffn --rows 65536 --device cuda --dtype bfloat16
 
 Each round runs every case once, so that whatever else the machine does falls on all of them. A ratio is the
 median over the rounds of a variant's time over its MLP's in the same round. The MLP is linear - tanh-GELU -
@@ -205,7 +205,9 @@ def machine(device: str) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.ffn",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rows", type=int, default=4096, help="tokens that pass through at once")
     parser.add_argument("--rounds", type=int, default=9)
@@ -225,7 +227,7 @@ def main() -> None:
     print(file=sys.stderr)
     for case in cases.values():
         case.measure_memory()
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.ffn {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {machine(args.device)}, torch {torch.__version__}, transformers "
         f"{transformers.__version__}, {args.dtype}, {args.rows:,} rows, median of {args.rounds} rounds, "

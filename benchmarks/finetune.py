@@ -1,7 +1,7 @@
 """Fine-tuning on GLUE: a step of this project against one padded to 128 tokens, and the scores of both.
 
-python benchmarks/finetune.py configs/gpt-neo.yaml configs/roberta.yaml --glue-dir GLUE --tokenizer TOKENIZER
-python benchmarks/finetune.py --scores MODEL... --glue-dir GLUE --tasks mrpc rte --seeds 1 2 3 4 5
+python -m benchmarks.finetune configs/gpt-neo.yaml configs/roberta.yaml --glue-dir GLUE --tokenizer TOKENIZER
+python -m benchmarks.finetune --scores MODEL... --glue-dir GLUE --tasks mrpc rte --seeds 1 2 3 4 5
 
 ``stock`` is the usual way: transformers' own model, every input padded to 128 tokens, fp32, batches of 64,
 torch's AdamW, gradients clipped to 1. ``ours`` is a step of eval/classification/finetune.py with the same
@@ -16,8 +16,6 @@ are scored on the validation file. The ways share nothing but the data: the orde
 Prints markdown.
 """
 
-# ruff: noqa: E402 - the imports must wait for sys.path
-
 from __future__ import annotations
 
 import argparse
@@ -29,9 +27,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-# Python puts this file's folder first, and there files would be taken for packages of their names.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 import torch
@@ -200,7 +195,9 @@ def scores(args: argparse.Namespace) -> Iterator[str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.finetune",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("configs", type=Path, nargs="*")
     parser.add_argument("--scores", type=Path, nargs="+", help="folders of trained models")
@@ -214,7 +211,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of our scores")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.finetune {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(torch.device('cpu'))}, {platform.machine()}, "
         f"one thread, torch {torch.__version__}, transformers {transformers.__version__}"

@@ -1,7 +1,7 @@
 """What the training loop adds to the model's own work, and where the time of a step goes.
 
-python benchmarks/loop.py configs/tiny.yaml --rounds 20 --updates 10
-python benchmarks/loop.py configs/gpt-neo.yaml --updates 1 --train.logging-steps 1
+python -m benchmarks.loop configs/tiny.yaml --rounds 20 --updates 10
+python -m benchmarks.loop configs/gpt-neo.yaml --updates 1 --train.logging-steps 1
 
 The first table is a real run of the configuration: batches made by its thread, Accelerate, schedule, health,
 logged lines and progress. Each round does a few bare updates first, with the clock of the run stopped:
@@ -18,8 +18,6 @@ The second table times the parts of a step by hooks, forward and backward. On a 
 which takes longer in sum; read its shares. All other flags are those of train.py. Prints markdown.
 """
 
-# ruff: noqa: E402 - the imports must wait for sys.path
-
 from __future__ import annotations
 
 import argparse
@@ -35,9 +33,6 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-# Python puts this file's folder first, and there are files named like packages in it.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import torch
 import transformers
@@ -264,7 +259,9 @@ def parts_table(name: str, parts: dict[str, float]) -> str:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.loop",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("config", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
@@ -280,7 +277,7 @@ def main() -> None:
         saving_s = checkpoint_seconds(loop)
         parts = break_down(loop, args.steps)
     name, device = args.config.stem, loop.accelerator.device
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.loop {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(device)}, {platform.machine()}, "
         f"torch {torch.__version__}, transformers {transformers.__version__}, {args.rounds} rounds of "

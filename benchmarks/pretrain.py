@@ -1,7 +1,7 @@
 """Training throughput: this project's loop against transformers.Trainer, and variants against each other.
 
-python benchmarks/pretrain.py configs/gpt-neo.yaml --cases trainer gelu
-python benchmarks/pretrain.py configs/gpt-neo.yaml --cases gelu kan:grid_size=3 --data.source embedded
+python -m benchmarks.pretrain configs/gpt-neo.yaml --cases trainer gelu
+python -m benchmarks.pretrain configs/gpt-neo.yaml --cases gelu kan:grid_size=3 --data.source embedded
 
 Every case but ``trainer`` is a run of the configuration: its model, its packed batches, loss, clipping and
 optimizer. ``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document
@@ -10,8 +10,6 @@ updates of every case, one case after the other, so that whatever else the machi
 A ratio is the median over the rounds of a case's real tokens per second (padding is not counted) over the
 first one's in the same round. All other flags are those of train.py. Prints markdown.
 """
-
-# ruff: noqa: E402 - the imports must wait for sys.path
 
 from __future__ import annotations
 
@@ -27,9 +25,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-# Python puts this file's folder first, and there this file would be taken for the package of its name.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import torch
 import transformers
@@ -192,7 +187,9 @@ def parse_case(text: str) -> dict[str, Any]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.pretrain",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("config", type=Path)
     parser.add_argument("--cases", nargs="+", default=["trainer", "gelu"])
@@ -215,7 +212,7 @@ def main() -> None:
                     rates[text].append(tokens / (time.perf_counter() - start))
         print(file=sys.stderr)
     first, device = args.cases[0], torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.pretrain {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(device)}, "
         f"{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}, "

@@ -1,7 +1,7 @@
 """The report of a study of the full size: its time and memory, its statistics, and bootstraps side by side.
 
-OMP_NUM_THREADS=2 python benchmarks/report.py
-python benchmarks/report.py --variants 4 --tasks 10 --items 100 --study /tmp/study
+OMP_NUM_THREADS=2 python -m benchmarks.report
+python -m benchmarks.report --variants 4 --tasks 10 --items 100 --study /tmp/study
 
 Writes a study folder of made-up scores in the real format, unless --study names one that is there already,
 and measures
@@ -14,8 +14,6 @@ and measures
 
 Prints markdown.
 """
-
-# ruff: noqa: E402 - the imports must wait for sys.path
 
 from __future__ import annotations
 
@@ -35,9 +33,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-
-# Python puts this file's folder first, and there this file's neighbours would hide modules of their name.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 import pandas as pd
@@ -301,13 +296,13 @@ def measure(study: Path, rounds: int) -> None:
 
 def main() -> None:
     """Write the study where it is not there, and measure."""
-    args = parse_flags(ReportBenchmarkArgs, prog="python benchmarks/report.py", description=__doc__)
+    args = parse_flags(ReportBenchmarkArgs, prog="python -m benchmarks.report", description=__doc__)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("numpy", "scipy", "pandas")
     )
-    print(f"`python {shlex.join(sys.argv)}`  ")
+    print(f"`python -m benchmarks.report {shlex.join(sys.argv[1:])}`  ")
     print(f"{datetime.date.today():%d %B %Y}, {platform.machine()}, {CORES} cores, {versions}\n")
     with tempfile.TemporaryDirectory() as temporary:
         study = args.study or Path(temporary) / "study"

@@ -1,7 +1,7 @@
 """A study of many cells: how long it takes to expand it and to find what is done.
 
-python benchmarks/study.py
-python benchmarks/study.py --seeds 6 --budget width
+python -m benchmarks.study
+python -m benchmarks.study --seeds 6 --budget width
 
 Writes a study of two families, ten variants and as many seeds as named, and the folders of its finished runs:
 configs, scores of BLiMP and GLUE as recorded by an evaluation, and weights of the given size. Then measures
@@ -12,8 +12,6 @@ configs, scores of BLiMP and GLUE as recorded by an evaluation, and weights of t
 
 each in a new process in every round. Prints markdown.
 """
-
-# ruff: noqa: E402 - the imports must wait for sys.path
 
 from __future__ import annotations
 
@@ -27,9 +25,6 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-
-# Python puts this file's folder first, and there this file's neighbours would hide modules of their name.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import yaml
 
@@ -124,14 +119,14 @@ def measure(study: Path) -> list[list[float]]:
 
 def main() -> None:
     """Write the study, measure, print."""
-    args = parse_flags(Args, prog="python benchmarks/study.py", description=__doc__)
+    args = parse_flags(Args, prog="python -m benchmarks.study", description=__doc__)
     with tempfile.TemporaryDirectory() as folder:
         path = write_study(Path(folder), args)
         cells = load_study(path).cells
         for cell in cells:
             finish(cell, args.weights_kb)
         rounds = [measure(path) for _ in range(args.rounds)]
-    print(f"`{shlex.join(['python', 'benchmarks/study.py', *sys.argv[1:]])}`, ", end="")
+    print(f"`{shlex.join(['python', '-m', 'benchmarks.study', *sys.argv[1:]])}`, ", end="")
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}: {len(cells)} cells, ", end="")
     print(f"budget {args.budget}, median (min to max) of {args.rounds} rounds\n")
     print("| step | seconds | of processor time |\n|---|--:|--:|")

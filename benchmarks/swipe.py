@@ -1,6 +1,6 @@
 """Does SWIPE find the sentence that decides, and does the attention of a mean-pooled classifier?
 
-python benchmarks/swipe.py MODEL... --glue-dir GLUE --seeds 1 2 3
+python -m benchmarks.swipe MODEL... --glue-dir GLUE --seeds 1 2 3
 
 Each document has one sentence of SST-2's training file, whose label is its own, and others of CoLA, which
 have none, in random order. Lengths of the others are drawn from those of the SST-2 sentences, so that length
@@ -15,8 +15,6 @@ the highest score for the predicted label, or gets most of the last layer's atte
 queries, as a sum over its tokens and as a mean. Prints markdown.
 """
 
-# ruff: noqa: E402 - the imports must wait for sys.path
-
 from __future__ import annotations
 
 import argparse
@@ -28,9 +26,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-# Python puts this file's folder first, and there files would be taken for packages of their names.
-sys.path[0] = str(Path(__file__).parents[1])
 
 import numpy as np
 import torch
@@ -253,7 +248,9 @@ def run_seed(
 def main() -> None:
     """Read the flags, train, and print a table."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.swipe",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("models", nargs="+", type=Path, help="folders with a model and its tokenizer")
     parser.add_argument("--glue-dir", type=Path, required=True)
@@ -267,7 +264,8 @@ def main() -> None:
     parser.add_argument("--pooling", default="max", help="of swipe")
     parser.add_argument("--segment-pooling", default="mean", help="auto, first, last or mean over tokens")
     args = parser.parse_args()
-    print(f"`python {shlex.join(sys.argv)}`\n{datetime.date.today()}, {platform.processor() or 'CPU'}, "
+    print(f"`python -m benchmarks.swipe {shlex.join(sys.argv[1:])}`")
+    print(f"{datetime.date.today()}, {platform.processor() or 'CPU'}, "
           f"{torch.get_num_threads()} threads, torch {torch.__version__}\n")  # fmt: skip
     columns: dict[str, dict[str, Finding]] = {}
     for model in args.models:
