@@ -1,17 +1,17 @@
-"""Reading YAML files and flags into configurations, and telling mistakes in them in one line."""
+"""Reading YAML files into configurations, and telling mistakes in them in one line."""
 
 from __future__ import annotations
 
 import copy
-import difflib
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from base.errors import UsageError
+from base.mistakes import explain
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -65,49 +65,6 @@ def read_config(path: Path, kind: type[Config]) -> Config:
         return kind.model_validate(read_yaml(path))
     except ValidationError as error:
         raise explain(error, kind, str(path)) from None
-
-
-def explain(error: ValidationError, model: type[BaseModel], source: str) -> UsageError:
-    """Turn pydantic's first complaint into one line: where, which key, what is wrong, the closest match."""
-    # A misspelt key is also a missing one, and its own complaint comes last.
-    first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
-    location = [str(part) for part in first["loc"]]
-    where = ": ".join(part for part in (source, ".".join(location)) if part)
-    if first["type"] == "extra_forbidden":
-        known = _fields_at(model, location[:-1])
-        close = difflib.get_close_matches(location[-1], known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-        return UsageError(f"{where}: unknown key, {hint}")
-    message = first["msg"].removeprefix("Value error, ")
-    given = first.get("input")
-    shown = f" (is {given!r})" if isinstance(given, str | int | float | bool | None) else ""
-    return UsageError(f"{where}: {message}{'' if first['type'] == 'value_error' else shown}")
-
-
-def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
-    """Names of the fields below a path such as ``["model"]``."""
-    for name in location:
-        annotation: Any = model.model_fields[name].annotation
-        # An optional section is one of the members of its type.
-        model = next(kind for kind in get_args(annotation) or (annotation,) if hasattr(kind, "model_fields"))
-    return list(model.model_fields)
-
-
-def flag_value(args: list[str], *names: str) -> str | None:
-    """The last value given to one of the flags, before anything else is parsed."""
-    value = None
-    for position, arg in enumerate(args):
-        name, equals, inline = arg.partition("=")
-        if name in names:
-            value = inline if equals else args[position + 1] if position + 1 < len(args) else None
-    return value
-
-
-def split_config_path(args: list[str]) -> tuple[Path | None, list[str]]:
-    """Take the YAML file off the front of a command line, where there is one."""
-    if args and not args[0].startswith("-"):
-        return Path(args[0]), args[1:]
-    return None, args
 
 
 def _one_line(text: str) -> str:

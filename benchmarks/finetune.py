@@ -48,8 +48,8 @@ from eval.classification.loading import load_classifier, load_classifier_tokeniz
 from eval.classification.metrics import METRICS
 from eval.classification.tasks.chosen import GLUE_TASKS, read_examples
 from eval.config import EvalConfig, FineTuneConfig
-from pretrain.config import load_config
 from pretrain.model.build import build, special_token_ids
+from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
 
 LENGTH, BATCH_SIZE = 128, 64

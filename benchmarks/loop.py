@@ -42,16 +42,17 @@ from torch import Tensor, nn
 
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import RunConfig, TrainConfig, load_config
+from pretrain.config import RunConfig, TrainConfig
 from pretrain.data.batches import BatchSource, Step
 from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
+from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.train import build_accelerator
 from pretrain.training.loop import Loop
 from pretrain.training.metrics import Timer
 from pretrain.training.optim import build_optimizer
+from pretrain.training.train import build_accelerator
 
 DATA, EMBEDDING, ATTENTION, FFN, LOSS, OPTIMIZER, REST = PARTS = (
     "making the batches (a thread does it during a run)",

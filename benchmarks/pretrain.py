@@ -42,15 +42,16 @@ from transformers import (
 )
 
 from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kernels
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PreparedData, prepare_data
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
+from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
-from pretrain.train import build_accelerator
 from pretrain.training.loop import Loop
+from pretrain.training.train import build_accelerator
 
 
 class OurCase:

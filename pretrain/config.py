@@ -1,29 +1,20 @@
-"""The typed configuration of one run, and how it is read: defaults < YAML < a study's overrides < flags.
+"""The typed configuration of one run, known without the variants.
 
 Every field's docstring is its ``--help``. ``--model.hidden-size`` sets ``model.hidden_size``; the fields
-people change most have short flags (``--ffn``, ``--tracker``).
+people change most have short flags (``--ffn``, ``--tracker``). ``pretrain.config_sources`` says where values
+come from, ``pretrain.resolution`` what they must be for the variant.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-import ffn_variants
 from base.budgets import Budget
-from base.command_line import Section, parse_flags
-from base.config_input import deep_merge, explain, flag_value, read_yaml
-from base.errors import UsageError
+from base.command_line import Section
 from base.families import FamilySpec, get_family
-
-MEAN_NOISE_SPAN_LENGTH = 3.0
-"""Of T5 (Raffel et al. 2020, sec. 3.3.4)."""
-INITIALIZER_RANGE = 0.02
-"""Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -59,17 +50,6 @@ class ModelConfig(Section):
     """Dropout on attention weights; none = the family's own (0.1; GPT-Neo 0). T5 has one for both."""
     initializer_range: float | None = Field(None, gt=0)
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
-
-    @field_validator("ffn")
-    @classmethod
-    def _known_variant(cls, name: str) -> str:
-        ffn_variants.get_variant(name)
-        return name
-
-    @model_validator(mode="after")
-    def _known_options(self) -> ModelConfig:
-        ffn_variants.get_variant(self.ffn).resolve(self.ffn_options)
-        return self
 
 
 class DataConfig(Section):
@@ -217,24 +197,6 @@ class SplineConfig(Section):
     prune_at: Fraction = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
 
-    def check_variant(self, ffn: str, options: dict[str, Any] | None) -> None:
-        """Refuse what would have no effect with this variant."""
-        for name in ("knot_updates", "penalty", "prune_below"):
-            if getattr(self, name) and "splines" not in ffn_variants.get_variant(ffn).options:
-                raise ValueError(
-                    f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
-                    f"under `variants:` for those that have, or leave it out"
-                )
-        if self.prune_below and (options or {}).get("splines") != "sparse":
-            raise ValueError(
-                "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
-            )
-        if self.prune_below and max(self.knot_updates, default=0) > self.prune_at:
-            raise ValueError(
-                f"splines.knot_updates {max(self.knot_updates)} is after splines.prune_at {self.prune_at}: "
-                "pruned coefficients belong to their knots; move them before"
-            )
-
 
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
@@ -247,8 +209,6 @@ class OutputConfig(Section):
     """Name of the run's folder in place of seed<N>-<hash>."""
 
 
-# `model` is made when it is needed: to check a variant takes the variants, and so torch. The reason stands
-# here because --help shows a comment that stands at the field.
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
 
@@ -256,7 +216,7 @@ class RunConfig(Section):
     """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""
     seed: int = Field(0, ge=0, lt=2**32)
     """Decides weights, data order, masking and dropout."""
-    model: ModelConfig = Field(default_factory=ModelConfig)
+    model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     optim: OptimConfig = OptimConfig()
     train: TrainConfig = TrainConfig()
@@ -276,7 +236,6 @@ class RunConfig(Section):
             raise ValueError(
                 f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
             )
-        self.splines.check_variant(self.model.ffn, self.model.ffn_options)
         if (self.splines.knot_updates or self.splines.prune_below) and self.train.compile_model:
             raise ValueError(
                 "train.compile_model compiles the layers as they are, which splines.knot_updates and "
@@ -291,8 +250,6 @@ class RunConfig(Section):
                 f"{self.data.block_size}; {self.family} needs {needed}, or leave it out"
             )
         self._check_fields_of(family)
-        if family.objective == "span_corruption":
-            self._check_span_corruption()
         return self
 
     def _check_fields_of(self, family: FamilySpec) -> None:
@@ -309,144 +266,3 @@ class RunConfig(Section):
                 f"{model.attention_dropout} differ, and {self.family} has one dropout for both; give one of "
                 "them"
             )
-
-    def _check_span_corruption(self) -> None:
-        from pretrain.data.span_corruption import NUM_SENTINELS, num_noise_spans
-
-        train = self.train
-        if train.compile_model:
-            raise ValueError(
-                f"train.compile_model compiles one stack of layers for one shape, and {self.family} has two "
-                "of several shapes; leave it out"
-            )
-        length = train.mean_noise_span_length or MEAN_NOISE_SPAN_LENGTH
-        spans = int(num_noise_spans(self.data.block_size, train.mlm_probability, length))
-        if spans >= NUM_SENTINELS:
-            raise ValueError(
-                f"data.block_size {self.data.block_size} may have {spans} spans in a document, and "
-                f"{self.family} has sentinels for {NUM_SENTINELS - 1}; lower it, or raise "
-                f"train.mean_noise_span_length {length:g}"
-            )
-
-
-def resolve(config: RunConfig) -> RunConfig:
-    """Fill in fields whose default depends on other fields, so that the saved config says what was run."""
-    model, train, family = config.model, config.train, get_family(config.family)
-    dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), family.dropout)
-    if family.has_one_dropout:
-        given = [value for name in dropouts if (value := getattr(model, name)) is not None]
-        dropouts = dict.fromkeys(dropouts, [*given, family.dropout][0])
-    defaults: dict[str, Any] = {
-        "max_position_embeddings": config.data.block_size + family.first_position,
-        **dropouts,
-        **({"initializer_range": INITIALIZER_RANGE} if family.has_initializer_range else {}),
-    }
-    if family.objective == "span_corruption" and train.mean_noise_span_length is None:
-        train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
-    missing = {name: value for name, value in defaults.items() if getattr(model, name) is None}
-    model = _within_budget(model.model_copy(update=missing), family.has_ffn_biases)
-    return config.model_copy(update={"model": model, "train": train})
-
-
-def _within_budget(model: ModelConfig, biases: bool) -> ModelConfig:
-    """Put in the width that the budget asks for; the other weights stay paired with the baseline's.
-
-    The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.
-    """
-    if model.ffn_budget == "width":
-        return model
-    base = model.paired_intermediate_size or model.intermediate_size
-    options = tuple(sorted((model.ffn_options or {}).items()))
-    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget, biases)
-    # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
-    paired = base if width != base else None
-    return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
-
-
-# The same for all seeds of a study; counting parameters takes some 20 ms.
-@lru_cache(maxsize=1024)
-def _matching_width(
-    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget, biases: bool
-) -> int:
-    return ffn_variants.matching_width(ffn, dict(options), hidden_size, base, budget, biases)
-
-
-def load_config(
-    path: Path | None,
-    args: list[str] | None = None,
-    overrides: dict[str, Any] | None = None,
-    prog: str | None = None,
-    description: str | None = None,
-) -> RunConfig:
-    """Read one run's configuration.
-
-    Args:
-        path: YAML file, or None for the defaults. Its top-level ``variants: {name: {section: ...}}`` holds
-            overrides that apply only when ``model.ffn`` has that name.
-        args: Command-line flags, which win over everything.
-        overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
-        prog: Name of the command in ``--help``.
-        description: First lines of ``--help``.
-
-    Returns:
-        The resolved configuration, without ``variants``.
-
-    Raises:
-        UsageError: For an unreadable file, an unknown key (with the closest match) or a value not allowed.
-    """
-    args = args or []
-    source = str(path) if path else "the study's overrides" if overrides else "config"
-    values = deep_merge(read_yaml(path) if path else {}, overrides or {})
-    variants = values.pop("variants", None) or {}
-    if flagged := flag_value(args, "--ffn", "--model.ffn"):
-        ffn_variants.get_variant(flagged)
-        values = deep_merge(values, {"model": {"ffn": flagged}})
-    ffn = _nested(values, "model", "ffn") or ModelConfig().ffn
-    values = _with_variant(values, _overrides_of(variants, ffn, source))
-    try:
-        config = RunConfig.model_validate(values)
-    except ValidationError as error:
-        raise explain(error, RunConfig, source) from None
-    config = parse_flags(RunConfig, args, config, prog, description) if args else config
-    _check_base_width(config.model, args)
-    return resolve(config)
-
-
-def _check_base_width(model: ModelConfig, args: list[str]) -> None:
-    """Refuse a flag for the width where a budget overrides it."""
-    flagged = flag_value(args, "--model.intermediate-size", "--model.intermediate_size")
-    if flagged and model.ffn_budget != "width" and model.paired_intermediate_size:
-        raise UsageError(
-            f"--model.intermediate-size {flagged} has no effect: ffn_budget {model.ffn_budget} starts from "
-            f"paired_intermediate_size {model.paired_intermediate_size}; give "
-            f"--model.paired-intermediate-size {flagged}, or --ffn-budget width"
-        )
-
-
-def _overrides_of(variants: Any, ffn: str, source: str) -> dict[str, Any]:
-    """The overrides of one variant; a name no variant has is an error even when another one is trained."""
-    if not isinstance(variants, dict):
-        raise UsageError(f"{source}: variants: not a mapping of variant names to sections")
-    for name in variants:
-        try:
-            ffn_variants.get_variant(name)
-        except UsageError as error:
-            raise UsageError(f"{source}: variants: {error}") from None
-    return variants.get(ffn) or {}
-
-
-def _with_variant(values: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """Apply a variant's overrides; with another FFN width the other weights stay paired with the base's."""
-    width = _nested(overrides, "model", "intermediate_size")
-    if width is not None:
-        base = _nested(values, "model", "intermediate_size") or ModelConfig().intermediate_size
-        values = deep_merge({"model": {"paired_intermediate_size": base}}, values)
-    return deep_merge(values, overrides)
-
-
-def _nested(values: dict[str, Any], *keys: str) -> Any:
-    for key in keys:
-        if not isinstance(values, dict):
-            return None
-        values = values.get(key) or {}
-    return values or None

@@ -69,14 +69,15 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
 
 def run_shared_cell(cell: Cell, worker: Worker) -> None:
     """Run a cell that several processes train together; any error ends the job of all of them."""
-    from pretrain.train import train
+    from eval.zero_shot.during_training import TrainingScorer
+    from pretrain.training.train import train
 
     if worker.rank == 0:
         run_cells([cell], worker)
         if read_state(cell.study_dir, cell.run_id).name == "failed":
             raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
     else:
-        train(cell.config)
+        train(cell.config, TrainingScorer)
 
 
 def run_cell(cell: Cell, state: CellState) -> CellState:
@@ -89,9 +90,10 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
         OccupiedError: If another process is at it and does not end.
     """
     from eval.runner.evaluate import evaluate_run
-    from pretrain.train import train
+    from eval.zero_shot.during_training import TrainingScorer
+    from pretrain.training.train import train
 
-    patiently(train, cell.config)
+    patiently(train, cell.config, TrainingScorer)
     state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
     patiently(evaluate_run, cell.run_dir, cell.evaluation)

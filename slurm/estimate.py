@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from base.files import read_json_if_whole
-from pretrain.config import RunConfig, resolve
+from pretrain.config import RunConfig
 from pretrain.data.prepare import cached_summary
 from pretrain.model.costs import cost_facts
+from pretrain.resolution import resolve
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import token_budget, vocab_size

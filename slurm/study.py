@@ -24,7 +24,8 @@ from eval.classification.heads.choice import check_head, parse_head
 from eval.config import EvalConfig
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
 

@@ -109,7 +109,7 @@ def _show(study: Study, todo: Todo) -> None:
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
     from eval.runner.work_units import check_sources
-    from pretrain.train import prepare_data
+    from pretrain.data.prepare import prepare_data
 
     for note in check_sources(study.config.evaluation):
         print(f"note: {note}")

@@ -20,7 +20,7 @@ IMPORTS = [
     "eval.runner.evaluate",
     "eval.report.write",
     "matplotlib.figure",
-    "pretrain.train",
+    "pretrain.training.train",
     "pretrain.data.embedded",
     "pytest",
     "submitit",

@@ -26,6 +26,9 @@ from pretrain.data.masking import IGNORE
 NUM_SENTINELS = 100
 """As many as T5 has; the longest document that they can mark has one span fewer."""
 
+MEAN_NOISE_SPAN_LENGTH = 3.0
+"""Tokens of a span, where no other number is asked for (Raffel et al. 2020, sec. 3.3.4)."""
+
 WIDTH_STEP = 16
 """Rows are padded to a multiple of this many tokens, so that steps differ little in their shapes."""
 

@@ -9,10 +9,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from base.families import get_family
 from ffn_variants import build_model
-from pretrain.config import RunConfig, resolve
+from pretrain.config import RunConfig
 from pretrain.data.masking import Masker
 from pretrain.data.span_corruption import SpanCorruptor
 from pretrain.data.tokenizer import add_sentinels
+from pretrain.resolution import resolve
 
 
 def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None = None) -> PreTrainedModel:

@@ -10,8 +10,9 @@ import ffn_variants
 from base.families import get_family
 from ffn_variants.budget import BASELINE
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import RunConfig, resolve
+from pretrain.config import RunConfig
 from pretrain.data.span_corruption import corrupted_lengths
+from pretrain.resolution import resolve
 
 
 def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:

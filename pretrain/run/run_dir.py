@@ -12,7 +12,8 @@ from pydantic import BaseModel
 
 from base.errors import UsageError
 from base.files import write_text
-from pretrain.config import OptimConfig, RunConfig, SplineConfig, load_config, resolve
+from pretrain.config import OptimConfig, RunConfig, SplineConfig
+from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder
 
 RESULT_NEUTRAL: dict[str, Any] = {

@@ -7,32 +7,31 @@ for the seeds in every parameter, was measured to save nothing that processes do
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from base.config_input import flag_value
+from base.command_line import CommandLine
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from base.seeds import parse_seeds
+from pretrain.config import RunConfig
+from pretrain.config_sources import merge_sources
 from pretrain.data.prepare import prepare_data
+from pretrain.resolution import resolve_sources
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
+from pretrain.training.arguments import TrainArgs, config_path
 from pretrain.training.stopping import stopped_between_runs
 
 
-def load_configs(
-    path: Path | None, args: Sequence[str], prog: str, description: str | None
-) -> list[RunConfig]:
+def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
     """Read the configuration of every run that a command line asks for.
 
     Args:
-        path: YAML file, or None for the defaults.
-        args: Flags of ``load_config``, and perhaps ``--seeds``.
-        prog: Name of the command in ``--help``.
-        description: First lines of ``--help``.
+        line: The command line as typed.
 
     Returns:
         One configuration, or one for each of ``--seeds`` in their order.
@@ -40,12 +39,21 @@ def load_configs(
     Raises:
         UsageError: As ``load_config``, or if ``--seeds`` is misused.
     """
-    seeds, rest = split_seeds(args)
-    if seeds is None:
-        return [load_config(path, rest, None, prog, description)]
-    if single := flag_value(rest, "--seed"):
+    typed = line.typed.below("run")
+    single, several = typed.values.get(("seed",)), line.typed.values.get(("seeds",))
+    if several is None:
+        if single is not None and len(_numbers(single)) > 1:
+            raise UsageError(f"--seed {single} is several seeds: --seeds {single}")
+        return [resolve_sources(merge_sources(config_path(line), None, typed))]
+    seeds = parse_seeds(several, "--seeds", "--seeds 1,2,3")
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise UsageError(f"--seeds names {twice[0]} twice; give every seed once")
+    if single is not None:
         raise UsageError(f"--seed {single} and --seeds {_join(seeds)} were both given; leave one out")
-    configs = [load_config(path, [*rest, "--seed", str(seed)], None, prog, description) for seed in seeds]
+    configs = [
+        resolve_sources(merge_sources(config_path(line), None, typed.given("--seed", ("seed",), seed)))
+        for seed in seeds
+    ]
     name = configs[0].output.run_name
     if name is not None and len(seeds) > 1:
         raise UsageError(
@@ -55,30 +63,11 @@ def load_configs(
     return configs
 
 
-def split_seeds(args: Sequence[str]) -> tuple[list[int] | None, list[str]]:
-    """Take ``--seeds 1,2,3``, ``--seeds=1,2,3`` or ``--seeds 1 2 3`` out of a command line.
-
-    Returns:
-        The seeds, None where the flag is absent, and the other arguments.
-
-    Raises:
-        UsageError: If no whole numbers follow, or one twice.
-    """
-    place = next((i for i, arg in enumerate(args) if arg.partition("=")[0] == "--seeds"), None)
-    if place is None:
-        return None, list(args)
-    end = place + 1
-    while end < len(args) and not args[end].startswith("-"):
-        end += 1
-    words = ",".join([args[place].partition("=")[2], *args[place + 1 : end]]).split(",")
-    words = [word.strip() for word in words if word.strip()]
-    wrong = [word for word in words if not word.isdecimal()]
-    if wrong or not words:
-        raise UsageError(f"--seeds {' '.join(wrong)}".rstrip() + ": give whole numbers, as in --seeds 1,2,3")
-    seeds = [int(word) for word in words]
-    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
-        raise UsageError(f"--seeds names {twice[0]} twice; give every seed once")
-    return seeds, [*args[:place], *args[end:]]
+def _numbers(word: str) -> tuple[int, ...]:
+    """Return the seeds that a word stands for; none where it is no number."""
+    with contextlib.suppress(UsageError):
+        return parse_seeds([word], "", "")
+    return ()
 
 
 def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any]) -> None:

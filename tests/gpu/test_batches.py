@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pretrain.config import load_config
-from pretrain.train import train
+from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
+from pretrain.training.train import train
 
 pytestmark = [
     pytest.mark.gpu,

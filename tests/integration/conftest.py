@@ -11,10 +11,10 @@ import torch
 
 from base.errors import run_cli
 from eval.__main__ import main
-from pretrain.config import load_config
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build
+from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir, write_config
 
 

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.runner.evaluate import evaluate_run
-from pretrain.config import load_config
-from pretrain.train import train
+from eval.zero_shot.during_training import TrainingScorer
+from pretrain.resolution import load_config
+from pretrain.training.train import train
 
 
 def settings(tmp_path, family: str, **chosen):
@@ -28,7 +29,7 @@ def settings(tmp_path, family: str, **chosen):
 
 @pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path, family):
-    scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"))
+    scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"), TrainingScorer)
     plain = train(settings(tmp_path, family))
     assert scored.name == plain.name
     ours, theirs = (load_file(run / "model" / "model.safetensors") for run in (scored, plain))
@@ -45,6 +46,6 @@ def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path,
 
 def test_a_suite_without_pairs_or_data_is_refused_before_the_first_step(tmp_path):
     with pytest.raises(UsageError, match=r"train\.eval_suite 'blimp-fst'; did you mean 'blimp-fast'"):
-        train(settings(tmp_path, "gpt_neo", eval_every=3, eval_suite="blimp-fst"))
+        train(settings(tmp_path, "gpt_neo", eval_every=3, eval_suite="blimp-fst"), TrainingScorer)
     with pytest.raises(UsageError, match="blimp-fast is not on the hub"):
-        train(settings(tmp_path, "gpt_neo", eval_every=3))
+        train(settings(tmp_path, "gpt_neo", eval_every=3), TrainingScorer)

@@ -273,7 +273,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
             "--finetune.head: no value is given; one or more are needed, such as --head linear",
         ),
         (("RUN", "--finetune.seeds"), "--finetune.seeds: no value is given; one or more are needed"),
-        (("RUN", "--max-pairs", "0"), "--max-pairs: Input should be greater than or equal to 1 (is 0)"),
+        (("RUN", "--max-pairs", "0"), "--max-pairs: must be at least 1 (is 0)"),
     ],
 )
 def test_mistakes_are_told_and_end_with_status_two(monkeypatch, capsys, arguments, message):

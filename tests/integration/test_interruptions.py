@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from base.errors import run_cli
-from pretrain.config import load_config
-from pretrain.train import train
+from pretrain.resolution import load_config
+from pretrain.training.train import train
 from tests.processes import forkserver, write_output_to
 
 TINY = [

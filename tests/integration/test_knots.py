@@ -14,11 +14,12 @@ from transformers import AutoModelForCausalLM
 
 from ffn_variants.splines.spline_layer import sparsity_penalty, spline_layers
 from ffn_variants.variants.spline_kan import FeatureSplines
-from pretrain.config import RunConfig, load_config
-from pretrain.train import train
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.training import knots
 from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
+from pretrain.training.train import train
 
 ALL = ["--splines.knot-updates", "0", "0.5", "--splines.penalty", "0.01", "--splines.prune-below", "0.2"]
 SPARSE = ["--model.ffn-options", "splines", "sparse"]

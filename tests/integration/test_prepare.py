@@ -18,7 +18,7 @@ SCRIPT = """
 import sys
 from pretrain.data import prepare as data
 from pretrain.data import shards
-from pretrain.config import load_config
+from pretrain.resolution import load_config
 
 shard_characters, window_tokens, *flags = sys.argv[1:]
 shards.SHARD_CHARACTERS, data.WINDOW_TOKENS = int(shard_characters), int(window_tokens)

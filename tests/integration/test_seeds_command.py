@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.config import load_config
+from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
 from tests.processes import start_command
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from pretrain.config import load_config
-from pretrain.train import train
+from pretrain.resolution import load_config
 from pretrain.training.dry_run import describe_plan
+from pretrain.training.train import train
 from tests.processes import run_command
 
 TINY = [

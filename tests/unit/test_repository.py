@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ffn_variants import FFN_VARIANTS, build_ffn
-from pretrain.config import load_config
+from pretrain.resolution import load_config
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

@@ -54,9 +54,9 @@ def test_flags_are_read() -> None:
         (["here", "--colour", "red"], "unknown flag --colour, did you mean --color?"),
         (
             ["here", "--workers", "two"],
-            "--workers: invalid literal for int() with base 10: 'two'; --help says",
+            "--workers: must be a whole number (is two)",
         ),
-        (["here", "--size", "1"], "--size: Input should be greater than or equal to 2 (is 1)"),
+        (["here", "--size", "1"], "--size: must be at least 2 (is 1)"),
         ([], "PATH is missing: Where to. --help says more"),
     ],
 )

@@ -32,12 +32,13 @@ from ffn_variants import (
 from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.budget import TOLERANCE
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import RunConfig, load_config, resolve
+from pretrain.config import RunConfig
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
+from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import read_run, run_dir, write_config
-from pretrain.train import train
 from pretrain.training.dry_run import describe_plan
+from pretrain.training.train import train
 from slurm.study import load_study
 
 D, F = 64, 128

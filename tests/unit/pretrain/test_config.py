@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.run.run_dir import write_config
 
 
@@ -122,7 +123,7 @@ def test_resolved_config_has_no_open_choices():
         ("model: {ffn: kann}", "unknown FFN variant 'kann'; did you mean 'kan'?"),
         ("model: {ffn: kan, ffn_options: {grid: 3}}", "did you mean 'grid_size'?"),
         ("family: roberto", "unknown family 'roberto'; did you mean 'roberta'?"),
-        ("optim: {learning_rate: -1}", "optim.learning_rate: Input should be greater than 0 (is -1)"),
+        ("optim: {learning_rate: -1}", "optim.learning_rate: must be greater than 0 (is -1)"),
         ("variants: {kann: {}}", "variants: unknown FFN variant 'kann'"),
         ("variants: 3", "variants: not a mapping"),
         ("model: {hidden_size: 30}", "not a multiple of model.num_attention_heads 4"),
@@ -148,9 +149,9 @@ def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, messag
         (["--ffn", "kann"], "unknown FFN variant 'kann'; did you mean 'kan'?"),
         (["--family", "t6"], "unknown family 't6'"),
         (["--fnn", "kan"], "unknown flag --fnn, did you mean --ffn?"),
-        (["--model.hidden-size", "-3"], "--model.hidden-size: Input should be greater than 0 (is -3)"),
+        (["--model.hidden-size", "-3"], "--model.hidden-size: must be greater than 0 (is -3)"),
         (["--model.hidden-size", "30"], "model.hidden_size 30 is not a multiple"),
-        (["--seed", "a"], "--seed: invalid literal"),
+        (["--seed", "a"], "--seed: must be a whole number (is a)"),
         (["--data.source", "web"], "unknown value of --data.source: 'web'; Available: embedded, "),
         (["--data.block-size", "1024", "--model.max-position-embeddings", "8"], "too small"),
     ],

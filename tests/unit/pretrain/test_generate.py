@@ -9,10 +9,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from base.errors import UsageError
-from pretrain.config import load_config
 from pretrain.generate import main
+from pretrain.resolution import load_config
 from pretrain.sampling import continue_text, fill_gap
-from pretrain.train import train
+from pretrain.training.train import train
 
 TINY = {
     "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},

@@ -10,7 +10,7 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
-from pretrain import config
+from pretrain import resolution
 from slurm.study import load_study
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -131,7 +131,7 @@ def test_what_is_kept_from_cell_to_cell_changes_nothing(
     load_study(path)  # fills the caches
     kept = load_study(path)
     monkeypatch.setattr(config_input, "_parse", yaml.safe_load)
-    monkeypatch.setattr(config, "_matching_width", config._matching_width.__wrapped__)
+    monkeypatch.setattr(resolution, "_matching_width", resolution._matching_width.__wrapped__)
     alone = load_study(path)
     assert kept == alone
     assert [cell.config.model_dump_json() for cell in kept.cells] == [

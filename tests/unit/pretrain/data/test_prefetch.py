@@ -8,11 +8,11 @@ import threading
 import pytest
 import torch
 
-from pretrain.config import load_config
 from pretrain.data.batches import BatchSource
 from pretrain.data.prefetch import one_ahead
-from pretrain.train import train
+from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
+from pretrain.training.train import train
 
 
 def threads() -> list[str]:

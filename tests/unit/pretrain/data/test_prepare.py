@@ -15,7 +15,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from base.errors import run_cli
-from pretrain.config import load_config
 from pretrain.data import prepare as preparing
 from pretrain.data import shards
 from pretrain.data.corpus import documents
@@ -23,7 +22,9 @@ from pretrain.data.embedded import stories
 from pretrain.data.prepare import prepare_data
 from pretrain.data.shards import read_shards
 from pretrain.data.tokenizer import encode_batch
-from pretrain.train import main, train
+from pretrain.resolution import load_config
+from pretrain.train import main
+from pretrain.training.train import train
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from base.errors import UsageError
-from pretrain.config import load_config, resolve
 from pretrain.data.masking import IGNORE
 from pretrain.data.packing import pack
 from pretrain.data.prepare import prepare_data
@@ -24,6 +23,7 @@ from pretrain.data.span_corruption import (
 )
 from pretrain.data.tokenizer import NUM_SENTINELS, add_sentinels, load_tokenizer
 from pretrain.model.build import build, build_masker
+from pretrain.resolution import load_config, resolve
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 2000
 SENTINELS = range(FIRST, FIRST + 100)

@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.run.run_dir import (
     RESULT_NEUTRAL,
     check_same_config,

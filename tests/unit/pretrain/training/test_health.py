@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
-from pretrain.train import train
 from pretrain.training.diagnosis import layer_of, read_failure
 from pretrain.training.health import find_problem
 from pretrain.training.loop import Loop
+from pretrain.training.train import train
 
 
 @pytest.fixture

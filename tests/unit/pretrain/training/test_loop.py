@@ -15,14 +15,15 @@ from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
 from ffn_variants.models import packed_attention
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.data.prepare import cached_summary, prepare_data
 from pretrain.model.build import build, build_masker, special_token_ids
-from pretrain.train import train
+from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
 from pretrain.training.metrics import MetricsFile
 from pretrain.training.optim import build_optimizer, total_steps
+from pretrain.training.train import train
 
 
 @pytest.fixture(scope="module")

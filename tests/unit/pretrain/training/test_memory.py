@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.training.memory import fit_to_memory
 
 

@@ -8,7 +8,8 @@ from torch import nn
 from transformers import Adafactor
 
 from base.errors import UsageError
-from pretrain.config import OptimConfig, load_config
+from pretrain.config import OptimConfig
+from pretrain.resolution import load_config
 from pretrain.training.optim import build_optimizer
 
 

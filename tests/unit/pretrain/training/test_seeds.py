@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from base.command_line import read_flags
 from base.errors import UsageError
-from pretrain.config import RunConfig, load_config
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
-from pretrain.train import train
+from pretrain.training.arguments import TrainArgs
 from pretrain.training.dry_run import describe_plan, describe_plans
-from pretrain.training.seeds import load_configs, split_seeds, train_in_turn
+from pretrain.training.seeds import load_configs, train_in_turn
 from pretrain.training.stopping import Stopped
+from pretrain.training.train import train
 
 FLAGS = [
     *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
@@ -38,7 +41,7 @@ def seeds(runs_dir, request):
 
     def _seeds(numbers: str, *flags: str) -> list[RunConfig]:
         place = ["--runs-dir", str(runs_dir), "--study", request.node.name]
-        return load_configs(None, [*FLAGS, *place, "--seeds", numbers, *flags], "train.py", None)
+        return load_configs(read_flags(TrainArgs, [*FLAGS, *place, "--seeds", numbers, *flags]))
 
     return _seeds
 
@@ -52,14 +55,16 @@ def result(path: Path) -> tuple[bytes, list[dict]]:
 
 
 @pytest.mark.parametrize(
-    "args", [["--seeds", "1,2,3"], ["--seeds=1,2,3"], ["--seeds", "1", "2", "3"], ["--seeds", "1,", "2,3"]]
+    "args",
+    [
+        *(["--seeds", "1,2,3"], ["--seeds=1,2,3"], ["--seeds", "1", "2", "3"], ["--seeds", "1,", "2,3"]),
+        *(["--seeds", "1-3"], ["--seeds", "1-2,3"]),
+    ],
 )
-def test_seeds_are_taken_out_of_the_command_line(args):
-    assert split_seeds(["--ffn", "kan", *args, "--tracker", "none"]) == (
-        [1, 2, 3],
-        ["--ffn", "kan", "--tracker", "none"],
-    )
-    assert split_seeds(["--seed", "3"]) == (None, ["--seed", "3"])
+def test_seeds_are_read_among_other_flags(args):
+    configs = load_configs(read_flags(TrainArgs, ["--ffn", "kan", *args, "--study", "s"]))
+    assert [config.seed for config in configs] == [1, 2, 3]
+    assert {(config.model.ffn, config.output.study) for config in configs} == {("kan", "s")}
 
 
 @pytest.mark.parametrize(
@@ -67,16 +72,19 @@ def test_seeds_are_taken_out_of_the_command_line(args):
     [
         (["--seeds"], "--seeds: give whole numbers, as in --seeds 1,2,3"),
         (["--seeds", "--ffn", "kan"], "--seeds: give whole numbers, as in --seeds 1,2,3"),
+        (["--seed", "1,2"], "--seed 1,2 is several seeds: --seeds 1,2"),
+        (["--seed", "1-3"], "--seed 1-3 is several seeds: --seeds 1-3"),
+        (["--seeds", "3-1"], "--seeds 3-1: give whole numbers, as in --seeds 1,2,3"),
         (["--seeds", "1,two"], "--seeds two: give whole numbers, as in --seeds 1,2,3"),
         (["--seeds", "1,2,1"], "--seeds names 1 twice; give every seed once"),
         (["--seeds", "1,2", "--seed", "3"], "--seed 3 and --seeds 1,2 were both given; leave one out"),
         (["--seeds", "1,2", "--run-name", "x"], "--run-name x names the folder of one run, and --seeds 1,2"),
-        (["--seeds", "1,4294967296"], "--seed: Input should be less than 4294967296"),
+        (["--seeds", "1,4294967296"], "--seed: must be less than 4294967296"),
     ],
 )
 def test_mistakes_are_told_in_one_line(args, message):
     with pytest.raises(UsageError) as told:
-        load_configs(None, args, "train.py", None)
+        load_configs(read_flags(TrainArgs, args))
     assert str(told.value).startswith(message)
     assert "\n" not in str(told.value)
 

@@ -1,0 +1,183 @@
+"""The configuration of a run as its variant and its family allow it, with no choice left open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from base.budgets import Budget
+from base.command_line import Typed, check, read_flags, show_help
+from base.errors import UsageError
+from base.families import get_family
+from ffn_variants import get_variant, matching_width
+from pretrain.config import ModelConfig, RunConfig, SplineConfig
+from pretrain.config_sources import Sources, merge_sources
+from pretrain.data.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
+
+INITIALIZER_RANGE = 0.02
+"""Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""
+
+
+def load_config(
+    path: Path | None,
+    args: Sequence[str] | None = None,
+    overrides: dict[str, Any] | None = None,
+) -> RunConfig:
+    """Read one run's configuration.
+
+    Args:
+        path: YAML file, or None for the defaults. Its top-level ``variants: {name: {section: ...}}`` holds
+            overrides that apply only when ``model.ffn`` has that name.
+        args: Command-line flags, which win over everything.
+        overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
+
+    Returns:
+        The resolved configuration, without ``variants``.
+
+    Raises:
+        UsageError: For an unreadable file, an unknown key (with the closest match) or a value not allowed.
+    """
+    line = read_flags(RunConfig, args or ())
+    sources = merge_sources(path, overrides, line.typed)
+    if line.wants_help:
+        show_help(RunConfig, check(RunConfig, sources.values, source=sources.name))
+    return resolve_sources(sources)
+
+
+def resolve_sources(sources: Sources) -> RunConfig:
+    """Check what is given for a run, and settle what is left open.
+
+    Raises:
+        UsageError: For an unknown key (with the closest match) or a value not allowed.
+    """
+    for name in sources.variants:
+        with _told_of(f"{sources.name}: variants: "):
+            get_variant(name)
+    ffn = sources.typed.values.get(("model", "ffn"))
+    if ffn is not None:
+        get_variant(ffn)
+    config = check(RunConfig, sources.values, sources.typed, sources.name)
+    is_typed = any(path[0] not in ("seed", "optim", "output") for path in sources.typed.values)
+    check_fit(config, "" if is_typed else f"{sources.name}: ")
+    _check_base_width(config.model, sources.typed)
+    return resolve(config)
+
+
+def check_fit(config: RunConfig, source: str = "") -> None:
+    """Refuse what the variant or the family does not have, or does not allow.
+
+    Args:
+        config: The run.
+        source: What messages begin with.
+
+    Raises:
+        UsageError: Naming the fields.
+    """
+    with _told_of(f"{source}model.ffn: " if source else ""):
+        variant = get_variant(config.model.ffn)
+    with _told_of(f"{source}model: " if source else ""):
+        variant.resolve(config.model.ffn_options)
+    with _told_of(source):
+        _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
+        if get_family(config.family).objective == "span_corruption":
+            _check_span_corruption(config)
+
+
+@contextmanager
+def _told_of(place: str) -> Iterator[None]:
+    """Begin the message of a user's mistake with where it is."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{place}{error}") from None
+
+
+def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | None) -> None:
+    for name in ("knot_updates", "penalty", "prune_below"):
+        if getattr(splines, name) and "splines" not in get_variant(ffn).options:
+            raise UsageError(
+                f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
+                f"under `variants:` for those that have, or leave it out"
+            )
+    if splines.prune_below and (options or {}).get("splines") != "sparse":
+        raise UsageError(
+            "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
+        )
+    if splines.prune_below and max(splines.knot_updates, default=0) > splines.prune_at:
+        raise UsageError(
+            f"splines.knot_updates {max(splines.knot_updates)} is after splines.prune_at {splines.prune_at}: "
+            "pruned coefficients belong to their knots; move them before"
+        )
+
+
+def _check_span_corruption(config: RunConfig) -> None:
+    train = config.train
+    if train.compile_model:
+        raise UsageError(
+            f"train.compile_model compiles one stack of layers for one shape, and {config.family} has two "
+            "of several shapes; leave it out"
+        )
+    length = train.mean_noise_span_length or MEAN_NOISE_SPAN_LENGTH
+    spans = int(num_noise_spans(config.data.block_size, train.mlm_probability, length))
+    if spans >= NUM_SENTINELS:
+        raise UsageError(
+            f"data.block_size {config.data.block_size} may have {spans} spans in a document, and "
+            f"{config.family} has sentinels for {NUM_SENTINELS - 1}; lower it, or raise "
+            f"train.mean_noise_span_length {length:g}"
+        )
+
+
+def resolve(config: RunConfig) -> RunConfig:
+    """Fill in fields whose default depends on other fields, so that the saved config says what was run."""
+    model, train, family = config.model, config.train, get_family(config.family)
+    dropouts = dict.fromkeys(("hidden_dropout", "attention_dropout"), family.dropout)
+    if family.has_one_dropout:
+        given = [value for name in dropouts if (value := getattr(model, name)) is not None]
+        dropouts = dict.fromkeys(dropouts, [*given, family.dropout][0])
+    defaults: dict[str, Any] = {
+        "max_position_embeddings": config.data.block_size + family.first_position,
+        **dropouts,
+        **({"initializer_range": INITIALIZER_RANGE} if family.has_initializer_range else {}),
+    }
+    if family.objective == "span_corruption" and train.mean_noise_span_length is None:
+        train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
+    missing = {name: value for name, value in defaults.items() if getattr(model, name) is None}
+    model = _within_budget(model.model_copy(update=missing), family.has_ffn_biases)
+    return config.model_copy(update={"model": model, "train": train})
+
+
+def _within_budget(model: ModelConfig, biases: bool) -> ModelConfig:
+    """Put in the width that the budget asks for; the other weights stay paired with the baseline's.
+
+    The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.
+    """
+    if model.ffn_budget == "width":
+        return model
+    base = model.paired_intermediate_size or model.intermediate_size
+    options = tuple(sorted((model.ffn_options or {}).items()))
+    width = _matching_width(model.ffn, options, model.hidden_size, base, model.ffn_budget, biases)
+    # Paired with its own width is the same run as unpaired, and has the hash of the plain one.
+    paired = base if width != base else None
+    return model.model_copy(update={"intermediate_size": width, "paired_intermediate_size": paired})
+
+
+# The same for all seeds of a study; counting parameters takes some 20 ms.
+@lru_cache(maxsize=1024)
+def _matching_width(
+    ffn: str, options: tuple[tuple[str, Any], ...], hidden_size: int, base: int, budget: Budget, biases: bool
+) -> int:
+    return matching_width(ffn, dict(options), hidden_size, base, budget, biases)
+
+
+def _check_base_width(model: ModelConfig, typed: Typed) -> None:
+    """Refuse a flag for the width where a budget overrides it."""
+    flagged = typed.values.get(("model", "intermediate_size"))
+    if flagged is not None and model.ffn_budget != "width" and model.paired_intermediate_size:
+        raise UsageError(
+            f"--model.intermediate-size {flagged} has no effect: ffn_budget {model.ffn_budget} starts from "
+            f"paired_intermediate_size {model.paired_intermediate_size}; give "
+            f"--model.paired-intermediate-size {flagged}, or --ffn-budget width"
+        )

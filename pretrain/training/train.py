@@ -1,0 +1,293 @@
+"""Training one run: from its configuration to a finished run folder."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import set_seed
+from safetensors import SafetensorError
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
+
+from base.errors import UsageError
+from base.families import get_family
+from base.files import write_text
+from ffn_variants.kernels.compilation import use_compiled_kernels
+from pretrain.config import RunConfig
+from pretrain.data import corpus
+from pretrain.data.batches import BatchSource
+from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.costs import cost_facts
+from pretrain.model.objective import build_loss
+from pretrain.resolution import resolve
+from pretrain.run import provenance
+from pretrain.run.folders import RunFolder
+from pretrain.run.lock import sole_writer
+from pretrain.run.model_card import write_model_card
+from pretrain.run.run_dir import check_same_config, run_dir, write_config
+from pretrain.sampling import sample_section
+from pretrain.training.diagnosis import diagnose, read_failure
+from pretrain.training.dry_run import check_usable
+from pretrain.training.health import Diverged
+from pretrain.training.loop import Loop
+from pretrain.training.memory import fit_to_memory
+from pretrain.training.stopping import Stopped, StopRequest, stop_requests
+
+Scorer = Callable[[PreTrainedModel], dict[str, float]]
+"""Scores a model on its way; gives each score by its name."""
+
+ScorerBuilder = Callable[[RunConfig, PreTrainedModel, PreTrainedTokenizerBase], Scorer]
+"""Makes what scores a run's model, of its configuration, its model and its tokenizer."""
+
+
+def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
+    """Train the model of a run, or continue, or find it finished.
+
+    Args:
+        config: The run.
+        build_scorer: Makes what scores the model on its way, for runs with ``train.eval_every``.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        UsageError: If the corpus is unusable, the folder in use or another run's, or the disk full, or if the
+            loss diverges or did so before; or if ``train.eval_every`` is set and nothing scores.
+        Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
+    """
+    config = resolve(config)
+    check_usable(config)
+    if config.train.eval_every and build_scorer is None:
+        raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
+    path = run_dir(config)
+    if _is_settled(path, config):
+        return path
+    accelerator = build_accelerator(config, path)
+    with accelerator.main_process_first():
+        data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
+        # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
+        if accelerator.num_processes > 1 or not _is_settled(path, config):
+            try:
+                _run(config, accelerator, data, path, build_scorer)
+            except (OSError, SafetensorError) as error:
+                if not _is_disk_full(error):
+                    raise
+                raise UsageError(
+                    f"{path}: the disk is full ({error}); make room and give the same command again, which "
+                    "continues from the last checkpoint"
+                ) from error
+    return path
+
+
+def _is_settled(path: Path, config: RunConfig) -> bool:
+    """Whether a run is finished, which is said.
+
+    Raises:
+        UsageError: If the folder holds another run, or one that failed.
+    """
+    check_same_config(path, config)
+    if RunFolder(path).is_complete:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"{path} is finished; nothing to do", flush=True)
+        return True
+    if failure := read_failure(path):
+        raise UsageError(failure)
+    return False
+
+
+def _is_disk_full(error: OSError | SafetensorError) -> bool:
+    # safetensors has an exception of its own, with the system's number in its text.
+    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
+
+
+def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
+    """Devices, precision and trackers.
+
+    Raises:
+        UsageError: If bf16 is asked for on a GPU that lacks it.
+    """
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(threads))
+    supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    precision = config.train.mixed_precision
+    if precision == "auto":
+        precision = "bf16" if supported else "no"
+    elif precision == "bf16" and torch.cuda.is_available() and not supported:
+        raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
+    AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
+    tracker = None if config.train.tracker == "none" else config.train.tracker
+    return Accelerator(mixed_precision=precision, log_with=tracker, project_dir=RunFolder(path).logs_dir)
+
+
+def _run(
+    config: RunConfig,
+    accelerator: Accelerator,
+    data: PreparedData,
+    path: Path,
+    build_scorer: ScorerBuilder | None,
+) -> None:
+    """Everything between claiming the run folder and the completion marker."""
+    _check_same_data(path, data)
+    if accelerator.is_main_process and not RunFolder(path).is_run:
+        write_config(path, config)
+    if config.train.tracker != "none":
+        accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
+    with stop_requests() as stop:
+        try:
+            if config.train.find_batch_size:
+                fit_to_memory(
+                    lambda fitting: _pretrain(fitting, config, accelerator, data, path, stop, build_scorer),
+                    config,
+                    accelerator.num_processes,
+                    first_size=provenance.read(path).get("per_device_train_batch_size"),
+                )
+            else:
+                _pretrain(config, config, accelerator, data, path, stop, build_scorer)
+        except Stopped as stopped:
+            if accelerator.is_main_process:
+                print(stopped, flush=True)
+            raise
+    accelerator.wait_for_everyone()
+    accelerator.end_training()
+
+
+def _pretrain(
+    config: RunConfig,
+    asked: RunConfig,
+    accelerator: Accelerator,
+    data: PreparedData,
+    path: Path,
+    stop: StopRequest,
+    build_scorer: ScorerBuilder | None,
+) -> None:
+    """Build, train and save; ``config`` may cut a step into other forward passes than were asked for."""
+    main = accelerator.is_main_process
+    use_compiled_kernels(config.train.torch_compile)
+    set_seed(config.seed)  # before the model is built: the seed decides its weights
+    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+    costs = cost_facts(config, network)
+    score = None
+    if main and config.train.eval_every and build_scorer is not None:
+        score = build_scorer(config, network, data.tokenizer)
+    source = BatchSource(
+        config,
+        build_masker(config, data.tokenizer),
+        int(data.tokenizer.pad_token_id),  # type: ignore[arg-type]
+        accelerator.process_index,
+        accelerator.num_processes,
+    )
+    loop = Loop(
+        config,
+        accelerator,
+        build_loss(network, config.family, config.train.compile_model),
+        source,
+        data,
+        path,
+        stop,
+        score,
+    )
+    facts = {
+        "device": provenance.device_name(accelerator.device),
+        "num_processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        "per_device_train_batch_size": config.train.per_device_train_batch_size,
+        "gradient_accumulation_steps": config.train.gradient_accumulation_steps,
+        "corpus": corpus.describe(config.data),
+        "data_fingerprint": data.fingerprint,
+        **costs,
+    }
+    if main:
+        provenance.start(path, facts, loop.state.step)
+        print(_header(config, loop, facts, path), flush=True)
+
+    try:
+        results = loop.run()
+    except Diverged as diverged:
+        raise diagnose(loop, diverged) from None
+
+    if main:
+        results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
+        results["mean_tokens_per_s"] = round(
+            results["tokens"] / (results["time_s"] - results["compile_s"]), 1
+        )
+        folder = RunFolder(path)
+        _save_model(folder.model_dir, network, data, asked, costs["parameters"], results)
+        provenance.finish(path, {"results": results})
+        write_text(folder.completion_marker, json.dumps(results, indent=2) + "\n")
+        compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
+        print(
+            f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
+            f"model in {folder.model_dir}",
+            flush=True,
+        )
+
+
+def _check_same_data(path: Path, data: PreparedData) -> None:
+    """Refuse to continue a run on other data than it began with."""
+    before = provenance.read(path).get("data_fingerprint", data.fingerprint)
+    if before != data.fingerprint:
+        raise UsageError(
+            f"{path} was begun on other data (fingerprint {before}, now {data.fingerprint}); "
+            "restore the corpus, pass another --run-name or remove it"
+        )
+
+
+def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) -> str:
+    """What is trained, on what, where to, in four lines."""
+    counts, split = facts["parameters"], loop.data.train
+    precision = "bf16" if facts["mixed_precision"] == "bf16" else "full precision"
+    per_step = round(loop.state.rows_per_step * split.num_tokens / len(split.input_ids))
+    resumed = f", continued at step {loop.state.step:,}" if loop.state.step else ""
+    return "\n".join(
+        [
+            f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
+            f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
+            f"data    {facts['corpus']}: {split.num_tokens:,} tokens in {len(split.input_ids):,} packed rows "
+            f"of {config.data.block_size}",
+            f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
+            f"device  {facts['device']}, {precision}",
+            f"folder  {path}",
+        ]
+    )
+
+
+def _save_model(
+    folder: Path,
+    network: PreTrainedModel,
+    data: PreparedData,
+    config: RunConfig,
+    parameters: dict[str, int],
+    results: dict[str, Any],
+) -> None:
+    """Write weights, tokenizer and model card aside, then rename."""
+    aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
+    disable_progress_bar()  # one small file
+    network.save_pretrained(aside)
+    data.tokenizer.save_pretrained(aside)
+    use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
+    samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
+    write_model_card(aside, config, parameters, results, samples)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(aside, folder)
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested values under dotted names; trackers take no others."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        flat |= (
+            _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": str(value)}
+        )
+    return flat
