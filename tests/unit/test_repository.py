@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 
+from eval import suites as eval_suites
+from eval.config import EvalConfig
+from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn
 from pretrain.resolution import load_config
 
@@ -49,7 +55,12 @@ def test_prose_ends_at_100_characters(document: Path) -> None:
 
 FOLDERS = "base|benchmarks|configs|docs|eval|ffn_variants|pretrain|slurm|tests"
 # What the page on adding a variant adds, and what was deleted and has its numbers still.
-NAMED_AND_ABSENT = {"ffn_variants/variants/mish.py", "benchmarks/seeds.py"}
+NAMED_AND_ABSENT = {
+    "ffn_variants/variants/mish.py",
+    "benchmarks/seeds.py",
+    "eval/zero_shot/agreement.py",
+    "tests/unit/eval/zero_shot/test_agreement.py",
+}
 
 
 @pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
@@ -117,3 +128,23 @@ def test_the_variant_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.M
     x = np.linspace(-5, 5, 101)
     y = ffn.act(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(y, x * np.tanh(np.log1p(np.exp(x))), rtol=1e-12)
+
+
+def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs/adding-a-suite.md").read_text(encoding="utf-8")
+    module, entry, test = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    spec = eval(entry, dict(vars(eval_suites)))
+    monkeypatch.setitem(eval_suites.SUITES, spec.name, spec)
+    shown = ModuleType(spec.finder.partition(":")[0])
+    monkeypatch.setitem(sys.modules, shown.__name__, shown)
+    exec(module, vars(shown))
+    tested: dict = {"__name__": "test_agreement"}
+    exec(test, tested)
+    (check,) = (value for name, value in tested.items() if name.startswith("test_"))
+    (mark,) = check.pytestmark
+    for values in mark.args[1]:
+        check(*values)
+    tasks = find_suite_tasks(spec.name, EvalConfig(max_pairs=5))
+    assert [task.name for task in tasks] == list(spec.tasks)
+    assert pickle.loads(pickle.dumps(tasks)) == tasks
+    assert [task.num_items() for task in tasks] == [5, 5]
