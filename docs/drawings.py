@@ -54,7 +54,7 @@ def block() -> Figure:
 
 
 def three_curves(name: str) -> list[list[float]]:
-    """Return what a variant does to one number, in [-3, 3]: (1 or 3, len(X)) values, rounded.
+    """Return what a variant does to one number, in [-3, 3]: (1 or 3, len(X)) values from -1 to 1, rounded.
 
     Of an activation three channels; of a gated block three values of what is gated; of a KAN layer three
     edges with coefficients drawn at random.
@@ -130,10 +130,10 @@ def _draw_block(axes: Axes, height: int) -> None:
             "all other weights are equal to the bit.",
             "",
             "Below: what each variant does to a number",
-            "from -3 to 3. Where it learns something,",
-            "dashes and dots have half and twice of it;",
-            "of KAN layers, three edges with random",
-            "coefficients.",
+            "from -3 to 3. Where it learns one factor,",
+            "dashes and dots show half and twice of it;",
+            "for splines and other bases, three curves",
+            "with random coefficients.",
         )
     ):
         _write(axes, left, top - 138 - 13 * line, text, small=True)
@@ -273,7 +273,10 @@ def _canvas(height: int) -> tuple[Figure, Axes]:
 def _box(
     axes: Axes, x: float, y: float, width: float, height: float, text: str, colour: str, *, bold: bool = False
 ) -> None:
-    shape, look = "round,pad=0,rounding_size=4", {"edgecolor": colour, "facecolor": _pale(colour)}
+    shape, look = (
+        "round,pad=0,rounding_size=4",
+        {"edgecolor": colour, "facecolor": "white" if colour == GREY else _pale(colour)},
+    )
     axes.add_patch(FancyBboxPatch((x, y), width, height, shape, linewidth=1.2, zorder=2, **look))
     if text:
         _write(axes, x + width / 2, y + height / 2, text, centred=True, bold=bold)

@@ -2,7 +2,7 @@
 
 They are trained one after the other, and so each is its single run to the bit. Side by side, with a dimension
 for the seeds in every parameter, was measured to save nothing that processes do not save as well
-(docs/performance.md).
+(benchmarks/RESULTS.md).
 """
 
 from __future__ import annotations
