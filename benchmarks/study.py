@@ -31,7 +31,7 @@ import yaml
 from base.budgets import Budget
 from base.command_line import parse_flags
 from base.files import write_text
-from eval.models.loading import identify_run, remember_weights, weights_hash
+from eval.models.identity import identify_run, remember_weights, weights_hash
 from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import write_config

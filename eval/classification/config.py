@@ -32,15 +32,12 @@ from base.command_line import Section
 from base.errors import unknown_name
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.classification.metric_names import Metric
 from eval.suites import SUITES
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]
 PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"]
-Metric = Literal[
-    "accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation", "mean_accuracy_f1",
-    "mean_f1_matthews",
-]  # fmt: skip
 Schedule = Literal["linear", "cosine", "constant"]
 Pooling = Literal["auto", "first", "last", "mean"]
 _EXAMPLES = {

@@ -20,12 +20,13 @@ from eval.classification.finetune import Ticker, fine_tune
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
-from eval.classification.metrics import METRICS, unfit_metric
+from eval.classification.metric_names import unfit_metric
+from eval.classification.metrics import METRICS
 from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
 from eval.classification.tasks.chosen import ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
-from eval.models.loading import model_files
+from eval.models.identity import model_files
 from eval.scoring.log_likelihood import num_positions
 
 

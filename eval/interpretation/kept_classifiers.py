@@ -25,7 +25,7 @@ from eval.classification.inputs.data import chosen_rows, read_task_data
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.tasks.chosen import ClassificationTask
 from eval.config import EvalConfig
-from eval.models.loading import identify_run, model_folder, weights_hash
+from eval.models.identity import identify_run, model_folder, weights_hash
 from eval.results.store import protocol_hash
 from eval.runner.work_units import classification_protocol, settled, task_heads
 from eval.scoring.log_likelihood import num_positions

@@ -11,9 +11,9 @@ import pandas as pd
 import yaml
 
 from base.errors import UsageError, unknown_name
-from eval.classification.metrics import read_baselines
 from eval.report.run_facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
+from eval.results.baselines import read_baselines
 from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.runner.contamination import Contamination, read_contamination

@@ -13,7 +13,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.models.loading import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
+from eval.models.identity import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references

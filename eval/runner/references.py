@@ -12,10 +12,10 @@ from pathlib import Path
 
 from base.errors import UsageError
 from base.files import write_text
-from eval.classification.metrics import read_baselines, write_baselines
 from eval.classification.tasks.chosen import classification_tasks, read_examples
 from eval.config import EvalConfig
 from eval.models.backbones import read_backbone
+from eval.results.baselines import read_baselines, write_baselines
 from eval.runner.contamination import contamination, read_contamination
 from eval.zero_shot.suites import find_text_tasks
 from pretrain.config import RunConfig

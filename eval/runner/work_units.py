@@ -18,7 +18,7 @@ from eval.classification.heads.choice import HeadChoice, check_head
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.chosen import ClassificationTask, classification_tasks, protocol_source
 from eval.config import EvalConfig, FineTuneConfig
-from eval.models.loading import RunIdentity, load_language_model, model_folder, weights_hash
+from eval.models.identity import RunIdentity, model_folder, weights_hash
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol
 from eval.suites import SUITES
@@ -165,6 +165,7 @@ def _measure_texts(
 def _load_scorer(
     folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
 ) -> TextScorer:
+    from eval.models.loading import load_language_model
     from eval.scoring.scorers import SCORERS
 
     model, tokenizer = load_language_model(folder, protocol.objective, device)

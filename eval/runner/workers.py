@@ -22,7 +22,7 @@ from pathlib import Path
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.models.loading import identify_run
+from eval.models.identity import identify_run
 from eval.runner.work_units import TaskResult, Work, work_units
 
 MAX_ATTEMPTS = 2

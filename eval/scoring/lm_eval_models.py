@@ -16,7 +16,8 @@ from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
 from base.errors import UsageError
-from eval.models.loading import load_language_model, model_folder
+from eval.models.identity import model_folder
+from eval.models.loading import load_language_model
 from eval.scoring.scorers import SCORERS, TextScorer
 from pretrain.run.folders import RunFolder
 

@@ -13,7 +13,7 @@ import pytest
 from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig, FineTuneConfig
-from eval.models.loading import identify_run
+from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows
 from eval.results.store import sole_evaluator
 from eval.results.summary import summary

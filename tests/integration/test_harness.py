@@ -16,7 +16,8 @@ import yaml
 from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
-from eval.models.loading import load_language_model, model_folder
+from eval.models.identity import model_folder
+from eval.models.loading import load_language_model
 from eval.runner.evaluate import evaluate_run, is_evaluated
 from eval.runner.work_units import check_sources
 from eval.scoring.scorers import SCORERS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from base.errors import UsageError
 from eval.classification.config import GLUE_TASK_NAMES
-from eval.classification.metrics import unfit_metric
+from eval.classification.metric_names import unfit_metric
 from eval.classification.tasks.examples import SPLITS, embedded_examples, find_file, label_value, read_rows
 from eval.classification.tasks.examples import data_source as data_source
 from eval.classification.tasks.examples import flatten_multirc as flatten_multirc

@@ -14,6 +14,7 @@ from eval.classification.tasks.sources import check_file, find_in_folder, read_f
 from eval.classification.tasks.task import GLUE, ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
+from pretrain.data.embedded import classification_tasks
 
 SPLITS = ("train", "validation")
 
@@ -178,6 +179,4 @@ def _unknown_label(task: ClassificationTask, value: Any, label: Any, where: str)
 @lru_cache(maxsize=2)
 def embedded_examples(seed: int) -> dict[str, dict[str, list[dict]]]:
     """Return what the embedded grammar writes, by task and split."""
-    from pretrain.data.embedded import classification_tasks
-
     return classification_tasks(seed)

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from base.command_line import Section
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
-from eval.classification.config import Metric
-from eval.classification.metrics import unfit_metric
+from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
 from eval.suites import HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
-METRIC_NAMES: tuple[str, ...] = get_args(Metric)
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
 
 

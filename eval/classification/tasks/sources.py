@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+import pyarrow.parquet as pq
+
 from base.errors import UsageError
 from eval.classification.tasks.schema import HubSource
 from eval.files import DATA_SUFFIXES, list_data_files, read_hub_rows, read_json_rows
@@ -51,8 +54,6 @@ def read_file(path: Path, columns: Sequence[str], texts: Sequence[str]) -> list[
 
 
 def _read_table(path: Path, separator: str, texts: Sequence[str]) -> list[dict]:
-    import pandas as pd
-
     try:
         # Nothing is guessed: "NA", "None" and "True" are texts, and labels.
         table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
@@ -69,8 +70,6 @@ def _read_table(path: Path, separator: str, texts: Sequence[str]) -> list[dict]:
 
 
 def _read_parquet(path: Path) -> list[dict]:
-    import pyarrow.parquet as pq
-
     try:
         return pq.read_table(path).to_pylist()
     except (OSError, ValueError) as error:

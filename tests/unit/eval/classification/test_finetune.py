@@ -29,10 +29,11 @@ from eval.classification.inputs.data import (
 )
 from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
-from eval.classification.metrics import METRICS, majority_scores, read_baselines, write_baselines
+from eval.classification.metrics import METRICS, majority_scores
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
 from eval.config import EvalConfig, FineTuneConfig
+from eval.results.baselines import read_baselines, write_baselines
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer

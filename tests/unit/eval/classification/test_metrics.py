@@ -7,15 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
-from eval.classification.config import Metric
-from eval.classification.metrics import (
+from eval.classification.metric_names import (
     BINARY_METRICS,
-    METRICS,
+    METRIC_NAMES,
     MULTI_LABEL_METRICS,
-    majority_scores,
+    Metric,
     unfit_metric,
 )
-from eval.classification.tasks.schema import METRIC_NAMES
+from eval.classification.metrics import METRICS, majority_scores
 
 
 def f1_of(true: np.ndarray, predicted: np.ndarray) -> float:

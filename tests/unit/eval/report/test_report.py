@@ -15,7 +15,6 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError, run_cli
-from eval.classification.metrics import write_baselines
 from eval.report.__main__ import main
 from eval.report.analysis import Request, analyse
 from eval.report.exports import as_json, number_tables
@@ -23,6 +22,7 @@ from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.report.write import write_report
+from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, write_rows
 from tests.processes import run_command
 

@@ -15,13 +15,13 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from eval.classification.metrics import write_baselines
 from eval.report.analysis import Analysis, Request, analyse
 from eval.report.exports import as_json, number_tables
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.report.write import write_report
+from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.compare import compare
 from eval.significance.factor import Relabelling, levels, planned_heads

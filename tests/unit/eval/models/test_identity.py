@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from eval.models.loading import known_weights_hash, remember_weights, weights_hash
+from eval.models.identity import known_weights_hash, remember_weights, weights_hash
 
 
 @pytest.fixture

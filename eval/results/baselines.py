@@ -1,0 +1,28 @@
+"""What constant answers score in a run's tasks, kept beside its scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from base.files import read_json, write_text
+from pretrain.run.folders import RunFolder
+
+
+def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """Write what constant answers score beside the scores of a run.
+
+    Args:
+        run_dir: The run's folder.
+        baselines: Of each benchmark and task, the metrics in percent. What the file says of others stays.
+    """
+    known = read_baselines(run_dir)
+    for benchmark, tasks in baselines.items():
+        known[benchmark] = known.get(benchmark, {}) | {task: dict(scores) for task, scores in tasks.items()}
+    write_text(RunFolder(run_dir).baselines_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
+    """Read what constant answers score: benchmark, task, metric, score in percent; empty where unknown."""
+    return read_json(RunFolder(run_dir).baselines_file)
