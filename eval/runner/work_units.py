@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
@@ -22,16 +23,19 @@ from eval.models.identity import RunIdentity, model_folder, weights_hash
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol
 from eval.suites import SUITES
-from eval.zero_shot.lm_eval_tasks import HarnessTask, find_harness_tasks
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.zero_shot.task import TaskResult, TextTask
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
+    from eval.zero_shot.lm_eval_tasks import HarnessTask
 
 # Raise these when a change of the code changes scores, so that they are measured again.
 TEXT_PROTOCOL_VERSION = 2
 CLASSIFICATION_PROTOCOL_VERSION = 3
+
+HARNESS_FINDER = "eval.zero_shot.lm_eval_tasks:find_harness_tasks"
+"""What finds the tasks of lm-eval, by name."""
 
 # Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100
@@ -139,7 +143,9 @@ def check_sources(config: EvalConfig) -> list[str]:
 
 
 def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | HarnessTask]:
-    return [*find_text_tasks(config, run_dir), *(find_harness_tasks(config) if config.tasks else [])]
+    # lm-eval is imported only where one of its tasks is asked for.
+    of_lm_eval = resolve_name(HARNESS_FINDER)(config) if config.tasks else []
+    return [*find_text_tasks(config, run_dir), *of_lm_eval]
 
 
 def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:

@@ -2,6 +2,7 @@
 
 A name is that of a task, a group or a tag, of lm-eval's own or in the folders of ``--include-path``. Each
 name is a benchmark of its own, ``lm-eval-<name>``, since tasks of different chance levels do not average.
+This module alone imports lm-eval to evaluate something; it is imported where such a task is asked for.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import datasets
 import pandas as pd
+from lm_eval.api import task as task_module
+from lm_eval.api.task import Task
+from lm_eval.evaluator import evaluate
+from lm_eval.tasks import TaskManager
 
 from base.errors import UsageError
 from base.progress import Tell
 from eval.config import EvalConfig
+from eval.scoring.lm_eval_models import LMEvalModel
+from eval.scoring.scorers import TextScorer
 from eval.suites import HARNESS_PREFIX, RAW_PREFIX, is_percentage
 from eval.zero_shot.task import TaskResult, evenly_spaced
-
-if TYPE_CHECKING:
-    from lm_eval.api.task import Task
-
-    from eval.scoring.scorers import TextScorer
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
 
@@ -81,10 +84,6 @@ class HarnessTask:
         Raises:
             UsageError: For a text that cannot be scored, or a score that is not finite.
         """
-        from lm_eval.evaluator import evaluate
-
-        from eval.scoring.lm_eval_models import LMEvalModel
-
         task, indices = self._task(), self._indices()
         tell(f"{len(indices)} documents")
         model = LMEvalModel(scorer)
@@ -175,8 +174,6 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
 @lru_cache(maxsize=8)
 def _manager(include_path: tuple[Path, ...], include_defaults: bool) -> Any:
     # Without lm-eval's own 10,000 task files it is there at once, with them after some 6 s.
-    from lm_eval.tasks import TaskManager
-
     return TaskManager(include_path=list(include_path), include_defaults=include_defaults)
 
 
@@ -195,16 +192,13 @@ def _only_errors() -> Iterator[None]:
 @contextmanager
 def _without_bars() -> Iterator[None]:
     """Keep lm-eval and datasets from drawing bars into this project's own: lm-eval has no argument for it."""
-    import datasets
-    from lm_eval.api import task as module
-
-    drawn, bar = datasets.is_progress_bar_enabled(), module.tqdm
+    drawn, bar = datasets.is_progress_bar_enabled(), task_module.tqdm
     datasets.disable_progress_bars()
-    module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
+    task_module.tqdm = partial(bar, disable=True)  # type: ignore[assignment]
     try:
         yield
     finally:
-        module.tqdm = bar
+        task_module.tqdm = bar
         if drawn:
             datasets.enable_progress_bars()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -68,6 +70,18 @@ def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
         scorer.score_continuations(texts([" cat" * 100]))
     with pytest.raises(UsageError, match="do not write any"):
         LMEvalModel(scorer).generate_until([])
+
+
+def test_suites_of_this_project_are_scored_without_lm_eval():
+    """Its import takes seconds."""
+    code = (
+        "import sys; import eval.runner.evaluate, eval.scoring.scorers, eval.zero_shot.during_training\n"
+        "from eval.config import EvalConfig\n"
+        "from eval.runner.work_units import check_sources\n"
+        "check_sources(EvalConfig(suites=('embedded-pairs',)))\n"
+        "sys.exit('lm_eval' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_the_models_are_registered_with_lm_eval():
