@@ -30,7 +30,7 @@ test: environment ## the fast tests: CPU only, offline; those of SLURM are skipp
 	$(PYTEST)
 
 test-all: environment ## the slow tests too
-	$(PYTEST) -m "not gpu and not network"
+	$(PYTEST) -m "not gpu and not network" --hypothesis-profile=thorough
 
 slurm-packages: ## install what tests/slurm needs to start a SLURM of its own; as root, on Debian or Ubuntu
 	-apt-get update

@@ -17,11 +17,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 
 REPOSITORY = Path(__file__).parents[1]
+
+# Few examples in the fast set; ``make test-all`` takes --hypothesis-profile=thorough.
+settings.register_profile("fast", max_examples=10, deadline=None)
+settings.register_profile("thorough", max_examples=80, deadline=None)
+settings.load_profile("fast")
 
 
 @pytest.fixture(scope="session")

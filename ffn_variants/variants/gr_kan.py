@@ -44,7 +44,8 @@ EVEN_PARTS = {
 That difference is even for erf-GELU and for swish, x sigmoid(x), so it needs no odd powers, and a_1, a_3, a_5
 follow from b. The fit is over [-6, 6], not the authors' [-3, 3], where the best b_4 of GELU is negative and
 the function falls to -2 at x = -6. Largest errors over [-3, 3]: 0.0045 for GELU, 0.00008 for swish. These are
-constants so that every machine starts from the same numbers; ``tests/unit/test_gr_kan.py`` fits them again.
+constants so that every machine starts from the same numbers;
+``tests/unit/ffn_variants/variants/test_gr_kan.py`` fits them again.
 """
 
 

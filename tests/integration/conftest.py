@@ -42,7 +42,7 @@ def write_run(tokenizer) -> Callable[..., Path]:
                 "family": family,
                 "seed": seed,
                 "model": {"ffn": ffn, **sizes, **model},
-                "data": {"block_size": 64},
+                "data": {"block_size": 64, "num_stories": 400},  # made anew for every evaluation
                 "output": {"runs_dir": str(runs_dir), "study": study},
             },
         )

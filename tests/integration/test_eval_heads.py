@@ -25,7 +25,7 @@ from eval.config import EvalConfig
 from eval.interpretation.kept_classifiers import fine_tuned
 from eval.results.rows import read_rows
 from eval.runner.evaluate import evaluate_run, evaluate_runs, is_evaluated
-from ffn_variants import FAMILIES, UsageError
+from ffn_variants import UsageError
 
 QUICK = FineTuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
@@ -59,7 +59,9 @@ def topics(write_task) -> Path:
     return write_task("topics", rows, definition)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
+)
 def test_every_head_scores_a_task_and_is_kept_apart(make_run, family):
     run = make_run(family)
     heads = [*HEAD_NAMES, "fourier-kan grid_size=3", "linear frozen", "swipe frozen", "space frozen"]
@@ -137,7 +139,10 @@ def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
     assert set(rows["head"]) == {"linear frozen", "kan frozen"}
 
 
-@pytest.mark.parametrize("head", ["linear", "swipe frozen segments=sentences", "mlp width=16"])
+@pytest.mark.parametrize(
+    "head",
+    ["linear", "swipe frozen segments=sentences", pytest.param("mlp width=16", marks=pytest.mark.slow)],
+)
 def test_a_text_may_have_several_labels(make_run, topics, head):
     config = with_heads(
         head, pooling="mean", num_train_epochs=30, max_train_examples=None, max_validation_examples=None,

@@ -20,7 +20,8 @@ from eval.results.summary import summary
 from eval.runner.evaluate import evaluate_run, is_evaluated
 from eval.runner.work_units import check_sources
 from eval.scoring.protocol import ProtocolConfig
-from eval.zero_shot.suites import SUITE_TASKS, find_suite_tasks
+from eval.suites import SUITES
+from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
 from tests.processes import run_command
 
@@ -204,15 +205,15 @@ def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
     with pytest.raises(UsageError, match="does not fit the model's 64 positions"):
         evaluate_run(run, config, progress=False)
     rows = read_rows(run / "eval" / "rows.parquet")
-    too_long = set(SUITE_TASKS["babylm23"]) - set(rows["task"])
+    too_long = set(SUITES["babylm23"].tasks) - set(rows["task"])
     assert 0 < len(too_long) < 5  # every other task was scored all the same
-    fitting = tuple(name for name in SUITE_TASKS["babylm23"] if name not in too_long)
+    fitting = tuple(name for name in SUITES["babylm23"].tasks if name not in too_long)
     assert is_evaluated(run, config.model_copy(update={"pair_tasks": fitting}))
     assert set(rows["n_items"]) == {4}
     assert (rows["group"] == rows["task"]).all()
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_protocols_are_recorded_and_done_each_for_itself(make_run, family):
     run = make_run(family)
     first = evaluate_run(run, PAIRS, progress=False)

@@ -369,7 +369,7 @@ def test_a_run_records_what_it_costs(tmp_path):
         *("--data.num-stories", "60", "--data.vocab-size", "300", "--data.block-size", "32"),
         *("--model.hidden-size", "32", "--model.intermediate-size", "100", "--model.num-hidden-layers", "1"),
         *("--ffn", "fourier-kan", "--ffn-budget", "params", "--optim.max-steps", "1"),
-        *("--runs-dir", str(tmp_path)),
+        *("--train.no-torch-compile", "--runs-dir", str(tmp_path)),
     ]
     config = load_config(None, flags)
     path = train(config)

@@ -110,7 +110,7 @@ def assert_nothing_overlaps(figure: Figure) -> None:
     [
         (("gelu", "b"), ("f",), 2),
         (("gelu", "kan", "relu"), ("gpt_neo", "roberta"), 17),
-        (NAMES, ("gpt_neo", "roberta", "t5"), 12),
+        pytest.param(NAMES, ("gpt_neo", "roberta", "t5"), 12, marks=pytest.mark.slow),
     ],
 )
 def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):

@@ -40,15 +40,17 @@ def tokenizer(shared_data):
     return tokenizer
 
 
-@pytest.fixture(scope="module")
-def sentences(shared_data) -> list[str]:
-    """60 pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
-    return [
-        row[side]
+@pytest.fixture(scope="module", params=[20, pytest.param(60, marks=pytest.mark.slow)], ids="{} pairs".format)
+def sentences(request, shared_data) -> list[str]:
+    """Pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
+    rows = [
+        row
         for uid in PARADIGMS
-        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[:60]
-        for side in ("sentence_good", "sentence_bad")
+        for row in read_json_rows(shared_data / "blimp" / "full" / f"{uid}.jsonl.gz", ("sentence_good",))[
+            : request.param
+        ]
     ]
+    return [row[side] for row in rows for side in ("sentence_good", "sentence_bad")]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from eval.significance.statistics.welch import Welch, welch
 
 STUDIES = 100_000
 FAMILIES_OF_TESTS = 10_000
+NUM_RUNS = [3, 6, *(pytest.param(num_runs, marks=pytest.mark.slow) for num_runs in (5, 10))]
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -48,7 +49,7 @@ def studies(shape: str, num_families: int, num_runs: int, difference: float = 0.
 
 
 @pytest.mark.parametrize("num_families", [1, 2])
-@pytest.mark.parametrize("num_runs", [3, 5, 6, 10])
+@pytest.mark.parametrize("num_runs", NUM_RUNS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_families: int):
     """A little conservative at three seeds and never far below 95%."""

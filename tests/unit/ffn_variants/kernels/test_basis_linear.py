@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ffn_variants.kernels import basis_linear as module
@@ -42,7 +42,6 @@ def assert_same(found, wanted):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     sizes=st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(1, 5)),
     room=st.integers(1, 200),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ffn_variants.kernels import elementwise as module
@@ -37,7 +37,6 @@ def in_blocks(*inputs):
     return elementwise(wave, *inputs)
 
 
-@settings(max_examples=40, deadline=None)
 @given(rows=st.integers(0, 30), channels=st.integers(1, 5), room=st.integers(1, 100))
 def test_any_cut_into_blocks_gives_the_gradients_of_autograd(rows, channels, room):
     inputs = tensors(rows, channels)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline, PPoly
 from torch.nn import functional as F
@@ -108,7 +108,6 @@ def test_uneven_splines_and_their_slopes_are_scipys(order, grid_size, dtype, val
     assert error(slopes, scipy_bases(exact, knots, order, 1)) < slope_limit
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     order=st.integers(1, 5),
     grid_size=st.integers(1, 20),
@@ -124,7 +123,6 @@ def test_the_closed_form_and_the_recursion_are_one_function(order, grid_size, en
         torch.testing.assert_close(a, b, atol=1e-10, rtol=1e-10)
 
 
-@settings(max_examples=60, deadline=None)
 @given(order=st.integers(1, 5), grid_size=st.integers(1, 20), seed=st.integers(0, 2**16))
 def test_splines_on_any_knots_add_up_to_one_within_the_grid(order, grid_size, seed):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from base.errors import UsageError
@@ -129,7 +129,6 @@ def test_knots_that_were_planted_are_found():
     torch.testing.assert_close(kept, coefficients, atol=1e-4, rtol=0)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     features=st.integers(1, 4),
     num_knots=st.integers(2, 12),

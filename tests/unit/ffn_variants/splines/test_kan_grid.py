@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline, make_lsq_spline
 
@@ -89,7 +89,6 @@ def test_crowded_inputs_pull_no_knots_together(grid_size, order):
     torch.testing.assert_close(ends, torch.stack([x.amin(0) - span / 100, x.amax(0) + span / 100], 1))
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     grid_size=st.integers(1, 20),
     order=st.integers(1, 5),
@@ -202,7 +201,6 @@ def test_curves_that_the_new_knots_can_form_are_kept_exactly():
     np.testing.assert_allclose(got, expected.numpy(), atol=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     scaler=st.sampled_from([-30.0, -1.0, 1e-3, 0.1, 1.0, 50.0]),
     gap=st.booleans(),

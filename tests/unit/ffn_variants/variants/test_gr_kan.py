@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares
 from scipy.special import expit
@@ -50,7 +50,6 @@ def draw(seed, groups=3, width=4, rows=(2, 7)):
     return x, rng.normal(size=(groups, 6)), rng.normal(size=(groups, 4))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     groups=st.integers(1, 5),

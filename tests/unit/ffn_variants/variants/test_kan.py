@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
 from scipy.special import expit
@@ -138,7 +138,6 @@ def test_initial_layers_keep_float32_accuracy_at_a_model_s_width(grid, order, er
     check(layer, torch.randn(512, 256), torch.randn(512, 8), error, 1e-6, 5e-6)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     inputs=st.integers(1, 5),
     outputs=st.integers(1, 5),

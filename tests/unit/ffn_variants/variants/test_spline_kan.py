@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ffn_variants import FFN_VARIANTS, build_ffn, build_model
@@ -52,12 +52,12 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(num_knots, ro
     check(splines, x, torch.randn(rows, 6), error, 1e-6, 5e-6)
 
 
+@pytest.mark.slow
 def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(compiled_kernels, error):
     torch.manual_seed(1)
     check(FeatureSplines(6), torch.randn(5000, 6), torch.randn(5000, 6), error, 1e-6, 5e-6)
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     features=st.integers(1, 5),
     num_knots=st.integers(2, 20),

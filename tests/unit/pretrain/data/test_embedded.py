@@ -198,6 +198,7 @@ def test_pairs_depend_on_the_seed_only(pairs):
     assert all(other[uid] != pairs[uid] for uid in UIDS)
 
 
+@pytest.mark.slow
 def test_blimp_can_be_as_large_as_the_original():
     assert all(len(rows) == 1000 for rows in minimal_pairs(1000, seed=0).values())
 
@@ -207,7 +208,11 @@ def test_blimp_can_be_as_large_as_the_original():
     [
         (lambda: stories(0, 1), "num_stories is 0; give at least 1"),
         (lambda: minimal_pairs(0, 1), "pairs_per_paradigm is 0; give at least 1"),
-        (lambda: minimal_pairs(10**6, 1), "has only .* different pairs, not 1000000; ask for fewer"),
+        pytest.param(
+            lambda: minimal_pairs(10**6, 1),
+            "has only .* different pairs, not 1000000; ask for fewer",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_sizes_that_cannot_be_had_are_refused(call, message):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ffn_variants import FFN_VARIANTS, build_model
@@ -36,7 +36,6 @@ def unpack(input_ids: np.ndarray, position_ids: np.ndarray, pad: int) -> list[tu
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=60), st.integers(1, 16))
-@settings(max_examples=60, deadline=None)
 def test_every_token_is_kept_once_in_pieces_of_one_document(lengths, block_size):
     total = sum(lengths)
     tokens = np.arange(1, total + 1, dtype=np.uint16)
@@ -51,7 +50,6 @@ def test_every_token_is_kept_once_in_pieces_of_one_document(lengths, block_size)
 
 
 @given(st.lists(st.integers(1, 32), min_size=1, max_size=80))
-@settings(max_examples=40, deadline=None)
 def test_best_fit_overfills_nothing_and_keeps_its_guarantee(lengths):
     rows, filled = best_fit(np.array(lengths), 32)
     assert filled.tolist() == np.bincount(rows, weights=lengths).tolist()

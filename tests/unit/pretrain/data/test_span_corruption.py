@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from base.errors import UsageError
@@ -69,7 +69,6 @@ def spans_of(targets: list[int]) -> dict[int, list[int]]:
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=25), st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
 def test_inputs_and_targets_give_the_text_back(lengths, seed):
     ids, positions, corrupt = make(lengths, seed=seed)
     rows = corrupt(ids, positions, np.random.default_rng(seed))

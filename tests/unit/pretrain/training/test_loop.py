@@ -132,7 +132,7 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
         assert ours[step]["tokens"] - (ours[step - 1]["tokens"] if step else 0) == int((ids != 0).sum())
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", pytest.param("t5", marks=pytest.mark.slow)])
 def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
     no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
     whole = train(tiny(family, *no_dropout))
@@ -159,7 +159,9 @@ def test_two_processes_read_what_one_reads(tiny, family):
     assert sum(len(share.batches[0]["target_ids"]) for share in two) == one.num_targets
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize(
+    "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
+)
 def test_one_seed_decides_everything(tiny, family):
     first = train(tiny(family, "--run-name", "first"))
     again = train(tiny(family, "--run-name", "again"))
@@ -174,7 +176,7 @@ def test_one_seed_decides_everything(tiny, family):
     ("family", "damage"),
     [
         ("roberta", "truncated"),
-        ("roberta", "missing"),
+        pytest.param("roberta", "missing", marks=pytest.mark.slow),
         pytest.param("roberta", "flipped", marks=pytest.mark.slow),
         pytest.param("t5", "truncated", marks=pytest.mark.slow),
     ],

@@ -100,7 +100,13 @@ def test_they_are_the_runs_of_seed(seeds, runs_dir):
 
 @pytest.mark.parametrize(
     "flags",
-    [[], ["--family", "roberta"], pytest.param(["--ffn", "kan"], marks=pytest.mark.slow)],
+    [
+        [],
+        *(
+            pytest.param(flags, marks=pytest.mark.slow)
+            for flags in (["--family", "roberta"], ["--ffn", "kan"])
+        ),
+    ],
     ids=" ".join,
 )
 def test_each_seed_equals_its_single_run(seeds, flags):

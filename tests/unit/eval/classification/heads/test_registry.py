@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev, polynomial
 from scipy.interpolate import BSpline
@@ -352,7 +352,6 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from([name for name in HEAD_NAMES if name != DEFAULT_HEAD]),
     st.dictionaries(st.from_regex(r"[a-z_]{1,12}", fullmatch=True), VALUES, max_size=4),

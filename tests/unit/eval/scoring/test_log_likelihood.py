@@ -52,10 +52,10 @@ def tokenizer(shared_data):
     return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
 
 
-@pytest.fixture(scope="module")
-def sentences(shared_data) -> list[str]:
-    """60 pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
-    return read_pairs(shared_data, PARADIGMS, 60)
+@pytest.fixture(scope="module", params=[20, pytest.param(60, marks=pytest.mark.slow)], ids="{} pairs".format)
+def sentences(request, shared_data) -> list[str]:
+    """Pairs of each of four paradigms, good and bad in turn; two of the four have identical pairs."""
+    return read_pairs(shared_data, PARADIGMS, request.param)
 
 
 def read_pairs(shared_data, paradigms, count: int) -> list[str]:

@@ -1,0 +1,65 @@
+"""Numbers of runs and smallest effects, by simulation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from eval.significance.statistics.equivalence import equivalence_power
+from eval.significance.statistics.power import (
+    balanced,
+    detection_power,
+    minimum_detectable_effect,
+    runs_to_detect,
+    runs_to_show_equivalence,
+)
+from eval.significance.statistics.welch import welch
+
+VARIANCES, WEIGHTS = [1.0, 4.0, 0.5, 2.0], [0.5, -0.5, 0.5, -0.5]
+
+
+@pytest.mark.parametrize("df", [1.0, 2.0, 4.3, 10.0, 200.0])
+def test_minimum_detectable_effect_has_the_power_it_claims(df: float):
+    effect = minimum_detectable_effect(1.0, df)
+    assert effect is not None
+    rng = np.random.default_rng(0)
+    t = (rng.standard_normal(400_000) + effect) / np.sqrt(rng.chisquare(df, 400_000) / df)
+    power = (np.abs(t) > stats.t.ppf(0.975, df)).mean()
+    assert power == pytest.approx(0.80, abs=0.004)
+
+
+def simulated(runs: int, effect: float, studies: int = 20_000):
+    rng = np.random.default_rng(runs)
+    cells = rng.normal(0, np.sqrt(VARIANCES)[:, None], size=(studies, 4, runs))
+    cells[:, 0] += 2 * effect  # its weight is a half
+    return welch(cells.mean(-1), cells.var(-1, ddof=1), [runs] * 4, WEIGHTS)
+
+
+@pytest.mark.parametrize("effect", [0.7, 1.5])
+def test_runs_to_detect_are_the_fewest_that_do(effect: float):
+    runs = runs_to_detect(effect, VARIANCES, WEIGHTS, level=0.05)
+    assert runs is not None
+    assert (simulated(runs, effect).p < 0.05).mean() > 0.79
+    assert (simulated(runs - 1, effect).p < 0.05).mean() < 0.80
+    error, df = balanced(VARIANCES, WEIGHTS, runs)
+    assert detection_power(effect, error, df, 0.05) >= 0.80
+
+
+def test_runs_to_show_equivalence_are_the_fewest_that_do():
+    def shown(runs: int) -> float:
+        found = simulated(runs, effect=0.0)
+        half = stats.t.ppf(0.95, found.df) * found.standard_error
+        return float((np.abs(found.estimate) + half < 1.0).mean())
+
+    runs = runs_to_show_equivalence(1.0, VARIANCES, WEIGHTS, level=0.05)
+    assert runs is not None
+    assert shown(runs) > 0.79
+    assert shown(runs - 1) < 0.80
+    error, df = balanced(VARIANCES, WEIGHTS, runs)
+    assert equivalence_power(error, df, 1.0, 0.05) == pytest.approx(shown(runs), abs=0.015)
+
+
+def test_no_number_of_runs_where_nothing_varies_or_too_many_are_needed():
+    assert runs_to_detect(1.0, [0.0, 0.0], [1, -1], 0.05) is None
+    assert runs_to_detect(0.001, [1.0, 1.0], [1, -1], 0.05) is None

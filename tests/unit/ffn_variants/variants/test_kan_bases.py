@@ -1,0 +1,270 @@
+"""KAN layers of every basis that is summed by one kernel, against their formulas in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from numpy.polynomial import chebyshev
+from scipy.special import expit
+
+from ffn_variants import build_ffn
+from ffn_variants.variants.cheby_kan import ChebyKANLinear
+from ffn_variants.variants.fourier_kan import FourierKANLinear
+from ffn_variants.variants.rbf_kan import RBFKANLinear
+
+
+def chebyshev_formula(x, coefficients, grad):
+    """Sum edge by edge; coefficients (I, O, n + 1)."""
+    u = np.tanh(x)
+    inputs, outputs, terms = coefficients.shape
+    y, of_x, of_coefficients = np.zeros((len(x), outputs)), np.zeros_like(x), np.zeros_like(coefficients)
+    for i in range(inputs):
+        for o in range(outputs):
+            series = coefficients[i, o]
+            y[:, o] += chebyshev.chebval(u[:, i], series)
+            slope = chebyshev.chebval(u[:, i], chebyshev.chebder(series))
+            of_x[:, i] += grad[:, o] * slope / np.cosh(x[:, i]) ** 2
+            for k in range(terms):
+                of_coefficients[i, o, k] = grad[:, o] @ chebyshev.chebval(u[:, i], np.eye(terms)[k])
+    return y, [of_x, of_coefficients]
+
+
+def fourier_formula(x, coefficients, bias, grad):
+    """Sum edge by edge and term by term; coefficients (2, O, I, G), cosines first."""
+    _, outputs, inputs, grid = coefficients.shape
+    y = np.tile(bias.reshape(1, outputs), (len(x), 1)).astype(np.float64)
+    of_x, of_coefficients = np.zeros_like(x), np.zeros_like(coefficients)
+    for o in range(outputs):
+        for i in range(inputs):
+            for k in range(1, grid + 1):
+                a, b = coefficients[:, o, i, k - 1]
+                cos, sin = np.cos(k * x[:, i]), np.sin(k * x[:, i])
+                y[:, o] += a * cos + b * sin
+                of_x[:, i] += grad[:, o] * k * (b * cos - a * sin)
+                of_coefficients[:, o, i, k - 1] = (grad[:, o] * cos).sum(), (grad[:, o] * sin).sum()
+    return y, [of_x, of_coefficients, grad.sum(0)]
+
+
+def rbf_formula(x, gamma, beta, splines, weight, bias, grad):
+    """Normalise, sum the bumps of all inputs, and add the base layer."""
+    deviation = np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    z = (x - x.mean(-1, keepdims=True)) / deviation
+    n = gamma * z + beta
+    grid = splines.shape[1] // x.shape[1]
+    centres = np.linspace(-2, 2, grid)
+    step = 4 / (grid - 1)
+    v = splines.reshape(len(splines), x.shape[1], grid)
+    bumps = np.exp(-(((n[..., None] - centres) / step) ** 2))
+    y = np.einsum("nig,oig->no", bumps, v) + (x * expit(x)) @ weight.T + bias
+    slopes = bumps * -2 * (n[..., None] - centres) / step**2
+    of_n = np.einsum("no,oig,nig->ni", grad, v, slopes)
+    of_z = of_n * gamma
+    of_x = (of_z - of_z.mean(-1, keepdims=True) - z * (of_z * z).mean(-1, keepdims=True)) / deviation
+    of_x += (grad @ weight) * expit(x) * (1 + x * expit(-x))
+    of_splines = np.einsum("no,nig->oig", grad, bumps).reshape(splines.shape)
+    parameters = [(of_n * z).sum(0), of_n.sum(0), of_splines, grad.T @ (x * expit(x)), grad.sum(0)]
+    return y, [of_x, *parameters]
+
+
+RBF_PARAMETERS = (
+    *("layernorm.weight", "layernorm.bias"),
+    *("spline_weight", "base_linear.weight", "base_linear.bias"),
+)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """A KAN layer and what is to hold of it.
+
+    Attributes:
+        layer: Its class, called with inputs, outputs and the number of terms.
+        formula: From x, the parameters and the gradient of the outputs, all in float64: the outputs, and
+            the gradients of x and of every parameter.
+        parameters: Their names, in the order of the formula's arguments.
+        option: Of the variant: the number of terms.
+        terms: Numbers of terms to try in float32.
+        scales: Of inputs there.
+        any_scales: Of inputs in float64, where the number of terms is any.
+        limits: Errors of outputs and gradients there.
+        compiled: A number of terms to compile, and the scale of its inputs.
+        drawn: Parameters that are constant at the start, drawn for that.
+        least: The smallest number of terms, and of inputs.
+        start: Arguments of the layer by which its curves are large enough to be seen.
+        edge_inputs: Values to try besides random ones.
+    """
+
+    layer: Callable[..., torch.nn.Module]
+    formula: Callable[..., tuple[np.ndarray, list[np.ndarray]]]
+    parameters: tuple[str, ...]
+    option: str
+    terms: tuple[int, ...]
+    scales: tuple[float, ...]
+    any_scales: tuple[float, ...]
+    limits: tuple[float, float]
+    compiled: tuple[int, float]
+    drawn: tuple[str, ...] = ()
+    least: tuple[int, int] = (1, 1)
+    start: dict[str, Any] = field(default_factory=dict)
+    edge_inputs: tuple[float, ...] = ()
+
+    def tensors(self, layer: torch.nn.Module) -> list[torch.Tensor]:
+        named = dict(layer.named_parameters())
+        assert set(named) == set(self.parameters)
+        return [named[name] for name in self.parameters]
+
+    def expected(self, layer, x, grad):
+        """On the numbers that the layer really has."""
+        return self.formula(*(t.detach().double().numpy() for t in (x, *self.tensors(layer), grad)))
+
+    def check(self, layer, x, grad, error, output_limit, gradient_limit) -> None:
+        x = x.requires_grad_()
+        y = layer(x)
+        gradients = torch.autograd.grad(y, [x, *self.tensors(layer)], grad)
+        expected, expected_gradients = self.expected(layer, x, grad)
+        assert error(y, expected) < output_limit
+        for name, found, wanted in zip(("x", *self.parameters), gradients, expected_gradients, strict=True):
+            assert error(found, wanted) < gradient_limit, name
+
+
+BASES = {
+    "cheby-kan": Basis(
+        ChebyKANLinear,
+        chebyshev_formula,
+        ("cheby_coeffs",),
+        option="degree",
+        terms=(1, 4, 8, 20),
+        scales=(0.1, 1.0, 10.0),
+        any_scales=(0.01, 1.0, 5.0),
+        limits=(1e-12, 1e-11),
+        compiled=(4, 1.0),
+        edge_inputs=(50.0, -50.0, 0.0),
+    ),
+    "fourier-kan": Basis(
+        FourierKANLinear,
+        fourier_formula,
+        ("fouriercoeffs", "bias"),
+        option="grid_size",
+        terms=(1, 5, 20),
+        scales=(1.0, 10.0, 300.0),
+        any_scales=(0.01, 1.0, 100.0),
+        limits=(1e-11, 1e-11),
+        compiled=(4, 2.0),
+        drawn=("bias",),
+        start={"init_scale": 0.1},
+    ),
+    "rbf-kan": Basis(
+        RBFKANLinear,
+        rbf_formula,
+        RBF_PARAMETERS,
+        option="grid_size",
+        terms=(2, 8, 20),
+        scales=(0.1, 1.0, 10.0),
+        any_scales=(0.1, 1.0, 100.0),
+        limits=(1e-12, 1e-10),
+        compiled=(4, 1.0),
+        drawn=RBF_PARAMETERS,
+        least=(2, 2),
+    ),
+}
+each_basis = pytest.mark.parametrize("name", BASES)
+
+
+@pytest.mark.parametrize(
+    ("name", "terms", "scale"),
+    [
+        (name, terms, scale)
+        for name, basis in BASES.items()
+        for terms in basis.terms
+        for scale in basis.scales
+    ],
+)
+def test_outputs_and_gradients_are_those_of_the_formula_in_float32(name, terms, scale, error):
+    torch.manual_seed(0)
+    basis = BASES[name]
+    x = scale * torch.randn(200, 16)
+    for row, value in enumerate(basis.edge_inputs):
+        x[row] = value
+    # Near the ends T_n has slope n^2: what float32 rounds off tanh x is 400 times as much in T_20.
+    steep = (name, terms) == ("cheby-kan", 20)
+    layer = basis.layer(16, 12, terms, **basis.start)
+    basis.check(layer, x, torch.randn(200, 12), error, 1e-6, 1e-5 if steep else 5e-6)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cheby-kan")) for name in BASES]
+)
+def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(name, compiled_kernels, error):
+    torch.manual_seed(1)
+    basis = BASES[name]
+    terms, scale = basis.compiled
+    layer = basis.layer(16, 12, terms, **basis.start)
+    basis.check(layer, scale * torch.randn(200, 16), torch.randn(200, 12), error, 1e-6, 5e-6)
+
+
+@each_basis
+@given(
+    sizes=st.tuples(st.integers(1, 5), st.integers(1, 4)),
+    terms=st.integers(1, 20),
+    scale=st.integers(0, 2),
+    seed=st.integers(0, 2**16),
+)
+def test_any_layer_is_its_formula_in_float64(name, sizes, terms, scale, seed, error):
+    basis = BASES[name]
+    assume(terms >= basis.least[0])
+    assume(sizes[0] >= basis.least[1])
+    torch.manual_seed(seed)
+    layer = basis.layer(*sizes, terms).double()
+    for parameter in basis.drawn:
+        layer.get_parameter(parameter).data.normal_()
+    x = basis.any_scales[scale] * torch.randn(6, sizes[0], dtype=torch.float64)
+    basis.check(layer, x, torch.randn(6, sizes[1], dtype=torch.float64), error, *basis.limits)
+
+
+@each_basis
+def test_gradients_agree_with_finite_differences(name):
+    torch.manual_seed(2)
+    layer = BASES[name].layer(3, 2, 4).double()
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, *_: layer(x), (x, *layer.parameters()))
+
+
+@each_basis
+@pytest.mark.parametrize("way", ["cast", "autocast"])
+def test_bf16_is_within_a_hundredth(name, way, error):
+    torch.manual_seed(3)
+    basis = BASES[name]
+    layer = basis.layer(64, 32, **basis.start).bfloat16()
+    x, grad = torch.randn(256, 64).bfloat16(), torch.randn(256, 32).bfloat16()
+    expected, expected_gradients = basis.expected(layer, x, grad)
+    if way == "autocast":
+        layer, x = layer.float(), x.float()
+    x.requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=way == "autocast"):
+        y = layer(x)
+    assert y.dtype == torch.bfloat16
+    assert error(y, expected) < 1e-2
+    # Outputs may be far below 1 at the start; so also by their own size.
+    assert np.linalg.norm(y.detach().double().numpy() - expected) < 1e-2 * np.linalg.norm(expected)
+    found = torch.autograd.grad(y, [x, *basis.tensors(layer)], grad)
+    for parameter, gradient, wanted in zip(("x", *basis.parameters), found, expected_gradients, strict=True):
+        assert error(gradient, wanted) < 1e-2, parameter
+
+
+@each_basis
+def test_ffn_is_two_layers(name):
+    torch.manual_seed(5)
+    basis = BASES[name]
+    ffn = build_ffn(name, 4, 3, **{basis.option: 3}).double()
+    x = y = np.random.default_rng(1).normal(size=(6, 4))
+    for layer in ffn.layers:
+        numbers = [p.detach().numpy() for p in basis.tensors(layer)]
+        outputs = layer(torch.zeros(1, y.shape[1]).double()).shape[1]
+        y, _ = basis.formula(y, *numbers, np.zeros((6, outputs)))
+    np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), y, rtol=1e-9, atol=1e-14)
