@@ -42,12 +42,14 @@ from transformers import (
 )
 
 from eval.classification.classifier import make_classifier
+from eval.classification.config import FineTuneConfig
 from eval.classification.evaluate import evaluate_tasks
 from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
 from eval.classification.metrics import METRICS
-from eval.classification.tasks.chosen import GLUE_TASKS, read_examples
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.tasks.chosen import GLUE_TASKS
+from eval.classification.tasks.examples import read_examples
+from eval.config import EvalConfig
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name

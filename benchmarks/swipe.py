@@ -48,7 +48,8 @@ from eval.classification.inputs.sentences import sentence_starts
 from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_backbone, load_classifier_tokenizer
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import GLUE_TASKS, read_examples
+from eval.classification.tasks.chosen import GLUE_TASKS
+from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
 from eval.interpretation.attention_shares import attention_shares, shares_of_spans
 from eval.scoring.log_likelihood import num_positions

@@ -10,11 +10,9 @@ from pydantic import BeforeValidator, Field
 
 from base.command_line import Section
 from base.errors import unknown_name
-from eval.classification.config import GLUE_TASK_NAMES as GLUE_TASK_NAMES
-from eval.classification.config import FineTuneConfig as FineTuneConfig
-from eval.classification.tasks.schema import find_task_file
+from eval.classification.config import FineTuneConfig
 from eval.scoring.protocol import ProtocolConfig
-from eval.suites import HARNESS_PREFIX, SUITES, SuiteSpec
+from eval.suites import SUITES, SuiteSpec
 
 Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
 
@@ -71,18 +69,3 @@ class EvalConfig(Section):
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FineTuneConfig = FineTuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
-
-    @property
-    def classified(self) -> tuple[str, ...]:
-        """The benchmarks that the tasks in ``classify`` belong to.
-
-        Raises:
-            UsageError: For an unknown task, or a faulty file of one.
-        """
-        return tuple(dict.fromkeys(find_task_file(task).benchmark for task in self.classify))
-
-    @property
-    def benchmarks(self) -> tuple[str, ...]:
-        """What its scores are called in rows: suites, those of ``classify``, and one a name in ``tasks``."""
-        by_name = (HARNESS_PREFIX + name for name in self.tasks)
-        return tuple(dict.fromkeys((*self.suites, *self.classified, *by_name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.classification.tasks.schema import benchmarks_asked_for
 from slurm.estimate import describe_cost
 from slurm.study import Study
 
@@ -20,7 +21,7 @@ def show_plan(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int
     print(f"  families  {', '.join(config.families)}")
     print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
     print(f"  seeds     {', '.join(map(str, config.seeds))}")
-    print(f"  scored on {', '.join(config.evaluation.benchmarks)}")
+    print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
     for run_id, state in todo.states.items():

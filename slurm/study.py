@@ -21,6 +21,7 @@ from base.errors import UsageError
 from base.families import get_family
 from base.files import write_text
 from eval.classification.heads.choice import check_head, parse_head
+from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
@@ -122,7 +123,7 @@ class Study:
             "variants": list(self.config.variants),
             "seeds": list(self.config.seeds),
             "heads": list(self.config.heads),
-            "benchmarks": list(self.config.evaluation.benchmarks),
+            "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],

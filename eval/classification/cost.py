@@ -6,7 +6,8 @@ import numpy as np
 
 from eval.classification.finetune import evaluation_interval, num_steps
 from eval.classification.heads.choice import HeadChoice
-from eval.classification.tasks.chosen import ClassificationTask, data_source, read_examples
+from eval.classification.tasks.examples import data_source, read_examples
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 
 # Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.

@@ -23,7 +23,7 @@ from eval.classification.loading import load_classifier_tokenizer, load_for_task
 from eval.classification.metric_names import unfit_metric
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
-from eval.classification.tasks.chosen import ClassificationTask
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.models.identity import model_files

@@ -13,11 +13,12 @@ import tyro
 from pydantic import BaseModel, create_model
 
 from base.command_line import parse_flags
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.config import FineTuneConfig
+from eval.config import EvalConfig
 from pretrain.run.folders import RunFolder
 
 if TYPE_CHECKING:
-    from eval.classification.tasks.chosen import ClassificationTask
+    from eval.classification.tasks.task import ClassificationTask
 
 SAY_EVERY_S = 20.0
 SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})

@@ -23,7 +23,7 @@ from eval.classification.evaluate import train
 from eval.classification.finetune import trained_state
 from eval.classification.inputs.data import chosen_rows, read_task_data
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
-from eval.classification.tasks.chosen import ClassificationTask
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.models.identity import identify_run, model_folder, weights_hash
 from eval.results.store import protocol_hash

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from eval.classification.inputs.segments import Segmented
     from eval.classification.prediction import Predictions
-    from eval.classification.tasks.chosen import ClassificationTask
+    from eval.classification.tasks.task import ClassificationTask
     from eval.interpretation.explanations import Explained
     from eval.interpretation.kept_classifiers import FineTunedClassifier
 

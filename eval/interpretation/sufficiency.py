@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from eval.classification.inputs.segments import Segmented
-    from eval.classification.tasks.chosen import ClassificationTask
+    from eval.classification.tasks.task import ClassificationTask
     from eval.interpretation.kept_classifiers import FineTunedClassifier
     from eval.interpretation.selections import Documents, Sufficiency
 
@@ -108,7 +108,7 @@ def measure(args: SufficiencyArgs, tell: Tell = lambda message: None) -> list[Su
 
 def _parts(task: ClassificationTask, found: FineTunedClassifier, args: SufficiencyArgs) -> list[_Part]:
     from eval.classification.inputs.data import read_task_data, with_turns
-    from eval.classification.tasks.chosen import read_examples
+    from eval.classification.tasks.examples import read_examples
     from eval.scoring.log_likelihood import num_positions
     from eval.zero_shot.task import evenly_spaced
 

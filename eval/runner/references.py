@@ -12,7 +12,9 @@ from pathlib import Path
 
 from base.errors import UsageError
 from base.files import write_text
-from eval.classification.tasks.chosen import classification_tasks, read_examples
+from eval.classification.tasks.chosen import classification_tasks
+from eval.classification.tasks.examples import read_examples
+from eval.classification.tasks.schema import classified_benchmarks
 from eval.config import EvalConfig
 from eval.models.backbones import read_backbone
 from eval.results.baselines import read_baselines, write_baselines
@@ -53,7 +55,7 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
 def has_references(run_dir: Path, config: EvalConfig) -> bool:
     """Whether both files speak of every suite that they could speak of."""
     known = read_baselines(run_dir).keys() | read_contamination(run_dir).keys()
-    return {*config.suites, *config.classified} <= known or not config.check_contamination
+    return {*config.suites, *classified_benchmarks(config)} <= known or not config.check_contamination
 
 
 def _cache_dir(run_dir: Path, run: RunConfig) -> Path:

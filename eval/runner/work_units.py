@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 from base.errors import UsageError
 from base.progress import Tell
+from eval.classification.config import FineTuneConfig
 from eval.classification.heads.choice import HeadChoice, check_head
 from eval.classification.heads.registry import DEFAULT_HEAD
-from eval.classification.tasks.chosen import ClassificationTask, classification_tasks, protocol_source
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.tasks.chosen import classification_tasks
+from eval.classification.tasks.examples import protocol_source
+from eval.classification.tasks.task import ClassificationTask
+from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, model_folder, weights_hash
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol

@@ -12,7 +12,8 @@ import pytest
 
 from base.errors import run_cli
 from eval.__main__ import main
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.config import FineTuneConfig
+from eval.config import EvalConfig
 from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows
 from eval.results.store import sole_evaluator

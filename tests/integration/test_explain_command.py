@@ -14,7 +14,8 @@ import pytest
 
 import eval.__main__ as evaluation
 from base.errors import UsageError
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.config import FineTuneConfig
+from eval.config import EvalConfig
 from eval.interpretation import concept_space, explain, sufficiency
 from eval.interpretation.commands import with_fewer_flags
 

@@ -17,7 +17,8 @@ from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import cached, encode, tokenizer_key
 from eval.classification.metrics import majority_scores
-from eval.classification.tasks.chosen import ClassificationTask, data_source, read_examples
+from eval.classification.tasks.examples import data_source, read_examples
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 
 VALIDATION_SEED = 12

@@ -13,15 +13,17 @@ from pathlib import Path
 from base.errors import UsageError
 from eval.classification.config import GLUE_TASK_NAMES
 from eval.classification.metric_names import unfit_metric
-from eval.classification.tasks.examples import SPLITS, embedded_examples, find_file, label_value, read_rows
-from eval.classification.tasks.examples import data_source as data_source
-from eval.classification.tasks.examples import flatten_multirc as flatten_multirc
-from eval.classification.tasks.examples import protocol_source as protocol_source
-from eval.classification.tasks.examples import read_examples as read_examples
+from eval.classification.tasks.examples import (
+    SPLITS,
+    data_source,
+    embedded_examples,
+    find_file,
+    label_value,
+    read_rows,
+)
 from eval.classification.tasks.labels import Label, find_labels
 from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_task
-from eval.classification.tasks.task import EMBEDDED_GLUE
-from eval.classification.tasks.task import ClassificationTask as ClassificationTask
+from eval.classification.tasks.task import EMBEDDED_GLUE, ClassificationTask
 from eval.config import EvalConfig
 from eval.suites import SUITES
 

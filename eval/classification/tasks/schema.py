@@ -15,6 +15,7 @@ from base.errors import UsageError, unknown_name
 from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
+from eval.config import EvalConfig
 from eval.suites import HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
@@ -183,6 +184,21 @@ def find_task_file(task: str) -> TaskFile:
     if task not in (names := shipped_tasks()):
         raise unknown_name("classification task (one of your own is given by its .yaml file)", task, names)
     return shipped_task(task)
+
+
+def classified_benchmarks(config: EvalConfig) -> tuple[str, ...]:
+    """Return the benchmarks that the tasks in ``classify`` belong to; errors as in ``find_task_file``."""
+    return tuple(dict.fromkeys(find_task_file(task).benchmark for task in config.classify))
+
+
+def benchmarks_asked_for(config: EvalConfig) -> tuple[str, ...]:
+    """Return what scores are called in rows: suites, the benchmarks of ``classify``, one a name in ``tasks``.
+
+    Raises:
+        UsageError: For an unknown task in ``classify``, or a faulty file of one.
+    """
+    by_name = (HARNESS_PREFIX + name for name in config.tasks)
+    return tuple(dict.fromkeys((*config.suites, *classified_benchmarks(config), *by_name)))
 
 
 @lru_cache(maxsize=64)

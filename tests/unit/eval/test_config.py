@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.config import GLUE_TASK_NAMES, EvalConfig, FineTuneConfig
+from eval.classification.config import GLUE_TASK_NAMES, FineTuneConfig
+from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
+from eval.config import EvalConfig
 
 
 def test_the_defaults_are_what_a_reader_of_the_field_expects():
@@ -60,10 +62,10 @@ def test_it_is_frozen():
 
 def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():
     config = EvalConfig(suites=("blimp", "wug", "blimp"), tasks=("arc_easy",))
-    assert config.benchmarks == ("blimp", "wug", "lm-eval-arc_easy")
+    assert benchmarks_asked_for(config) == ("blimp", "wug", "lm-eval-arc_easy")
 
 
 def test_the_benchmarks_of_classification_tasks_are_those_of_their_files():
     config = EvalConfig(suites=("glue",), classify=("rte", "ag-news", "imdb"), tasks=("arc_easy",))
-    assert config.classified == ("glue", "classification")
-    assert config.benchmarks == ("glue", "classification", "lm-eval-arc_easy")
+    assert classified_benchmarks(config) == ("glue", "classification")
+    assert benchmarks_asked_for(config) == ("glue", "classification", "lm-eval-arc_easy")

@@ -11,7 +11,7 @@ import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from eval.classification.classifier import make_classifier
-from eval.classification.config import FineTuning
+from eval.classification.config import FineTuneConfig, FineTuning
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks
 from eval.classification.finetune import (
@@ -31,8 +31,9 @@ from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
 from eval.classification.metrics import METRICS, majority_scores
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks, flatten_multirc, read_examples
-from eval.config import EvalConfig, FineTuneConfig
+from eval.classification.tasks.chosen import GLUE_TASKS, embedded_tasks
+from eval.classification.tasks.examples import flatten_multirc, read_examples
+from eval.config import EvalConfig
 from eval.results.baselines import read_baselines, write_baselines
 from ffn_variants import FAMILIES, FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded import stories

@@ -30,7 +30,8 @@ from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import Encoded, encode, tokenizer_key
 from eval.classification.loading import load_for_task
 from eval.classification.prediction import predict
-from eval.classification.tasks.chosen import embedded_tasks, read_examples
+from eval.classification.tasks.chosen import embedded_tasks
+from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
 from eval.interpretation.attention_shares import attention_shares
 from ffn_variants import build_model

@@ -18,15 +18,13 @@ from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.tokens import encode
 from eval.classification.tasks.__main__ import main as list_tasks
-from eval.classification.tasks.chosen import (
-    GLUE_TASKS,
-    classification_tasks,
-    data_source,
-    find_task,
-    protocol_source,
-    read_examples,
+from eval.classification.tasks.chosen import GLUE_TASKS, classification_tasks, find_task
+from eval.classification.tasks.examples import data_source, protocol_source, read_examples
+from eval.classification.tasks.schema import (
+    benchmarks_asked_for,
+    shipped_task,
+    shipped_tasks,
 )
-from eval.classification.tasks.schema import shipped_task, shipped_tasks
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.runner.references import _of_classification
@@ -459,8 +457,10 @@ def test_what_is_asked_for_is_grouped_and_named_once(shared_data, write):
     )  # fmt: skip
     names = [[f"{task.benchmark}/{task.name}" for task in group] for group in classification_tasks(config)]
     assert names == [["glue/rte"], ["glue/mnli", "glue/mnli-mm"], ["classification/weather"]]
-    assert config.benchmarks == ("glue", "classification")
-    assert EvalConfig(suites=(), classify=(path,), tasks=("x",)).benchmarks == ("classification", "lm-eval-x")
+    assert benchmarks_asked_for(config) == ("glue", "classification")
+    assert benchmarks_asked_for(EvalConfig(suites=(), classify=(path,), tasks=("x",))) == (
+        "classification", "lm-eval-x",
+    )  # fmt: skip
     other = Path(path).with_name("other.yaml")
     other.write_text(Path(path).read_text() + "name: weather\nmin_words: 1\n")
     with pytest.raises(UsageError, match="two tasks are called weather in benchmark classification"):
