@@ -374,7 +374,7 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
         ({"files": {"train": "a.xlsx", "validation": "b.xlsx"}}, r"a.xlsx: a task's files end in"),
         ({"benchmark": "blimp"}, r"benchmark blimp has tasks of its own"),
         ({"benchmark": "glue"}, r"benchmark glue has tasks of its own"),
-        ({"name": "a b"}, r"name: String should match pattern"),
+        ({"name": "a b"}, r"name: must match"),
         ({"majority": True, "multi_label": True}, r"majority and multi_label exclude each other"),
     ],
 )  # fmt: skip
