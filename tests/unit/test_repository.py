@@ -38,9 +38,18 @@ MAY_IMPORT = {
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_and_images_resolve(document: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
-        if target.startswith(("http://", "https://", "#")):
+        if target.startswith(("http://", "https://")):
             continue
-        assert (document.parent / target.partition("#")[0]).exists(), f"{document.name} links to {target}"
+        name, _, anchor = target.partition("#")
+        page = document.parent / name if name else document
+        assert page.exists(), f"{document.name} links to {target}"
+        assert not anchor or anchor in _anchors(page), f"{document.name} links to {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
