@@ -1,11 +1,8 @@
 """What a backbone makes of a batch of texts: one vector a text, or one a token, without computing padding.
 
 A head that reads one token of each text, RoBERTa's first or GPT-Neo's last, needs the last layer's query,
-output projection and FFN for that token alone; and since all keys of a text have one query, the projections
-of keys and values move to its side: q (W x) = (q W) x, and the sum of the weighted W x is W times the sum of
-the weighted x. Both are exact: what the last layer would compute for other tokens reaches neither logits nor
-gradients. A key's bias adds the same to all scores of a query, which softmax does not see, so it has no part
-here.
+output projection and FFN for that token alone, and no keys and values (``eval.models.one_query``). That is
+exact: what the last layer would compute for other tokens reaches neither logits nor gradients.
 
 On a CPU the texts of a batch lie one after another in a single row, and attention is limited to each by the
 backend ``packed`` of the pretraining; elsewhere every text has a row, padded to the longest.
@@ -26,9 +23,10 @@ from base.families import family_of
 from eval.classification.config import Pooling
 from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
 from eval.classification.inputs.tokens import Encoded
+from eval.models.one_query import attend_with_one_query
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention
-from ffn_variants.models.dropout import dropout, replace_dropouts
+from ffn_variants.models.dropout import replace_dropouts
 
 
 class PackedEncoder(nn.Module):
@@ -167,10 +165,11 @@ def _roberta_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
     query = attention.query(chosen) * attention.scaling
     heads = attention.num_attention_heads
     p = attention.dropout.p if attention.training else 0.0
-    context = _attend_once(
-        query, tokens, layout.places, layout.mask, attention.key, attention.value, heads, p
+    context, weight = attend_with_one_query(
+        query, tokens[layout.places], attention.key, attention.value, heads, layout.mask, p
     )
-    return layer.feed_forward_chunk(layer.attention.output(context, chosen))
+    context = context + weight * attention.value.bias.unflatten(0, (heads, -1))
+    return layer.feed_forward_chunk(layer.attention.output(context.flatten(1), chosen))
 
 
 def _gpt_neo_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
@@ -186,45 +185,8 @@ def _gpt_neo_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
     if attention.sliding_window is not None:
         visible &= places > steps[:, None] - attention.sliding_window
     p = attention.config.attention_dropout if attention.training else 0.0
-    context = _attend_once(
-        query, normed, layout.places, visible, attention.k_proj, attention.v_proj, attention.num_heads, p
+    context, _ = attend_with_one_query(
+        query, normed[layout.places], attention.k_proj, attention.v_proj, attention.num_heads, visible, p
     )
-    pooled = tokens.index_select(0, chosen) + attention.resid_dropout(attention.out_proj(context))
+    pooled = tokens.index_select(0, chosen) + attention.resid_dropout(attention.out_proj(context.flatten(1)))
     return body.ln_f(pooled + block.mlp(block.ln_2(pooled)))
-
-
-def _attend_once(
-    query: Tensor,
-    tokens: Tensor,
-    places: Tensor,
-    visible: Tensor,
-    key: nn.Linear,
-    value: nn.Linear,
-    num_heads: int,
-    p: float,
-) -> Tensor:
-    """(n, D) context of one query an example.
-
-    Args:
-        query: (n, D), scaled.
-        tokens: (B * T, D) inputs of keys and values.
-        places: (n, L) as in ``Layout``.
-        visible: (n, L), which of them the query may look at.
-        key: The projection to keys.
-        value: The projection to values.
-        num_heads: H.
-        p: Dropout of the attention weights.
-    """
-    padded = tokens[places]
-    query = query.unflatten(1, (num_heads, -1))
-    absorbed = torch.einsum("nhd,hde->nhe", query, key.weight.unflatten(0, (num_heads, -1)))
-    scores = torch.matmul(absorbed, padded.mT)
-    scores = scores.masked_fill(~visible[:, None], torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)
-    if p:
-        weights = dropout(weights, p)
-    mixed = torch.matmul(weights, padded)
-    context = torch.einsum("nhe,hde->nhd", mixed, value.weight.unflatten(0, (num_heads, -1)))
-    if value.bias is not None:
-        context = context + weights.sum(-1, keepdim=True) * value.bias.unflatten(0, (num_heads, -1))
-    return context.flatten(1)

@@ -6,10 +6,8 @@ differ only in which tokens are masked, and of each copy only the masked token's
 - In the first layer a token's query, key and value depend only on whether it is masked. They and the scores
   are computed once for a text and for a mask in each place; a copy picks its own among them. Values go
   through the layer's output projection before they are weighted, when they are few.
-- The last layer has one query, that of the masked token. Its keys and values are never made: a score
-  q . (W_k x) is (q W_k) . x, and a weighted sum of values W_v x is W_v times the weighted sum of x. The bias
-  of the keys adds the same to all scores of a query, which the softmax undoes, and the weights of the bias of
-  the values sum to 1.
+- The last layer has one query, that of the masked token. Its keys and values are never made
+  (``eval.models.one_query``), and the weights of the bias of the values sum to 1.
 - The last layer's attention output and FFN, and the head, see the masked token only.
 
 Shapes: S texts, M copies of each, T tokens, D hidden_size, H heads of size d.
@@ -24,6 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from eval.models.one_query import attend_with_one_query
 from eval.scoring.plain import (
     PLLMetric,
     ScoredText,
@@ -163,9 +162,6 @@ def _last_layer(layer: Any, states: Tensor, scored: Tensor) -> Tensor:
     attention = layer.attention.self
     num_heads = attention.num_attention_heads
     own = states[torch.arange(len(states), device=states.device), scored]
-    query = attention.query(own).unflatten(-1, (num_heads, -1))
-    query = query * query.shape[-1] ** -0.5
-    key, value = (linear.weight.unflatten(0, (num_heads, -1)) for linear in (attention.key, attention.value))
-    weights = (torch.einsum("chd,hde->che", query, key) @ states.mT).softmax(-1)
-    mixed = torch.einsum("che,hde->chd", weights @ states, value).flatten(1) + attention.value.bias
-    return layer.feed_forward_chunk(layer.attention.output(mixed, own))
+    query = attention.query(own) * attention.attention_head_size**-0.5
+    mixed, _ = attend_with_one_query(query, states, attention.key, attention.value, num_heads)
+    return layer.feed_forward_chunk(layer.attention.output(mixed.flatten(1) + attention.value.bias, own))
