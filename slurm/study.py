@@ -95,13 +95,13 @@ class Cell:
 
     @property
     def run_id(self) -> str:
-        """``family/variant/seed<N>-<hash>``, the key of this run in every table."""
+        """``family/variant/`` and ``seed<N>-<hash>`` or a name, the key of this run in every table."""
         return RunFolder(self.run_dir).run_id
 
     @property
     def label(self) -> str:
         """The run's name without the hash, as shown to a reader."""
-        return self.run_id.rsplit("-", 1)[0]
+        return self.run_id if self.config.output.run_name else self.run_id.rsplit("-", 1)[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,13 +143,18 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     """
     config = _read(path)
     extra = deep_merge(config.config, dict(overrides or {}))
-    cells = [
+    cells = tuple(
         _cell(config, path, family, variant, seed, extra)
         for seed in config.seeds
         for family in config.families
         for variant in config.variants
-    ]
-    return Study(config=config, folder=cells[0].study_dir, cells=tuple(cells))
+    )
+    if (name := cells[0].config.output.run_name) and len(config.seeds) > 1:
+        raise UsageError(
+            f"{path}: config.output.run_name {name} gives the runs of {len(config.seeds)} seeds one folder; "
+            "leave it out, and each has a folder of its own, or name one seed"
+        )
+    return Study(config=config, folder=cells[0].study_dir, cells=cells)
 
 
 def _read(path: Path) -> StudyConfig:

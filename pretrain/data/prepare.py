@@ -141,9 +141,10 @@ def _sole_builder(folder: Path) -> Iterator[None]:
             lock.release()
     except UsageError:
         Path(lock.lock_file).unlink(missing_ok=True)
-        for parent in (folder.parent, folder.parent.parent):
+        cache = folder.parent
+        for made in (cache, cache.parent):
             with contextlib.suppress(OSError):  # not empty, so it was there before
-                parent.rmdir()
+                made.rmdir()
         raise
 
 

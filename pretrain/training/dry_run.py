@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
@@ -120,13 +121,19 @@ def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int
 
 
 def check_usable(config: RunConfig) -> None:
-    """Refuse a plan whose tracker is not installed.
+    """Refuse a plan whose tracker is not installed, or whose run's name is no name of one folder.
 
     Raises:
-        UsageError: Naming the command that installs it.
+        UsageError: Naming the command that installs it, or what a name may be.
     """
     import importlib.util
 
+    name = config.output.run_name
+    if name is not None and (Path(name).name != name or name == ".."):
+        raise UsageError(
+            f"--run-name {name!r} must be the name of one folder, without '/'; --runs-dir and --study say "
+            "where it lies"
+        )
     tracker = config.train.tracker
     if tracker != "none" and importlib.util.find_spec(tracker) is None:
         raise UsageError(

@@ -33,6 +33,7 @@ def write_run(tokenizer) -> Callable[..., Path]:
         ffn: str = "swish",
         seed: int = 3,
         study: str = "test",
+        run_name: str | None = None,
         **model: int,
     ) -> Path:
         sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -43,7 +44,7 @@ def write_run(tokenizer) -> Callable[..., Path]:
                 "seed": seed,
                 "model": {"ffn": ffn, **sizes, **model},
                 "data": {"block_size": 64, "num_stories": 400},  # made anew for every evaluation
-                "output": {"runs_dir": str(runs_dir), "study": study},
+                "output": {"runs_dir": str(runs_dir), "study": study, "run_name": run_name},
             },
         )
         folder = run_dir(config)

@@ -19,6 +19,7 @@ from eval.config import EvalConfig
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn
 from pretrain.resolution import load_config
+from pretrain.run.folders import Inside, RunFolder, StudyFolder
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
@@ -157,3 +158,27 @@ def test_the_suite_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.Mon
     assert [task.name for task in tasks] == list(spec.tasks)
     assert pickle.loads(pickle.dumps(tasks)) == tasks
     assert [task.num_items() for task in tasks] == [5, 5]
+
+
+def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> None:
+    """Elsewhere no file is named, nothing steps up from a run to its study, nor down into it."""
+    places = [
+        p.name for kind in (RunFolder, StudyFolder) for p in vars(kind).values() if isinstance(p, Inside)
+    ]
+    parts = {part for place in places for part in place.split("/")}
+    named = [re.escape(part) for part in parts if re.match(r"\w+\.|[A-Z]", part)]
+    assert {"config\\.yaml", "COMPLETED"} <= set(named)
+    spelled = re.compile(rf"(^|/)({'|'.join(named)})$")
+    found = []
+    for path in (path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))):
+        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        if name in ("pretrain/run/folders.py", "base/files.py"):
+            continue
+        found += [(name, word) for word in re.findall(r"\.parents\[|\.parent\.parent|\*/\*/\*", text)]
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Constant(value=str(word)) if " " not in word and spelled.search(word):
+                    found.append((name, word))
+                case ast.BinOp(op=ast.Div(), right=ast.Constant(value=word)) if word in parts:
+                    found.append((name, f"/ {word}"))
+    assert not found

@@ -11,7 +11,11 @@ from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
 from pretrain import resolution
+from pretrain.run.folders import RunFolder
+from slurm.state import start_state
+from slurm.status import planned_cells, render
 from slurm.study import load_study
+from slurm.survey import survey
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
@@ -49,6 +53,24 @@ def test_cells_are_distinct_runs_with_the_studys_names(tmp_path: Path, repositor
     assert third.label == "roberta/gelu/seed1"
     assert study.cells[-1].config.seed == 3
     assert first.study_dir == tmp_path / "runs" / "test"
+
+
+def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) -> None:
+    named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
+    study = load_study(write(tmp_path, repository, config=named, seeds=[1]))
+    study.write()
+    folder, run_ids = planned_cells(study.folder)
+    assert run_ids == [f"{f}/{v}/my-own" for f in ("gpt_neo", "roberta") for v in ("gelu", "kan")]
+    assert [cell.label for cell in study.cells] == run_ids
+    first = study.cells[0]
+    start_state(folder, run_ids[0], "log")
+    RunFolder(first.run_dir).path.mkdir(parents=True)
+    RunFolder(first.run_dir).metrics_file.write_text('{"step": 3, "max_steps": 9, "loss": 2.5}\n')
+    shown = render(folder, survey(folder, run_ids)).splitlines()
+    assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
+    assert shown[-1] == "4 cells: 1 running, 3 waiting"
+    with pytest.raises(UsageError, match=r"run_name my-own gives the runs of 2 seeds one folder"):
+        load_study(write(tmp_path, repository, config=named, seeds=[1, 2]))
 
 
 def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repository: Path) -> None:
