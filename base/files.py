@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
 SNAPSHOT = "SNAPSHOT.json"
@@ -60,8 +62,6 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
         lock_file: Made with its folder if need be.
         occupied: Raised if another process holds the lock.
     """
-    from filelock import FileLock, Timeout
-
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file)
     try:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 from pydantic import BaseModel, create_model
@@ -15,12 +15,14 @@ from pydantic import BaseModel, create_model
 from base.command_line import parse_flags
 from eval.classification.config import FineTuneConfig
 from eval.config import EvalConfig
+from eval.runner.find_runs import study_config
 from pretrain.run.folders import RunFolder
 
-if TYPE_CHECKING:
-    from eval.classification.tasks.task import ClassificationTask
-
 SAY_EVERY_S = 20.0
+SEGMENT_HEAD = "swipe"
+"""The head that reads segments."""
+SPACE_HEAD = "space"
+"""The head that has concept spaces."""
 SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
 """What of ``EvalConfig`` a single classifier depends on."""
 
@@ -81,22 +83,9 @@ def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
     Raises:
         UsageError: If the study's file is unusable.
     """
-    from eval.runner.find_runs import study_config
-
     config = study_config([RunFolder(path.resolve()).study.path for path in paths])
     first = next((text for text in config.finetune.head if text.split()[0] == head), head)
     return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (first,)})})
-
-
-def find_task(name: str, config: EvalConfig) -> ClassificationTask:
-    """Return a task by its name, those of the embedded corpus included, or by the path of its YAML file.
-
-    Raises:
-        UsageError: As ``classification_tasks.find_task``.
-    """
-    from eval.classification.tasks import chosen as tasks
-
-    return tasks.embedded_tasks(config).get(name) or tasks.find_task(name, config)
 
 
 def say_rarely() -> Callable[[str], None]:

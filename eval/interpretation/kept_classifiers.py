@@ -23,6 +23,7 @@ from eval.classification.evaluate import train
 from eval.classification.finetune import trained_state
 from eval.classification.inputs.data import chosen_rows, read_task_data
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
+from eval.classification.tasks import chosen
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.models.identity import identify_run, model_folder, weights_hash
@@ -51,6 +52,15 @@ class FineTunedClassifier:
     tokenizer: PreTrainedTokenizerBase
     validation: Batch
     rows: list[dict]
+
+
+def find_task(name: str, config: EvalConfig) -> ClassificationTask:
+    """Return a task by its name, those of the embedded corpus included, or by the path of its YAML file.
+
+    Raises:
+        UsageError: As ``chosen.find_task``.
+    """
+    return chosen.embedded_tasks(config).get(name) or chosen.find_task(name, config)
 
 
 def fine_tuned(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, softmax
 
 from base.errors import UsageError
+from eval.classification.heads.choice import check_head
+from eval.classification.inputs.data import segmentation_of, with_turns
+from eval.classification.inputs.example_text import as_one_text
+from eval.classification.inputs.segments import Segmented
+from eval.classification.prediction import Predictions, decide, predict
+from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.interpretation.commands import say_rarely
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from eval.classification.inputs.segments import Segmented
-    from eval.classification.prediction import Predictions
-    from eval.classification.tasks.task import ClassificationTask
-    from eval.interpretation.explanations import Explained
-    from eval.interpretation.kept_classifiers import FineTunedClassifier
-
-SEGMENT_HEAD = "swipe"
+from eval.interpretation.commands import SEGMENT_HEAD, say_rarely
+from eval.interpretation.explanations import Explained
+from eval.interpretation.kept_classifiers import FineTunedClassifier, fine_tuned
 
 
 def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalConfig) -> FineTunedClassifier:
@@ -28,10 +28,6 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
-    from eval.classification.heads.choice import check_head
-    from eval.classification.inputs.data import segmentation_of
-    from eval.interpretation.kept_classifiers import fine_tuned
-
     choice = check_head(config.finetune.heads[0], task.multi_label)
     if segmentation_of(task.fine_tuning(config.finetune, choice)) is None:
         raise UsageError(
@@ -55,23 +51,12 @@ def note_few_segments(found: FineTunedClassifier, kept: int) -> None:
 
 def predict_segments(found: FineTunedClassifier, data: Segmented) -> Predictions:
     """Return what a run's classifier says of examples and of their segments."""
-    from eval.classification.prediction import predict
-
     settings = found.settings
     return predict(found.classifier, data, settings.per_device_train_batch_size, settings.dtype)
 
 
 def explain_examples(found: FineTunedClassifier) -> list[Explained]:
     """Return every validation example with its prediction and what its segments contribute."""
-    import numpy as np
-    from scipy.special import expit, softmax
-
-    from eval.classification.inputs.data import with_turns
-    from eval.classification.inputs.example_text import as_one_text
-    from eval.classification.inputs.segments import Segmented
-    from eval.classification.prediction import decide
-    from eval.interpretation.explanations import Explained
-
     data, is_multi_label = found.validation, found.task.multi_label
     assert isinstance(data, Segmented)
     logits, scores = predict_segments(found, data)

@@ -16,6 +16,8 @@ from ffn_variants.spec import FFNSpec
 from ffn_variants.variants.kan import KANFFN
 
 INSTALLED = importlib.util.find_spec("efficient_kan") is not None
+if INSTALLED:
+    from efficient_kan import KAN  # type: ignore[missing-import]
 
 HOW_TO_INSTALL = (
     "FFN variant 'efficient-kan' needs the package of that name, which is not on PyPI: "
@@ -32,8 +34,6 @@ def build(hidden_size: int, intermediate_size: int, grid_size: int, spline_order
         grid_size: Intervals of each spline's grid over [-1, 1].
         spline_order: Degree of the pieces.
     """
-    from efficient_kan import KAN  # type: ignore[missing-import]
-
     wanted = torch.get_default_device()
     # Its constructor solves a least-squares problem, which the meta device of a loading model cannot.
     with torch.device("cpu" if wanted.type == "meta" else wanted), torch.random.fork_rng():

@@ -14,8 +14,9 @@ from base.errors import UsageError
 from eval.classification.config import FineTuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.commands import config_with_head
-from eval.interpretation.concept_space import HEAD, concept_vectors, main
+from eval.interpretation.commands import SPACE_HEAD, config_with_head
+from eval.interpretation.concept_space import main
+from eval.interpretation.concept_space_plot import concept_vectors
 from eval.interpretation.kept_classifiers import fine_tuned
 
 TASK = next(iter(embedded_tasks(EvalConfig())))
@@ -79,7 +80,7 @@ def test_the_study_says_how_and_flags_replace_it(run, monkeypatch, capsys):
         "    head: [linear, space num_dimensions=4 frozen]\n"
     )
     try:
-        config = config_with_head([run], HEAD)
+        config = config_with_head([run], SPACE_HEAD)
         assert config.embedded_seed == 5
         assert config.finetune.head == ("space num_dimensions=4 frozen",)
         command(monkeypatch, run, TASK, "--finetune.max-validation-examples", "20")
@@ -88,7 +89,7 @@ def test_the_study_says_how_and_flags_replace_it(run, monkeypatch, capsys):
         assert "each class's 4 dimensions" in alt
     finally:
         study.unlink()
-    assert config_with_head([run], HEAD).finetune.head == ("space",)
+    assert config_with_head([run], SPACE_HEAD).finetune.head == ("space",)
 
 
 @pytest.mark.parametrize(

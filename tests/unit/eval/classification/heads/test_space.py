@@ -12,8 +12,8 @@ from torch import nn
 from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import parse_head
 from eval.classification.heads.space import SpaceHead
-from eval.interpretation.concept_space import write_figure
 from eval.interpretation.concept_space_figure import draw_concept_space, principal_components, share_between
+from eval.interpretation.concept_space_plot import write_figure
 
 HIDDEN, LABELS, DIMENSIONS = 16, 4, 3
 LENGTHS = (5, 1, 9, 2)
