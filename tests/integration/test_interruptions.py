@@ -209,8 +209,10 @@ def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, run
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "twice"]
     first = start(flags, logs[0])
     wait_for(lambda: (path / "metrics.jsonl").exists(), first)
+    os.kill(first.pid, signal.SIGSTOP)  # however slow the second is to start, the first is not over
     second = start(flags, logs[1])
     finish(second, 2)
+    os.kill(first.pid, signal.SIGCONT)
     (message,) = logs[1].read_text().splitlines()
     assert message.startswith(f"error: {path}: another process ({first.pid} on ")
     finish(first)
