@@ -44,11 +44,13 @@ from base.command_line import parse_flags
 from eval.report.noise import analyse_items
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS, write_rows
-from eval.results.run_scores import run_scores
-from eval.significance.arms import ArmTable
+from eval.results.run_scores import mean_scores, percent_scores
+from eval.significance.arms import ArmTable, Key
+from eval.significance.axes import Benchmark
 from eval.significance.compare import compare_with_baseline, scopes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
+from eval.significance.factor import Relabelling
 from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
 from eval.significance.statistics.welch import CONFIDENCE
 from eval.suites import BLIMP_PARADIGMS
@@ -59,8 +61,8 @@ GLUE_TASKS = ("boolq", "cola", "mnli", "mnli-mm", "mrpc", "multirc", "qnli", "qq
 RESAMPLES = 10_000
 CORES = 2
 
-Cells = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> scores of its runs
-Weights = Mapping[tuple[str, str], float]
+Cells = Mapping[Key, np.ndarray]  # scores of the runs of each arm
+Weights = Mapping[Key, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,15 +254,17 @@ def measure(study: Path, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as out:
         seconds, memory = measure_report(study, Path(out))
     source = read_source(study)
-    scores, _ = run_scores(source.rows)
+    tasks = percent_scores(Relabelling.of_rows(source.rows, "ffn").rows(source.rows))
+    scores, _ = mean_scores(tasks)
+    benchmark = Benchmark(BENCHMARK)
     others = [name for name in source.plan.variants if name != "gelu"]
-    of_benchmark = scores[scores.benchmark == BENCHMARK]
+    of_benchmark = scores[scores.benchmark == benchmark]
     contrasts = [Contrast((name,), ("gelu",)) for name in others]
     alone = interleave(
         {
-            "items": lambda: analyse_items(source, scores, contrasts, [BENCHMARK], Inference()),
+            "items": lambda: analyse_items(study, tasks, scores, contrasts, [benchmark], Inference()),
             "statistics": lambda: compare_with_baseline(
-                ArmTable.of_scores(of_benchmark, BENCHMARK), "gelu", others, Inference()
+                ArmTable.of_scores(of_benchmark, benchmark), "gelu", others, Inference()
             ),
         },
         rounds,
@@ -269,7 +273,7 @@ def measure(study: Path, rounds: int) -> None:
     print(f"| report | {seconds:.1f} | {memory:.2f} |")
     for name, times in alone.items():
         print(f"| {name} | {statistics.median(times):.2f} | |")
-    table = ArmTable.of_scores(of_benchmark, BENCHMARK)
+    table = ArmTable.of_scores(of_benchmark, benchmark)
     cells = {key: arm.to_numpy() for key, arm in table.runs.items()}
     comparisons = [
         {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}

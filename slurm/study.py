@@ -24,7 +24,7 @@ from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from eval.significance.contrasts import parse_contrast
-from eval.significance.factor import NOUNS, Factor, find_level, levels, planned_heads
+from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -80,7 +80,7 @@ class StudyConfig(Section):
     @property
     def heads(self) -> tuple[str, ...]:
         """The classification heads that every run is fine-tuned with, as rows name them."""
-        choices = [parse_head(text) for text in planned_heads(self.evaluation.finetune.model_dump())]
+        choices = [parse_head(text) for text in listed_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
 
 

@@ -69,7 +69,7 @@ def draw_concept_space(
         columns = 3 if len(spaces) not in (1, 2, 4) and drawn < 3 else min(2, len(spaces))
         lines = math.ceil(len(spaces) / columns)
         figure = new_figure(PANEL_IN[drawn] * lines + 0.8 if len(spaces) > 1 else ONE_PANEL_IN)
-        styles = variant_styles(names)
+        styles = dict(zip(names, variant_styles(names).values(), strict=True))
         for place, space in enumerate(spaces, start=1):
             axes = figure.add_subplot(lines, columns, place, **projection)
             _panel(axes, space, labels, styles)

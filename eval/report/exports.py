@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pandas as pd
 
 from eval.report.analysis import Analysis
+from eval.report.noise import ItemComparison
 from eval.report.power import EFFECTS
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
+
+AXES = ("benchmark", "family", "variant", "contrast")
+"""Columns that hold more than text."""
 
 
 def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
@@ -28,10 +33,8 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "phenomena": _comparisons(analysis.parts),
         "power": pd.DataFrame(_power(analysis)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
-        "noise": pd.DataFrame(map(asdict, analysis.items.components)),
-        "seeds_and_items": pd.DataFrame(
-            {**asdict(c), "families": "+".join(c.families)} for c in analysis.items.comparisons
-        ),
+        "noise": pd.DataFrame(map(vars, analysis.items.components)),
+        "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
         "tasks": analysis.tasks,
         "missing": analysis.missing,
         "training": facts.drop(columns=["curve", "grad_norms"], errors="ignore"),
@@ -41,14 +44,31 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         ),
     }
     always = ("missing",)
-    return {name: table for name, table in tables.items() if len(table) or name in always}
+    return {name: _labelled(table) for name, table in tables.items() if len(table) or name in always}
+
+
+def _labelled(table: pd.DataFrame) -> pd.DataFrame:
+    """Write out what stands at the axes of a table."""
+    table = table.copy()
+    for name in AXES:
+        if name in table.columns:
+            table[name] = pd.Series([_label(value) for value in table[name]], table.index, dtype="object")
+    return table
+
+
+def _label(value: object) -> str | None:
+    # The average over families has no name, which a column of text holds as nan.
+    return None if value is None or value != value else str(value)
+
+
+def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
+    return {**vars(comparison), "families": "+".join(map(str, comparison.families))}
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     return pd.DataFrame(
         {
-            **asdict(c),
-            "families": "+".join(c.families),
+            **_fields(c),
             "dropped": ", ".join(c.dropped),
             "verdict": c.verdict,
         }
@@ -108,19 +128,32 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "command": context.command,
         "versions": dict(context.versions),
         "factor": analysis.source.factor,
-        "baseline": analysis.baseline,
+        "baseline": str(analysis.baseline),
         **asdict(analysis.inference),
-        "families": list(analysis.families),
-        "variants": list(analysis.variants),
-        "benchmarks": list(analysis.benchmarks),
+        "families": list(map(str, analysis.families)),
+        "variants": list(map(str, analysis.variants)),
+        "benchmarks": list(map(str, analysis.benchmarks)),
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},
-        "baselines": dict(analysis.source.baselines),
-        "contamination": {name: asdict(found) for name, found in analysis.source.contamination.items()},
+        "baselines": _by_label(analysis, analysis.source.baselines),
+        "contamination": {
+            label: asdict(found)
+            for label, found in _by_label(analysis, analysis.source.contamination).items()
+        },
         "curves": {x.run_id: [list(point) for point in x.curve] for x in analysis.facts if x.curve},
         "grad_norms": {x.run_id: [list(p) for p in x.grad_norms] for x in analysis.facts if x.grad_norms},
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _by_label(analysis: Analysis, known: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a benchmark is known of it under every head."""
+    shown = (*analysis.benchmarks, *analysis.not_compared)
+    return {
+        str(benchmark): value
+        for name, value in known.items()
+        for benchmark in [found for found in shown if found.name == name] or [Benchmark(name)]
+    }
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from eval.significance.comparison import Comparison
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 def listed(names: Iterable[str], word: str = "and") -> str:
@@ -73,7 +76,7 @@ def details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def best_of(means: Mapping[str, float], lower: bool = False) -> set[str]:
+def best_of(means: Mapping[Name, float], lower: bool = False) -> set[Name]:
     """Names whose mean is the best, equal ones together; none when all are equal.
 
     Equal is what reads the same: to one decimal, for losses (``lower``) to three.

@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from base import families
-from eval.significance.factor import benchmark_of, split_family, stratum
+from eval.significance.axes import Benchmark, Family, Models
 from eval.suites import SUITES
 
+Name = TypeVar("Name")
 
-def family_label(label: str | None) -> str:
+
+def family_label(family: Family | None) -> str:
     """Name a family as a reader writes it, with its FFN variant if any; None is the average over families."""
-    if label is None:
+    if family is None:
         return "averaged"
-    family, variant = split_family(label)
-    return stratum(families.family_label(family), variant)
+    if isinstance(family, Models):
+        return str(Models(families.family_label(family.family), family.variant))
+    return families.family_label(family)
 
 
-def file_name(kind: str, benchmark: str) -> str:
-    """Name a figure's file, whatever characters a table puts into a benchmark's name."""
-    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', benchmark)}"
+def file_name(kind: str, name: str) -> str:
+    """Name a file, whatever characters a table puts into a name."""
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}"
 
 
-def ordered(names: Iterable[str], wanted: Sequence[str]) -> list[str]:
+def figure_names(kind: str, benchmarks: Iterable[Benchmark]) -> Mapping[Benchmark, str]:
+    """Name one kind of figure for each benchmark; of several that a file cannot tell apart, by number."""
+    names, times = {}, Counter()
+    for benchmark in benchmarks:
+        name = file_name(kind, str(benchmark))
+        times[name] += 1
+        names[benchmark] = name if times[name] == 1 else f"{name}-{times[name]}"
+    return names
+
+
+def ordered(names: Iterable[Name], wanted: Sequence[Name]) -> list[Name]:
     """Sort names by their place in ``wanted``, the unlisted ones after them by name."""
     places = {name: place for place, name in enumerate(wanted)}
-    return sorted(map(str, names), key=lambda name: (places.get(name, len(places)), name))
+    return sorted(names, key=lambda name: (places.get(name, len(places)), str(name)))
 
 
-def ordered_benchmarks(names: Iterable[str], planned: Sequence[str]) -> tuple[str, ...]:
-    """Sort benchmarks as ``SUITES`` does, any other by name, and the heads of one as the study names them."""
+def ordered_benchmarks(benchmarks: Iterable[Benchmark], listed: Sequence[Benchmark]) -> tuple[Benchmark, ...]:
+    """Sort benchmarks as ``SUITES`` does, any other by name, and the heads of one as the study lists them."""
     places = {name: place for place, name in enumerate(SUITES)}
-    own_places = {name: place for place, name in enumerate(planned)}
+    own_places = {benchmark: place for place, benchmark in enumerate(listed)}
 
-    def key(name: str) -> tuple[int, str, int, str]:
-        benchmark = benchmark_of(name)
-        return places.get(benchmark, len(places)), benchmark, own_places.get(name, len(planned)), name
+    def key(found: Benchmark) -> tuple[int, str, int, str]:
+        own = own_places.get(found, len(listed))
+        return places.get(found.name, len(places)), found.name, own, found.head
 
-    return tuple(sorted(map(str, names), key=key))
+    return tuple(sorted(benchmarks, key=key))

@@ -10,13 +10,15 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from eval.report.item_outcomes import Outcomes, read_outcomes
-from eval.report.sources import Source
-from eval.results.run_scores import is_percent, task_scores
+from eval.results.rows import NO_HEAD
+from eval.significance.arms import Key
+from eval.significance.axes import Benchmark, Family
 from eval.significance.compare import scopes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
@@ -31,7 +33,7 @@ from eval.significance.statistics.items import (
 )
 from eval.significance.statistics.variance_components import pooled_components, score_shares
 
-Arms = Mapping[tuple[str, str], np.ndarray]  # (family, variant) -> places of its runs
+Arms = Mapping[Key, np.ndarray]  # (family, variant) -> places of its runs
 
 SPREAD_OVER_SEEDS = "spread over seeds"
 # The fields of Components that differ between seeds, in words.
@@ -47,11 +49,11 @@ SEED_SOURCES = {
 class ItemComparison:
     """One contrast on one benchmark over seeds and items, in percentage points."""
 
-    benchmark: str
-    contrast: str
-    family: str | None
+    benchmark: Benchmark
+    contrast: Contrast
+    family: Family | None
     """None: averaged over ``families`` with equal weights."""
-    families: tuple[str, ...]
+    families: tuple[Family, ...]
     estimate: float
     standard_error_seeds: float | None
     """Welch's, over runs on these items; None where an arm has one run."""
@@ -69,7 +71,7 @@ class ItemComparison:
 class NoiseSource:
     """One source of variance on one benchmark, within an arm and pooled over arms."""
 
-    benchmark: str
+    benchmark: Benchmark
     source: str
     sd: float | None
     """Standard deviation of the effect in percentage points, 0 for a negative estimate of the variance."""
@@ -86,42 +88,43 @@ class ItemAnalysis:
     notes: tuple[str, ...] = ()
 
     @property
-    def benchmarks(self) -> tuple[str, ...]:
+    def benchmarks(self) -> tuple[Benchmark, ...]:
         """Those analysed."""
         return tuple(dict.fromkeys(entry.benchmark for entry in (*self.components, *self.comparisons)))
 
 
 def analyse_items(
-    source: Source,
+    folder: Path,
+    tasks: pd.DataFrame,
     scores: pd.DataFrame,
     contrasts: Sequence[Contrast],
-    benchmarks: Sequence[str],
+    benchmarks: Sequence[Benchmark],
     inference: Inference,
 ) -> ItemAnalysis:
     """Read the items of a study, one benchmark after the other, and compute what they tell.
 
     Args:
-        source: Scores of any origin; only a study's folder has items.
-        scores: The table of ``eval.results.run_scores.run_scores``.
+        folder: Where the scores come from; only a study's folder has items.
+        tasks: What ``percent_scores`` returns.
+        scores: What ``mean_scores`` returns of them.
         contrasts: Those wanted, usually of every variant with the baseline.
         benchmarks: Those to look at, in the order wanted.
         inference: Level of the intervals and seed of the random numbers. Runs count as unpaired.
     """
-    if not source.path.is_dir():
+    if not folder.is_dir():
         return ItemAnalysis()
-    primary = task_scores(source.rows[is_percent(source.rows["metric"])])
     comparisons: list[ItemComparison] = []
     components: list[NoiseSource] = []
     notes: list[str] = []
     for benchmark in benchmarks:
         of_benchmark = scores[scores.benchmark == benchmark].sort_values(["family", "variant", "seed"])
         runs = of_benchmark.reset_index(drop=True)
-        tasks = primary[(primary.benchmark == benchmark) & primary.run_id.isin(set(runs.run_id))]
-        found = read_outcomes(source.path, benchmark, runs, _common_tasks(tasks, len(runs)))
+        own = tasks[(tasks.benchmark == benchmark) & tasks.run_id.isin(set(runs.run_id))]
+        found = _outcomes(folder, benchmark, runs, own)
         if isinstance(found, str):
             notes.append(f"{benchmark}: {found}, so where its noise is was not analysed")
         elif found is not None:
-            group_of = dict(zip(tasks.task, tasks.group, strict=True))
+            group_of = dict(zip(own.task, own.group, strict=True))
             arms = _arms(runs)
             components += _components(benchmark, found, arms, group_of)
             comparisons += _comparisons(benchmark, found, arms, contrasts, inference)
@@ -135,13 +138,18 @@ def _arms(runs: pd.DataFrame) -> Arms:
     }
 
 
-def _common_tasks(primary: pd.DataFrame, num_runs: int) -> set[str]:
-    counts = primary.groupby("task").run_id.nunique()
-    return set(counts.index[counts == num_runs])
+def _outcomes(
+    folder: Path, benchmark: Benchmark, runs: pd.DataFrame, tasks: pd.DataFrame
+) -> Outcomes | str | None:
+    """Read how all runs did on the items of the tasks that all of them have."""
+    if benchmark.head != NO_HEAD:
+        return None  # items of several heads lie in one file and are not told apart here
+    counts = tasks.groupby("task").run_id.nunique()
+    return read_outcomes(folder, benchmark.name, runs, set(counts.index[counts == len(runs)]))
 
 
 def _components(
-    benchmark: str, found: Outcomes, arms: Arms, group_of: Mapping[str, str]
+    benchmark: Benchmark, found: Outcomes, arms: Arms, group_of: Mapping[str, str]
 ) -> list[NoiseSource]:
     """Estimate the variance components of one benchmark; none where every arm has one run."""
     groups = np.unique([group_of[name] for name in found.names], return_inverse=True)[1]
@@ -171,13 +179,13 @@ def _root(variance: float) -> float | None:
 
 
 def _comparisons(
-    benchmark: str, found: Outcomes, arms: Arms, contrasts: Sequence[Contrast], inference: Inference
+    benchmark: Benchmark, found: Outcomes, arms: Arms, contrasts: Sequence[Contrast], inference: Inference
 ) -> list[ItemComparison]:
     """Compare in every scope where all arms of the contrast have a run."""
     scores = benchmark_scores(found.values, found.tasks)
     rng = _generator(benchmark, "items", inference)
     item_scores = resample_items(found.values, found.tasks, ITEM_RESAMPLES, rng)
-    resampled: dict[tuple[str, str], TwoWayArm] = {}
+    resampled: dict[Key, TwoWayArm] = {}
     for (family, variant), runs in arms.items():
         rng = _generator(benchmark, f"runs {family}/{variant}", inference)
         arm = resample_arm(scores[runs], item_scores[runs], RUN_RESAMPLES, rng)
@@ -194,7 +202,7 @@ def _comparisons(
             comparisons.append(
                 ItemComparison(
                     benchmark=benchmark,
-                    contrast=str(contrast),
+                    contrast=contrast,
                     family=family,
                     families=strata,
                     estimate=result.estimate,
@@ -210,7 +218,7 @@ def _comparisons(
     return comparisons
 
 
-def _generator(benchmark: str, purpose: str, inference: Inference) -> np.random.Generator:
+def _generator(benchmark: Benchmark, purpose: str, inference: Inference) -> np.random.Generator:
     """Random numbers of one purpose, the same whatever else is compared."""
     text = f"{benchmark}|{purpose}"
     return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])

@@ -8,24 +8,24 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from eval.results.run_scores import SINGLE_TASK, is_percent, task_scores
+from eval.results.run_scores import SINGLE_TASK
 from eval.significance.arms import ArmTable
+from eval.significance.axes import Level
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.corrections import benjamini_hochberg
 
 
-def part_scores(rows: pd.DataFrame) -> pd.DataFrame:
+def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """Average each run's tasks within each part of a benchmark.
 
     Args:
-        rows: Cleaned rows.
+        scores: What ``task_scores`` returns of cleaned rows, percentages only.
 
     Returns:
         benchmark, part, family, variant, seed, score; benchmarks of one part only are left out.
     """
-    scores = task_scores(rows[is_percent(rows["metric"])])
     tasks = scores.groupby("benchmark")["task"].transform("nunique")
     groups = scores.groupby("benchmark")["group"].transform("nunique")
     grouped = (groups > 1) & (groups <= tasks / 2)
@@ -36,16 +36,16 @@ def part_scores(rows: pd.DataFrame) -> pd.DataFrame:
     return scores.groupby(keys)[["score"]].mean().reset_index()
 
 
-def means_over_parts(rows: pd.DataFrame) -> pd.DataFrame:
+def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """Average each run over the phenomena of a benchmark, where phenomena are not the tasks themselves.
 
     Args:
+        parts: What ``part_scores`` returns.
         rows: Cleaned rows.
 
     Returns:
         benchmark, family, variant, seed, score, num_parts; a run without one of the parts is left out.
     """
-    parts = part_scores(rows)
     num_tasks = rows.groupby("benchmark")["task"].nunique().to_dict()
     num_parts = parts.groupby("benchmark")["part"].transform("nunique")
     are_fewer = np.array(
@@ -60,23 +60,23 @@ def means_over_parts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_parts(
-    rows: pd.DataFrame, baseline: str, variants: Sequence[str], inference: Inference
+    parts: pd.DataFrame, baseline: Level, variants: Sequence[Level], inference: Inference
 ) -> list[Comparison]:
     """Compare every variant with the baseline on every part, averaged over families.
 
     P-values are corrected over all parts and variants of a benchmark (Benjamini and Hochberg).
 
     Args:
-        rows: Cleaned rows.
+        parts: What ``part_scores`` returns.
         baseline: The variant that the others are compared with.
         variants: The others.
         inference: How.
     """
     comparisons: list[Comparison] = []
-    for benchmark, of_benchmark in part_scores(rows).groupby("benchmark"):
+    for benchmark in sorted(parts.benchmark.unique()):
         group = []
-        for part, scores in of_benchmark.groupby("part"):
-            arms = ArmTable.of_scores(scores, str(benchmark), str(part))
+        for part, scores in parts[parts.benchmark == benchmark].groupby("part"):
+            arms = ArmTable.of_scores(scores, benchmark, str(part))
             scope = scopes(arms.families)[0]
             group += [
                 compare_arms(arms, Contrast((name,), (baseline,)), scope, inference, thorough=False)

@@ -1,10 +1,9 @@
-"""A source seen by one factor: its rows, its plan and what is known of benchmarks, relabelled alike."""
+"""A source seen by one factor: its rows and what was meant to be run, renamed alike."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from base.families import FAMILIES
 from eval.classification.heads.registry import DEFAULT_HEAD
@@ -12,6 +11,7 @@ from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
 from eval.report.sources import Plan, Source
 from eval.results.rows import NO_HEAD
+from eval.significance.axes import Benchmark
 from eval.significance.factor import Relabelling, is_paired, levels
 
 
@@ -23,29 +23,28 @@ def seen_by(source: Source, labels: Relabelling) -> Source:
         plan=_plan(source, labels),
         factor=labels.factor,
         facts=source.facts if labels.factor == "ffn" else tuple(map(_without_model, source.facts)),
-        baselines=_by_label(source.baselines, labels),
-        contamination=_by_label(source.contamination, labels),
         remarks=tuple(_remarks(source, labels)),
     )
 
 
 def _plan(source: Source, labels: Relabelling) -> Plan:
     plan, factor = source.plan, labels.factor
-    heads = plan.heads or _kept(labels)
+    heads, ffns = plan.heads or _kept(labels), list(map(str, plan.variants))
     headless = set(source.rows["benchmark"]) - set(labels.heads)
-    wanted = [name for name in plan.benchmarks if factor == "ffn" or name not in headless]
-    families = [labels.family(family, variant) for family in plan.families for variant in plan.variants]
+    names = [found.name for found in plan.benchmarks]
+    wanted = [name for name in names if factor == "ffn" or name not in headless]
+    families = [labels.family(family, variant) for family in map(str, plan.families) for variant in ffns]
     own = plan if factor == plan.factor else replace(plan, baseline=None, contrasts=())
     return replace(
         own,
         families=tuple(dict.fromkeys(families)),
-        variants=levels(factor, plan.variants, heads),
-        benchmarks=tuple(label for name in wanted for label in _expected(name, labels)),
+        variants=levels(factor, ffns, heads),
+        benchmarks=tuple(found for name in wanted for found in _expected(name, labels)),
         paired=plan.paired or is_paired(factor),
     )
 
 
-def _expected(benchmark: str, labels: Relabelling) -> tuple[str, ...]:
+def _expected(benchmark: str, labels: Relabelling) -> tuple[Benchmark, ...]:
     """Scores that name no head are not asked for again where others do."""
     heads = [head for head in labels.heads.get(benchmark, ()) if head != NO_HEAD] or [NO_HEAD]
     return tuple(dict.fromkeys(labels.benchmark(benchmark, head) for head in heads))
@@ -54,11 +53,6 @@ def _expected(benchmark: str, labels: Relabelling) -> tuple[str, ...]:
 def _kept(labels: Relabelling) -> tuple[str, ...]:
     heads = dict.fromkeys(head for heads in labels.heads.values() for head in heads if head != NO_HEAD)
     return tuple(heads)
-
-
-def _by_label(known: Mapping[str, Any], labels: Relabelling) -> dict[str, Any]:
-    """What is known of a benchmark is known of it under every head."""
-    return {label: value for name, value in known.items() for label in labels.benchmarks(name)}
 
 
 def _without_model(facts: RunFacts) -> RunFacts:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from eval.results.rows import RunKey, run_name
+from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.compare import compare_scope, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.statistics.corrections import holm
@@ -19,7 +20,7 @@ class Sensitivity:
     """One primary comparison looked at in other ways; none of them replaces it."""
 
     comparison: Comparison
-    variant: str
+    variant: Level
     lowest_estimate: float
     """Of all differences with one run left out, in percentage points."""
     highest_estimate: float
@@ -39,8 +40,8 @@ class _Group:
     """The comparisons that the answer on one benchmark rests on, to be made again with other runs."""
 
     arms: ArmTable
-    baseline: str
-    variants: tuple[str, ...]
+    baseline: Level
+    variants: tuple[Level, ...]
     inference: Inference
 
     def compare(self, arms: ArmTable | None = None, inference: Inference | None = None) -> list[Comparison]:
@@ -54,8 +55,8 @@ def sensitivities(
     tables: Sequence[ArmTable],
     means: pd.DataFrame,
     outliers: pd.DataFrame,
-    baseline: str,
-    variants: Sequence[str],
+    baseline: Level,
+    variants: Sequence[Level],
     inference: Inference,
 ) -> list[Sensitivity]:
     """Make every estimable primary comparison again in other ways, each time with Holm's correction.
@@ -68,8 +69,8 @@ def sensitivities(
         variants: The others.
         inference: How the primary comparisons were made.
     """
-    by_benchmark = {
-        str(name): ArmTable.of_scores(scores, str(name)) for name, scores in means.groupby("benchmark")
+    by_benchmark: dict[Benchmark, ArmTable] = {
+        name: ArmTable.of_scores(means[means.benchmark == name], name) for name in means.benchmark.unique()
     }
     found: list[Sensitivity] = []
     for arms in tables:
@@ -106,7 +107,9 @@ def sensitivities(
     return found
 
 
-def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tuple[RunKey, Comparison]]:
+def _leave_one_out(
+    group: _Group, primary: Sequence[Comparison]
+) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
     """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
     by_variant = dict(zip(group.variants, primary, strict=True))
     for (family, variant), runs in group.arms.runs.items():
@@ -121,9 +124,9 @@ def _leave_one_out(group: _Group, primary: Sequence[Comparison]) -> Iterator[tup
                 yield (family, variant, int(seed)), replace(comparison, p_holm=corrected[name])
 
 
-def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[str]]:
+def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[Level]]:
     """Leave out the outliers of a benchmark; also names the variants that have any."""
     chosen = outliers[outliers.benchmark == arms.benchmark]
-    for row in chosen.itertuples(index=False):
-        arms = arms.without(str(row.family), str(row.variant), int(str(row.seed)))
+    for family, variant, seed in zip(chosen.family, chosen.variant, chosen.seed, strict=True):
+        arms = arms.without(family, variant, int(seed))
     return arms, set(chosen.variant)

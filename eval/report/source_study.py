@@ -9,10 +9,11 @@ import pandas as pd
 
 from eval.report.markdown import signed, table
 from eval.results.rows import RunKey
+from eval.significance.axes import Benchmark, Level
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.source_study import SourceStudyInterval, source_study_interval
 
-Intervals = Mapping[tuple[str, str], SourceStudyInterval]
+Intervals = Mapping[tuple[Benchmark, Contrast], SourceStudyInterval]
 """By benchmark and contrast."""
 
 
@@ -30,14 +31,18 @@ def source_study_intervals(
     keys = zip(scores.family, scores.variant, scores.seed, strict=True)
     in_order = scores.assign(place=[places[key] for key in keys]).sort_values("place")
     found = {}
-    for benchmark, of_benchmark in in_order.groupby("benchmark"):
-        arms = {name: arm.to_numpy(float) for name, arm in of_benchmark.groupby("variant")["score"]}
+    for benchmark in sorted(scores.benchmark.unique()):
+        of_benchmark = in_order[in_order.benchmark == benchmark]
+        arms: dict[Level, np.ndarray] = {
+            name: of_benchmark.score[of_benchmark.variant == name].to_numpy(float)
+            for name in of_benchmark.variant.unique()
+        }
         for contrast in contrasts:
             if all(name in arms for name in (*contrast.plus, *contrast.minus)):
                 first, second = (
                     np.concatenate([arms[name] for name in side]) for side in (contrast.plus, contrast.minus)
                 )
-                found[str(benchmark), str(contrast)] = source_study_interval(first, second)
+                found[benchmark, contrast] = source_study_interval(first, second)
     return found
 
 
@@ -46,7 +51,7 @@ def source_study_section(intervals: Intervals) -> str:
     if not intervals:
         return ""
     rows = [
-        [benchmark, f"`{contrast}`", signed(found.estimate), f"[{found.low:+.2f}, {found.high:+.2f}]"]
+        [str(benchmark), f"`{contrast}`", signed(found.estimate), f"[{found.low:+.2f}, {found.high:+.2f}]"]
         for (benchmark, contrast), found in intervals.items()
     ]
     return (

@@ -17,7 +17,8 @@ from eval.results.baselines import read_baselines
 from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.runner.contamination import Contamination, read_contamination
-from eval.significance.factor import Factor, planned_heads
+from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.factor import Factor, listed_heads
 from pretrain.run.folders import RunFolder, StudyFolder
 
 
@@ -25,10 +26,10 @@ from pretrain.run.folders import RunFolder, StudyFolder
 class Plan:
     """What was meant to be run: every combination is a cell. ``written``: a study file said so."""
 
-    families: tuple[str, ...]
-    variants: tuple[str, ...]
+    families: tuple[Family, ...]
+    variants: tuple[Level, ...]
     seeds: tuple[int, ...]
-    benchmarks: tuple[str, ...]
+    benchmarks: tuple[Benchmark, ...]
     written: bool
     baseline: str | None = None
     margin: float | None = None
@@ -169,7 +170,8 @@ def _plan_from(rows: pd.DataFrame) -> Plan:
     """Without a study file, expect every variant in every family at every seed that occurs anywhere."""
     names = {column: tuple(sorted(rows[column].unique())) for column in ("family", "variant", "benchmark")}
     seeds = tuple(int(seed) for seed in sorted(rows.seed.unique()))
-    return Plan(names["family"], names["variant"], seeds, names["benchmark"], written=False)
+    benchmarks = tuple(map(Benchmark, names["benchmark"]))
+    return Plan(names["family"], names["variant"], seeds, benchmarks, written=False)
 
 
 def _read_plan(path: Path) -> Plan | None:
@@ -184,6 +186,7 @@ def _read_plan(path: Path) -> Plan | None:
     lists = {name: _listed(path, content, name) for name in ("families", "variants", "seeds")}
     report, cells = mapping(content.get("report")), content.get("cells")
     evaluation = mapping(content.get("evaluation"))
+    benchmarks = content.get("benchmarks") or evaluation.get("suites") or ()
     finetune, factor = mapping(evaluation.get("finetune")), report.get("factor", "ffn")
     if factor not in get_args(Factor):
         raise unknown_name(f"report.factor in {path}", factor, get_args(Factor))
@@ -196,23 +199,23 @@ def _read_plan(path: Path) -> Plan | None:
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
-        benchmarks=tuple(map(str, content.get("benchmarks") or evaluation.get("suites") or ())),
+        benchmarks=tuple(Benchmark(str(name)) for name in benchmarks),
         written=True,
         baseline=report.get("baseline"),
         margin=margin,
         contrasts=tuple(map(str, report.get("contrasts") or ())),
         paired=bool(report.get("paired", False)),
         factor=factor,
-        heads=_planned_heads(content, finetune),
+        heads=_listed_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
     )
 
 
-def _planned_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:
+def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the heads of a study as rows do; none where its file is from before there was a choice."""
     if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
         return tuple(map(str, content["heads"]))
-    return planned_heads(finetune) if "head" in finetune else ()
+    return listed_heads(finetune) if "head" in finetune else ()
 
 
 def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:

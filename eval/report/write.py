@@ -10,7 +10,8 @@ from pathlib import Path
 
 from base.errors import UsageError
 from base.files import write_atomically
-from eval.report.analysis import Analysis, Request, analyse
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
 from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.html import to_html
@@ -67,7 +68,7 @@ def _command(analysis: Analysis, out: Path) -> str:
     """The command that makes this report again, with every choice written out that was made for it."""
     request, how = analysis.request, analysis.inference
     words = ["python", "-m", "eval.report", _shown(analysis.source.path), "--out", _shown(out)]
-    words += ["--baseline", analysis.baseline, "--margin", f"{how.margin:g}"]
+    words += ["--baseline", str(analysis.baseline), "--margin", f"{how.margin:g}"]
     words += ["--factor", analysis.source.factor] if analysis.is_of_heads or request.factor else []
     words += ["--head", request.head] if request.head else []
     for contrast in request.contrasts:

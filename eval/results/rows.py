@@ -39,7 +39,7 @@ SCORED = ("run_id", "benchmark", "task", "head")
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
 
 
-def run_name(run: RunKey) -> str:
+def run_name(run: tuple[object, object, int]) -> str:
     """Name a run as messages do."""
     family, variant, seed = run
     return f"{family} {variant} seed {seed}"

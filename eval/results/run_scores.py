@@ -119,25 +119,34 @@ def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Average each run's tasks of what ``normalise_rows`` returns, as ``mean_scores`` does."""
+    return mean_scores(percent_scores(rows))
+
+
+def percent_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the primary metric of every task that has percentages, which alone may be averaged."""
+    return task_scores(rows[is_percent(rows["metric"])])
+
+
+def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Average each run's tasks, unweighted, into one score per benchmark.
 
     A mean over other tasks is another quantity. So a task counts when more than half of the benchmark's runs
     have it, and a run counts when it has all of those tasks; whatever is left out is named.
 
     Args:
-        rows: What ``normalise_rows`` returns.
+        scores: What ``percent_scores`` returns.
 
     Returns:
         A table of run_id, family, variant, seed, benchmark, score (percent), and sentences that name what was
         left out.
     """
     kept, notes = [], []
-    rows = rows[is_percent(rows["metric"])]
-    if rows.empty:
+    if scores.empty:
         columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
         return pd.DataFrame(columns=columns), notes
-    for benchmark, scores in task_scores(rows).groupby("benchmark", sort=True):
-        table = scores.pivot_table(
+    for benchmark, of_benchmark in scores.groupby("benchmark", sort=True):
+        table = of_benchmark.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
         )
         common = table.columns[table.notna().mean() > 0.5]
@@ -157,6 +166,6 @@ def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str,
     """Name runs, with their variant where several variants are those of one run, and the tasks they lack."""
     run_ids = left_out.index.get_level_values("run_id")
     if not table.index.get_level_values("run_id").is_unique:
-        run_ids = run_ids + " (" + left_out.index.get_level_values("variant") + ")"
+        run_ids = run_ids + " (" + left_out.index.get_level_values("variant").map(str) + ")"
     for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
         yield str(run), ", ".join(left_out.columns[gaps]) or "every common task"

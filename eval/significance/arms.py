@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 
 from eval.results.rows import run_name
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import ResampledArm, resample
 
-Key = tuple[str, str]  # family, variant
+Key = tuple[Family, Level]
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class Sample:
     names: tuple[str, ...]
     """What each arm is, for its random numbers: the same whichever way round the contrast stands."""
     weights: tuple[float, ...]
-    strata: tuple[str, ...]
+    strata: tuple[Family, ...]
     """The family of each arm."""
     reason: str | None = None
     """Why nothing can be inferred; the arms may then be empty."""
     dropped: tuple[str, ...] = ()
 
-    def of_family(self, family: str) -> Sample:
+    def of_family(self, family: Family) -> Sample:
         """Return the part of one family, weighted to its own difference."""
         chosen = [place for place, stratum in enumerate(self.strata) if stratum == family]
         share = 1 / len(set(self.strata))
@@ -55,7 +56,7 @@ class ArmTable:
         part: Phenomenon or task, None for the whole benchmark.
     """
 
-    def __init__(self, runs: Mapping[Key, pd.Series], benchmark: str, part: str | None = None) -> None:
+    def __init__(self, runs: Mapping[Key, pd.Series], benchmark: Benchmark, part: str | None = None) -> None:
         self.runs = runs
         self.benchmark = benchmark
         self.part = part
@@ -63,25 +64,25 @@ class ArmTable:
         self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
 
     @classmethod
-    def of_scores(cls, scores: pd.DataFrame, benchmark: str, part: str | None = None) -> ArmTable:
+    def of_scores(cls, scores: pd.DataFrame, benchmark: Benchmark, part: str | None = None) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
         runs = {
-            (str(f), str(v)): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
+            (f, v): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
             for (f, v), arm in ordered.groupby(["family", "variant"])
         }
         return cls(runs, benchmark, part)
 
-    def without(self, family: str, variant: str, seed: int) -> ArmTable:
+    def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
         return ArmTable(left, self.benchmark, self.part)
 
-    def variants(self) -> list[str]:
+    def variants(self) -> list[Level]:
         """Return every variant that has a run, by name."""
         return sorted({variant for _, variant in self.runs})
 
-    def sample(self, contrast: Contrast, families: Sequence[str], is_paired: bool) -> Sample:
+    def sample(self, contrast: Contrast, families: Sequence[Family], is_paired: bool) -> Sample:
         """Gather what a contrast over these families, weighed alike, is made of."""
         return self._paired(contrast, families) if is_paired else self._whole(contrast, families)
 
@@ -95,10 +96,10 @@ class ArmTable:
 
     def generator(self, name: str, inference: Inference) -> np.random.Generator:
         """Return the random numbers of one purpose, the same in whatever order things are computed."""
-        text = "|".join([self.benchmark, self.part or "", name])
+        text = "|".join([str(self.benchmark), self.part or "", name])
         return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])
 
-    def _whole(self, contrast: Contrast, families: Sequence[str]) -> Sample:
+    def _whole(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
         weights = {(f, v): w / len(families) for f in families for v, w in contrast.weights().items()}
         keys = sorted(weights)
         arms = [self.runs[key].to_numpy() if key in self.runs else np.empty(0) for key in keys]
@@ -107,17 +108,17 @@ class ArmTable:
             names=tuple(f"{f}/{v}" for f, v in keys),
             weights=tuple(weights[key] for key in keys),
             strata=tuple(f for f, _ in keys),
-            reason=_too_few({f"{f} {v}": len(arm) for (f, v), arm in zip(keys, arms, strict=True)}),
+            reason=_too_few(dict(zip(keys, map(len, arms), strict=True))),
         )
 
-    def _paired(self, contrast: Contrast, families: Sequence[str]) -> Sample:
-        whole = self._whole(contrast, families)
-        named_arms = zip(whole.strata, whole.names, whole.arms, strict=True)
-        if absent := [f"{f} {name.removeprefix(f'{f}/')}" for f, name, arm in named_arms if not len(arm)]:
+    def _paired(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
+        variants = sorted(contrast.weights())
+        keys = sorted((family, variant) for family in families for variant in variants)
+        if absent := [f"{f} {v}" for f, v in keys if not len(self.runs.get((f, v), ()))]:
             return Sample((), (), (), (), reason=f"no run of {', '.join(absent)}")
         arms, dropped = [], []
         for family in families:
-            scores = {v: self.runs[family, v] for v in sorted(contrast.weights())}
+            scores = {v: self.runs[family, v] for v in variants}
             table = pd.DataFrame(scores)
             paired = table.dropna()
             unpaired = table.drop(paired.index)
@@ -128,7 +129,7 @@ class ArmTable:
         few = [f"{family} ({len(arm)})" for family, arm in zip(families, arms, strict=True) if len(arm) < 2]
         return Sample(
             arms=tuple(map(np.asarray, arms)),
-            names=tuple(f"{family}/{'+'.join(sorted(contrast.weights()))}" for family in families),
+            names=tuple(f"{family}/{'+'.join(map(str, variants))}" for family in families),
             weights=(1 / len(families),) * len(families),
             strata=tuple(families),
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
@@ -136,8 +137,8 @@ class ArmTable:
         )
 
 
-def _too_few(runs: Mapping[str, int]) -> str | None:
+def _too_few(runs: Mapping[Key, int]) -> str | None:
     for number, said in ((0, "no run of"), (1, "one run only of")):
-        if found := [name for name, n in runs.items() if n == number]:
+        if found := [f"{family} {variant}" for (family, variant), n in runs.items() if n == number]:
             return f"{said} {', '.join(found)}"
     return None

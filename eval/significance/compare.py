@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ import pandas as pd
 from base.errors import UsageError, unknown_name
 from eval.results.run_scores import normalise_rows, run_scores
 from eval.significance.arms import ArmTable, Sample
+from eval.significance.axes import Family, Level
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
@@ -28,6 +29,8 @@ from eval.significance.statistics.equivalence import equivalence_p, smallest_mar
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
 from eval.significance.statistics.power import minimum_detectable_effect
 from eval.significance.statistics.welch import NO_SPREAD, Welch, welch, welch_anova_p
+
+Named = TypeVar("Named")
 
 
 def compare(
@@ -59,21 +62,26 @@ def compare(
     scores, _ = run_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
     benchmarks = sorted(scores.benchmark.unique())
     if benchmark is None and len(benchmarks) > 1:
-        raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(benchmarks)}")
-    benchmark = benchmarks[0] if benchmark is None else benchmark
-    if benchmark not in benchmarks:
-        raise unknown_name("benchmark", benchmark, benchmarks)
-    arms = ArmTable.of_scores(scores[scores.benchmark == benchmark], benchmark)
-    if family is not None and family not in arms.families:
-        raise unknown_name("family", family, arms.families)
+        raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(map(str, benchmarks))}")
+    chosen = benchmarks[0] if benchmark is None else _named("benchmark", benchmark, benchmarks)
+    arms = ArmTable.of_scores(scores[scores.benchmark == chosen], chosen)
+    scope = None if family is None else _named("family", family, arms.families)
     parsed = parse_contrast(contrast, arms.variants(), baseline, factor)
     how = inference or Inference()
     how = replace(how, paired=how.paired or is_paired(factor))
-    return compare_arms(arms, parsed, family, how)
+    return compare_arms(arms, parsed, scope, how)
+
+
+def _named(what: str, label: str, present: Sequence[Named]) -> Named:
+    """Return the one that is written so."""
+    for found in present:
+        if str(found) == label:
+            return found
+    raise unknown_name(what, label, list(map(str, present)))
 
 
 def compare_arms(
-    arms: ArmTable, contrast: Contrast, family: str | None, inference: Inference, thorough: bool = True
+    arms: ArmTable, contrast: Contrast, family: Family | None, inference: Inference, thorough: bool = True
 ) -> Comparison:
     """Compare within one family, or over all of them with equal weights when ``family`` is None.
 
@@ -108,8 +116,8 @@ def compare_arms(
 
 def compare_with_baseline(
     arms: ArmTable,
-    baseline: str,
-    variants: Sequence[str],
+    baseline: Level,
+    variants: Sequence[Level],
     inference: Inference,
 ) -> list[Comparison]:
     """Compare every variant with the baseline in every scope, Holm-corrected over the variants.
@@ -129,9 +137,9 @@ def compare_with_baseline(
 
 def compare_scope(
     arms: ArmTable,
-    baseline: str,
-    variants: Sequence[str],
-    family: str | None,
+    baseline: Level,
+    variants: Sequence[Level],
+    family: Family | None,
     inference: Inference,
     thorough: bool = True,
 ) -> list[Comparison]:
@@ -152,7 +160,7 @@ def compare_scope(
     return [replace(c, p_holm=p) for c, p in zip(group, corrected, strict=True)]
 
 
-def scopes(families: Sequence[str]) -> list[str | None]:
+def scopes(families: Sequence[Family]) -> list[Family | None]:
     """What is compared: the average over families (the primary one), then each; or the only family."""
     return [None, *families] if len(families) > 1 else list(families)
 
@@ -160,8 +168,8 @@ def scopes(families: Sequence[str]) -> list[str | None]:
 def _known(
     arms: ArmTable,
     contrast: Contrast,
-    family: str | None,
-    strata: tuple[str, ...],
+    family: Family | None,
+    strata: tuple[Family, ...],
     sample: Sample,
     inference: Inference,
 ) -> Comparison:
@@ -171,7 +179,7 @@ def _known(
     return Comparison(
         benchmark=arms.benchmark,
         part=arms.part,
-        contrast=str(contrast),
+        contrast=contrast,
         family=family,
         families=strata,
         num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
@@ -197,7 +205,7 @@ def _welch(sample: Sample, inference: Inference) -> Welch:
 def _beside(
     arms: ArmTable,
     contrast: Contrast,
-    strata: Sequence[str],
+    strata: Sequence[Family],
     sample: Sample,
     known: Comparison,
     inference: Inference,

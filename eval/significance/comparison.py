@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.significance.axes import Benchmark, Family
+from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import RESAMPLES, Bootstrap
 from eval.significance.statistics.welch import CONFIDENCE
 
@@ -37,11 +39,11 @@ class Inference:
 class Comparison:
     """One contrast on one benchmark, in percentage points; ``None`` where the runs do not allow a number."""
 
-    benchmark: str
-    contrast: str
-    family: str | None
+    benchmark: Benchmark
+    contrast: Contrast
+    family: Family | None
     """None: averaged over ``families`` with equal weights."""
-    families: tuple[str, ...]
+    families: tuple[Family, ...]
     part: str | None = None
     """Phenomenon or task of the benchmark that this is about; None for the whole benchmark."""
     num_runs_plus: int

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from base.errors import UsageError
+from eval.significance.axes import Level
 from eval.significance.factor import NOUNS, Factor, find_level
 
 
@@ -14,19 +15,24 @@ from eval.significance.factor import NOUNS, Factor, find_level
 class Contrast:
     """Two groups of variants, written ``relu+silu - prelu+swish``; within a group variants weigh the same."""
 
-    plus: tuple[str, ...]
-    minus: tuple[str, ...]
+    plus: tuple[Level, ...]
+    minus: tuple[Level, ...]
 
     def __str__(self) -> str:
-        return f"{'+'.join(self.plus)} - {'+'.join(self.minus)}"
+        return f"{self.compared} - {'+'.join(map(str, self.minus))}"
 
-    def weights(self) -> dict[str, float]:
+    @property
+    def compared(self) -> str:
+        """The first group, written out: what is compared with the baseline, where the second one is that."""
+        return "+".join(map(str, self.plus))
+
+    def weights(self) -> dict[Level, float]:
         """Weight of each variant: +1 shared over the first group, -1 over the second."""
         return {name: sign / len(arm) for arm, sign in ((self.plus, 1.0), (self.minus, -1.0)) for name in arm}
 
 
 def parse_contrast(
-    text: str, variants: Sequence[str], baseline: str | None = None, factor: Factor = "ffn"
+    text: str, variants: Sequence[Level], baseline: Level | None = None, factor: Factor = "ffn"
 ) -> Contrast:
     """Read ``a+b - c+d``; ``a`` alone means minus the baseline. Names hold hyphens: spaces around the minus.
 
@@ -42,7 +48,7 @@ def parse_contrast(
     """
     sides = [[name.strip() for name in side.split("+")] for side in re.split(r"\s+-\s+", text.strip())]
     if len(sides) == 1 and baseline is not None:
-        sides.append([baseline])
+        sides.append([str(baseline)])
     if len(sides) != 2 or not all(name for side in sides for name in side):
         raise UsageError(f"contrast {text!r} is not of the form 'a+b - c+d' (a minus with spaces around it)")
     plus, minus = (tuple(find_level(factor, name, variants) for name in side) for side in sides)

@@ -13,6 +13,7 @@ from scipy import special
 
 from eval.results.rows import RunKey, run_name
 from eval.results.run_scores import is_percent
+from eval.significance.axes import Level
 from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites import unit_of
 
@@ -112,7 +113,7 @@ def range_notes(rows: pd.DataFrame) -> list[str]:
     return notes
 
 
-def balance_notes(scores: pd.DataFrame, baseline: str) -> list[str]:
+def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:
     """Name arms with one run, and arms with more or fewer runs than the baseline of their family.
 
     Args:
@@ -125,9 +126,9 @@ def balance_notes(scores: pd.DataFrame, baseline: str) -> list[str]:
     for (benchmark, family, variant), n in counts.items():
         base = counts.get((benchmark, family, baseline), 0)
         if n == 1:
-            single.setdefault(f"{family} {variant}", []).append(benchmark)
+            single.setdefault(f"{family} {variant}", []).append(str(benchmark))
         elif base > 1 and n != base:
-            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(benchmark)
+            uneven.setdefault(f"{family} {variant} {n} against {base}", []).append(str(benchmark))
     notes = []
     if single:
         notes.append(f"one run only, so nothing can be inferred: {_names(_with_benchmarks(single))}")
@@ -145,7 +146,7 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
     arms = scores.groupby(["benchmark", *ARM])["score"].agg(["count", "mean", "std"]).reset_index()
     flat = arms[(arms["count"] > 1) & (arms["std"] < NO_SPREAD)]
     return [
-        f"{benchmark}: all runs of {family} {', '.join(group.variant)} score exactly {mean:.1f}, "
+        f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.1f}, "
         "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]

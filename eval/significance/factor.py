@@ -1,12 +1,12 @@
 """The factor whose levels are compared: the FFN, the classification head, or both.
 
 Comparisons know a family, a variant, a seed and a benchmark. Rows of scores are relabelled once, before
-anything is computed, so that the levels of the factor are the variants:
+anything is computed, so that the levels of the factor are the variants (``eval.significance.axes``):
 
-- ``ffn``: as they are. A benchmark scored under several heads is one for each of them, ``glue (linear)``.
-- ``head``: the head is the variant. Where there are several FFN variants, each is a family of its own,
-  ``gpt_neo / kan``: a head's effect is averaged over them and tested for differing between them.
-- ``both``: ``kan/linear`` is a variant.
+- ``ffn``: as they are. A benchmark scored under several heads is one ``Benchmark`` for each of them.
+- ``head``: the head is the variant. Where there are several FFN variants, the ``Models`` of each are a family
+  of their own: a head's effect is averaged over them and tested for differing between them.
+- ``both``: a variant is a ``Combination``.
 
 The last two keep the scores that a head has part in, and compare within a seed (``is_paired``).
 """
@@ -16,15 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import pandas as pd
 
 from base.errors import UsageError, unknown_name
 from eval.classification.heads.choice import FROZEN, head_name
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.results.rows import NO_HEAD
-
-if TYPE_CHECKING:
-    import pandas as pd
+from eval.significance.axes import Benchmark, Combination, Family, Level, Models
 
 Factor = Literal["ffn", "head", "both"]
 NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combination"}
@@ -32,10 +32,9 @@ NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combin
 DEFAULT_FFN = "gelu"
 DEFAULT_HEADS = ("linear", f"linear {FROZEN}", DEFAULT_HEAD, f"{DEFAULT_HEAD} {FROZEN}")
 """Heads that others are compared with unless another is named: the first that is there."""
-_STRATUM, _COMBINATION, _HEAD = " / ", "/", " ("
 
 
-def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tuple[str, ...]:
+def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tuple[Level, ...]:
     """Name every level of a factor.
 
     Args:
@@ -46,14 +45,14 @@ def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tup
     if factor == "head":
         return tuple(heads)
     if factor == "both":
-        return tuple(f"{variant}{_COMBINATION}{head}" for variant in variants for head in heads)
+        return tuple(Combination(variant, head) for variant in variants for head in heads)
     return tuple(variants)
 
 
-def default_baseline(factor: Factor, present: Sequence[str]) -> str:
+def default_baseline(factor: Factor, present: Sequence[Level]) -> str:
     """Name the level that others are compared with where nobody named one."""
     usual = levels(factor, (DEFAULT_FFN,), DEFAULT_HEADS)
-    return next((name for name in usual if name in present), usual[0])
+    return str(next((level for level in usual if level in present), usual[0]))
 
 
 def is_paired(factor: Factor) -> bool:
@@ -65,7 +64,7 @@ def is_paired(factor: Factor) -> bool:
     return factor != "ffn"
 
 
-def planned_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
+def listed_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the heads of a study's ``evaluation.finetune`` as rows do.
 
     Raises:
@@ -78,36 +77,41 @@ def planned_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(heads))
 
 
-def find_level(factor: Factor, name: str, present: Sequence[str], what: str | None = None) -> str:
-    """Return a level as it is written among those present, however a user wrote its head.
+def find_level(factor: Factor, text: str, present: Sequence[Level], what: str | None = None) -> Level:
+    """Return the level that a user means, however its head is written.
 
     Args:
         factor: Whose level.
-        name: As the user wrote it.
+        text: As the user wrote it.
         present: Every level that there is.
         what: What the message calls it; None takes the factor's noun.
 
     Raises:
         UsageError: If it is not among them.
     """
-    if name not in present and factor != "ffn":
-        variant, slash, head = name.rpartition(_COMBINATION) if factor == "both" else ("", "", name)
-        with suppress(UsageError):  # which would tell of all heads, not of those that are present
-            found = f"{variant}{slash}{head_name(head)}"
-            name = found if found in present else name
-    if name not in present:
-        raise unknown_name(what or NOUNS[factor], name, present)
-    return name
+    labels = [str(level) for level in present]
+    for level, label in zip(present, labels, strict=True):
+        if label == text:
+            return level
+    for level in present if factor != "ffn" else ():
+        if _is_meant(level, text):
+            return level
+    raise unknown_name(what or NOUNS[factor], text, labels)
 
 
-def benchmark_of(label: str) -> str:
-    """Name the benchmark that a label is of, without its head."""
-    return label.partition(_HEAD)[0]
+def _is_meant(level: Level, text: str) -> bool:
+    """Whether a text names a level, with its head's options in any order and at their defaults."""
+    if isinstance(level, Combination):
+        start = str(Combination(level.variant, ""))
+        return text.startswith(start) and _is_meant(level.head, text.removeprefix(start))
+    with suppress(UsageError):  # which would tell of all heads, not of those that are present
+        return head_name(text) == level
+    return False
 
 
 @dataclass(frozen=True)
 class Relabelling:
-    """How rows are relabelled; made from all of them, so that parts of them get the same labels.
+    """How rows are relabelled; made from all of them, so that parts of them get the same names.
 
     Attributes:
         factor: Whose levels are the variants.
@@ -128,16 +132,16 @@ class Relabelling:
         rows: pd.DataFrame,
         factor: Factor,
         head: str | None = None,
-        planned: tuple[Sequence[str], Sequence[str]] = ((), ()),
+        listed: tuple[Sequence[str], Sequence[str]] = ((), ()),
         origin: str = "rows",
     ) -> Relabelling:
-        """Find out which labels tell apart everything that is compared.
+        """Find out which names tell apart everything that is compared.
 
         Args:
             rows: What ``normalise_rows`` returns.
             factor: Whose levels are to be the variants.
             head: Keep the scores of this one, and those that no head has part in.
-            planned: The FFN variants and the heads of a plan, which may not all have scores yet.
+            listed: The FFN variants and the heads of a study, which may not all have scores yet.
             origin: Where the rows come from, named in errors.
 
         Raises:
@@ -154,8 +158,8 @@ class Relabelling:
                 f"--head keeps one head and --factor {factor} compares heads; give one of the two"
             )
         if head is not None:
-            head = find_level("head", head, sorted(of_heads["head"].unique()), f"head in {origin}")
-        variants, heads = planned
+            head = str(find_level("head", head, sorted(of_heads["head"].unique()), f"head in {origin}"))
+        variants, heads = listed
         with_heads = rows[rows["benchmark"].isin(of_heads["benchmark"])]
         found = {
             str(benchmark): _wanted([*heads, *sorted(rows_of["head"].unique())], head)
@@ -164,46 +168,42 @@ class Relabelling:
         return cls(factor, found, len({*variants, *of_heads["variant"]}) > 1, head)
 
     def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return what is compared, with its labels, in the order in which it stands."""
+        """Return what is compared, in the order in which it stands, as the factor names it."""
         is_headless = rows["head"] == NO_HEAD
         if self.factor == "ffn":
             chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
             names = zip(chosen["benchmark"], chosen["head"], strict=True)
-            chosen = chosen.assign(benchmark=[self.benchmark(name, head) for name, head in names])
+            chosen = _with(chosen, "benchmark", [self.benchmark(name, head) for name, head in names])
         elif self.factor == "head":
             chosen = rows[~is_headless]
             names = zip(chosen["family"], chosen["variant"], strict=True)
-            chosen = chosen.assign(variant=chosen["head"], family=[self.family(*name) for name in names])
+            chosen = _with(chosen.assign(variant=chosen["head"]), "family", [self.family(*x) for x in names])
         else:
             chosen = rows[~is_headless]
-            chosen = chosen.assign(variant=chosen["variant"] + _COMBINATION + chosen["head"])
+            names = zip(chosen["variant"], chosen["head"], strict=True)
+            chosen = _with(chosen, "variant", [Combination(*name) for name in names])
+        if self.factor != "ffn":
+            chosen = _with(chosen, "benchmark", [self.benchmark(name) for name in chosen["benchmark"]])
         return chosen.reset_index(drop=True)
 
-    def benchmark(self, benchmark: str, head: str) -> str:
-        """Label a benchmark's scores of one head."""
+    def benchmark(self, benchmark: str, head: str = NO_HEAD) -> Benchmark:
+        """Name what a benchmark's scores under one head are scores of."""
         has_several = self.factor == "ffn" and len(self.heads.get(benchmark, ())) > 1
-        return f"{benchmark}{_HEAD}{head})" if head and has_several else benchmark
+        return Benchmark(benchmark, head if has_several else NO_HEAD)
 
-    def benchmarks(self, benchmark: str) -> tuple[str, ...]:
-        """Return every label of a benchmark."""
+    def benchmarks(self, benchmark: str) -> tuple[Benchmark, ...]:
+        """Return all that a benchmark's scores are scores of."""
         heads = self.heads.get(benchmark, (NO_HEAD,))
         return tuple(dict.fromkeys(self.benchmark(benchmark, head) for head in heads))
 
-    def family(self, family: str, variant: str) -> str:
-        """Label the models over which a difference is averaged."""
-        is_alone = self.factor != "head" or not self.has_several_ffns
-        return stratum(family, "" if is_alone else variant)
+    def family(self, family: str, variant: str) -> Family:
+        """Name the models over which a difference is averaged."""
+        is_of_models = self.factor == "head" and self.has_several_ffns
+        return Models(family, variant) if is_of_models else family
 
 
-def stratum(family: str, variant: str) -> str:
-    """Label the models of one FFN variant in one family; those of a whole family where none is named."""
-    return f"{family}{_STRATUM}{variant}" if variant else family
-
-
-def split_family(label: str) -> tuple[str, str]:
-    """Return the family of a label and the FFN variant that it names, if any."""
-    family, _, variant = label.partition(_STRATUM)
-    return family, variant
+def _with(rows: pd.DataFrame, column: str, values: Sequence[object]) -> pd.DataFrame:
+    return rows.assign(**{column: pd.Series(list(values), rows.index, dtype="object")})
 
 
 def _wanted(heads: Iterable[str], head: str | None) -> tuple[str, ...]:

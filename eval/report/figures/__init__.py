@@ -12,7 +12,7 @@ from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss
-from eval.report.names import file_name
+from eval.report.names import figure_names
 
 __all__ = ["draw_all", "to_png", "to_svg"]
 
@@ -34,10 +34,11 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
     """
     figures = {}
     with matplotlib.rc_context(STYLE):
+        names = {kind: figure_names(kind, analysis.benchmarks) for kind in PER_BENCHMARK}
         for benchmark in analysis.benchmarks:
             for kind, draw in PER_BENCHMARK.items():
                 if drawn := draw(analysis, benchmark):
-                    figures[file_name(kind, benchmark)] = drawn
+                    figures[names[kind][benchmark]] = drawn
         for name, draw in PER_REPORT.items():
             if drawn := draw(analysis):
                 figures[name] = drawn

@@ -22,6 +22,7 @@ from eval.report.figures.style import (
     variant_styles,
 )
 from eval.report.names import family_label
+from eval.significance.axes import Benchmark, Family, Level
 
 # Field of RunFacts, divisor, and the axis' label.
 COSTS = (
@@ -40,13 +41,13 @@ PANEL_IN = 1.55
 class _Point:
     """A variant's mean score, its standard error (nan for one run) and its mean costs by field."""
 
-    variant: str
+    variant: Level
     score: float
     error: float
     costs: dict[str, float]
 
 
-def draw_cost(analysis: Analysis, benchmark: str) -> tuple[Figure, str] | None:
+def draw_cost(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
     """Mean score against each cost that is known of two variants: costs down, families across."""
     points = {family: _points(analysis, benchmark, family) for family in analysis.families}
     families = [family for family, known in points.items() if known]
@@ -66,11 +67,11 @@ def draw_cost(analysis: Analysis, benchmark: str) -> tuple[Figure, str] | None:
             axes.set_title(filled(family_label(family), 20))
     figure.supylabel(f"mean score on {benchmark} (percent)", fontsize=9.5)
     shown = {point.variant for known in points.values() for point in known}
-    add_legend(figure, [_handle(name, styles[name]) for name in analysis.variants if name in shown])
+    add_legend(figure, [_handle(str(name), styles[name]) for name in analysis.variants if name in shown])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
 
 
-def _points(analysis: Analysis, benchmark: str, family: str) -> list[_Point]:
+def _points(analysis: Analysis, benchmark: Benchmark, family: Family) -> list[_Point]:
     """Average over the runs that were scored; a run without a folder has a score and no cost."""
     facts = {x.run_id: x for x in analysis.facts}
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
@@ -96,8 +97,8 @@ def _panel(
     points: Sequence[_Point],
     field: str,
     divisor: float,
-    styles: dict[str, VariantStyle],
-    baseline: str,
+    styles: dict[Level, VariantStyle],
+    baseline: Level,
 ) -> None:
     known = [point for point in points if field in point.costs]
     for point in known:
@@ -138,7 +139,7 @@ def _handle(name: str, style: VariantStyle) -> Line2D:
     )
 
 
-def _alt(analysis: Analysis, benchmark: str, families: Sequence[str], labels: Sequence[str]) -> str:
+def _alt(analysis: Analysis, benchmark: Benchmark, families: Sequence[Family], labels: Sequence[str]) -> str:
     return (
         f"Scatter plots, {benchmark}: mean score over seeds in percent with its standard error against "
         f"{'; '.join(labels)}; one panel per family and cost ({', '.join(map(family_label, families))}), one "

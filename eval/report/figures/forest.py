@@ -23,6 +23,7 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.names import family_label
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 
 ROW_IN = 0.21
@@ -30,12 +31,12 @@ USUAL_LABEL_IN = 1.3
 MARGIN_COLOUR = "#dcebf5"
 
 
-def draw_forest(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
+def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     """Differences to the baseline with intervals, per variant: the average first, then each family."""
     scopes = analysis.scopes(benchmark)
     styles = family_styles([scope for scope in scopes if scope is not None])
     step = max(len(scopes) + 0.9, 2)  # rows per variant and the gap to the next
-    labels = [in_two_lines(name) for name in analysis.others]
+    labels = [in_two_lines(str(name)) for name in analysis.others]
     extra = max(0.0, max(map(text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
     figure = new_figure(0.95 + ROW_IN * step * len(labels), WIDTH_IN + extra)
     axes = figure.subplots()
@@ -80,7 +81,7 @@ def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
     ]
 
 
-def _axis_limit(analysis: Analysis, benchmark: str) -> float:
+def _axis_limit(analysis: Analysis, benchmark: Benchmark) -> float:
     """Reach of the axis on either side of zero; one very wide interval must not flatten all others."""
     chosen = [c for c in analysis.comparisons if c.benchmark == benchmark and c.estimate is not None]
     bounds = [c.largest_remaining for c in chosen if c.largest_remaining is not None]
@@ -112,7 +113,7 @@ def interval_text(comparison: Comparison) -> str:
     return f"{comparison.estimate:+.2f} [{comparison.low:+.2f}, {comparison.high:+.2f}]"
 
 
-def _alt(analysis: Analysis, benchmark: str) -> str:
+def _alt(analysis: Analysis, benchmark: Benchmark) -> str:
     said = [
         f"{variant} {interval_text(comparison).replace('[', '(').replace(']', ')').replace(', ', ' to ')}"
         for variant, comparison in zip(analysis.others, analysis.primary(benchmark), strict=True)

@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from eval.report.analysis import Analysis
 from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
 from eval.report.names import family_label
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
@@ -34,16 +35,17 @@ class _Grid:
     cells: Mapping[tuple[int, int], Comparison]
 
 
-def draw_heat_map(analysis: Analysis, benchmark: str) -> tuple[Figure, str] | None:
+def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
     """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
     scope = analysis.scopes(benchmark)[0]
     chosen = {
-        (c.part, c.contrast.removesuffix(f" - {analysis.baseline}")): c
+        (c.part, c.contrast.compared): c
         for c in analysis.parts
         if c.benchmark == benchmark and c.family == scope and c.part is not None
     }
     parts = list(dict.fromkeys(part for part, _ in chosen))
-    variants = [name for name in analysis.others if any(name == variant for _, variant in chosen)]
+    shown = {variant for _, variant in chosen}
+    variants = [str(name) for name in analysis.others if str(name) in shown]
     if len(parts) < 2 or not variants:
         return None
     limit, is_capped = _colour_limit(list(chosen.values()))
@@ -137,7 +139,9 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
     )  # fmt: skip
 
 
-def _alt(analysis: Analysis, benchmark: str, chosen: Mapping[tuple[str, str], Comparison], scope) -> str:
+def _alt(
+    analysis: Analysis, benchmark: Benchmark, chosen: Mapping[tuple[str, str], Comparison], scope
+) -> str:
     level = analysis.inference.level
     shown = [
         f"{variant} on {part} {comparison.estimate:+.1f}"

@@ -20,6 +20,7 @@ from eval.report.figures.style import (
     text_width,
 )
 from eval.report.names import family_label
+from eval.significance.axes import Benchmark
 from eval.suites import chance_of_pairs
 
 MAX_COLUMNS = 4
@@ -27,7 +28,7 @@ TITLE = 10.0  # points
 PANELS_IN, GAP_IN = 5.2, 0.15
 
 
-def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
+def draw_seeds(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     """Every seed as a dot, one panel per family; panels share a scale but not its ends."""
     scores = analysis.runs[analysis.runs.benchmark == benchmark]
     families = [family for family in analysis.families if family in set(scores.family)]
@@ -35,7 +36,7 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
     titles = [filled(family_label(family), 20) for family in families]
     figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=_columns(titles), sharey=True)
     styles = family_styles(families)
-    chance = chance_of_pairs(benchmark)
+    chance = chance_of_pairs(benchmark.name)
     limits = _limits([np.asarray(scores[scores.family == family].score) for family in families])
     for axes, family, title, (low, high) in zip(drawn, families, titles, limits, strict=True):
         for place, variant in enumerate(variants):
@@ -49,7 +50,7 @@ def draw_seeds(analysis: Analysis, benchmark: str) -> tuple[Figure, str]:
         axes.grid(axis="y", color="#e6e6e6", lw=0.6)
         axes.set_axisbelow(True)
     figure.supxlabel(f"score on {benchmark} (percent)", fontsize=9.5)
-    drawn[0].set_yticks(range(len(variants)), [in_two_lines(name) for name in variants])
+    drawn[0].set_yticks(range(len(variants)), [in_two_lines(str(name)) for name in variants])
     drawn[0].set_ylim(len(variants) - 0.5, -0.5)
     alt = (
         f"Dot plot, {benchmark}: the score of every seed in percent, one row per {analysis.noun}, one panel "

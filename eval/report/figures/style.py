@@ -16,6 +16,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from eval.significance.axes import Family, Level
+
 # Okabe and Ito (2008), told apart with any common colour vision; markers repeat what colours say.
 BLUE, VERMILION = "#0072B2", "#D55E00"
 PALETTE = (BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -55,7 +57,7 @@ class VariantStyle(NamedTuple):
     dashes: str
 
 
-def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
+def variant_styles(variants: Sequence[Level]) -> dict[Level, VariantStyle]:
     """Give each variant a look of its own, by its place; looks repeat after 49."""
     styles = {}
     for place, variant in enumerate(variants):
@@ -65,9 +67,9 @@ def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
     return styles
 
 
-def family_styles(families: Sequence[str]) -> dict[str | None, tuple[str, str]]:
+def family_styles(families: Sequence[Family]) -> dict[Family | None, tuple[str, str]]:
     """Colour and marker of each family; the average (None) is a black diamond. Looks repeat after 18."""
-    styles: dict[str | None, tuple[str, str]] = {}
+    styles: dict[Family | None, tuple[str, str]] = {}
     for place, family in enumerate(families):
         turn, index = divmod(place, len(PALETTE) - 1)
         styles[family] = PALETTE[index], MARKERS[(index + turn) % 3]

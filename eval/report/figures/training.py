@@ -13,6 +13,7 @@ from eval.report.analysis import Analysis
 from eval.report.figures.style import VariantStyle, add_legend, filled, label_log_axis, panels, variant_styles
 from eval.report.names import family_label
 from eval.report.run_facts import RunFacts
+from eval.significance.axes import Family, Level
 
 MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file
 PANEL_IN = 2.7
@@ -34,7 +35,7 @@ def draw_gradient_norms(analysis: Analysis) -> tuple[Figure, str] | None:
 def _draw(
     analysis: Analysis, read: Callable[[RunFacts], Curve], label: str, is_log: bool
 ) -> tuple[Figure, str] | None:
-    curves: dict[tuple[str, str], list[Curve]] = {}
+    curves: dict[tuple[Family, Level], list[Curve]] = {}
     for facts in analysis.facts:
         curve = [(step, value) for step, value in read(facts) if value > 0 or not is_log]
         if len(curve) > 1:
@@ -59,7 +60,7 @@ def _draw(
         axes.locator_params(axis="x", nbins=5)
     figure.supylabel(label, fontsize=9.5)
     shown = [name for name in analysis.variants if any(variant == name for _, variant in curves)]
-    add_legend(figure, [_handle(name, styles[name]) for name in shown])
+    add_legend(figure, [_handle(str(name), styles[name]) for name in shown])
     alt = (
         f"Learning curves: {label} against training step, one panel per family "
         f"({', '.join(map(family_label, families))}), one colour per variant, thin lines single seeds, "

@@ -8,6 +8,7 @@ from eval.report.analysis import Analysis
 from eval.report.markdown import escape, interval, listed, signed, table
 from eval.report.names import family_label
 from eval.report.sections.context import place
+from eval.significance.axes import Level
 from eval.significance.comparison import (
     EQUIVALENT,
     INCONCLUSIVE,
@@ -44,7 +45,7 @@ def _what_differs(analysis: Analysis) -> str:
     if found:
         said = f"{start}, these differ from `{analysis.baseline}` (in points): {'; '.join(found)}"
     else:
-        places = listed(analysis.benchmarks, "or")
+        places = listed(map(str, analysis.benchmarks), "or")
         said = f"{start}, no {analysis.noun} was shown to differ from `{analysis.baseline}` on {places}"
     if within:
         said += f"; within a single family, a difference is shown for {listed(within)}"
@@ -53,7 +54,7 @@ def _what_differs(analysis: Analysis) -> str:
 
 def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str]:
     return [
-        f"`{c.contrast.removesuffix(f' - {analysis.baseline}')}` ({signed(c.estimate)}"
+        f"`{c.contrast.compared}` ({signed(c.estimate)}"
         + (", negligible)" if c.verdict == NEGLIGIBLE else ")")
         for c in comparisons
         if c.is_different
@@ -75,9 +76,9 @@ def _the_rest(analysis: Analysis) -> str:
     return f"{said[0].upper()}{said[1:]}."
 
 
-def _by_names(analysis: Analysis, verdict: str) -> dict[tuple[str, ...], list[str]]:
+def _by_names(analysis: Analysis, verdict: str) -> dict[tuple[Level, ...], list[str]]:
     """Benchmarks with the same list of variants together."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    found: dict[tuple[Level, ...], list[str]] = {}
     for benchmark in analysis.benchmarks:
         comparisons = zip(analysis.others, analysis.primary(benchmark), strict=True)
         if names := tuple(name for name, c in comparisons if c.verdict == verdict):
@@ -104,7 +105,7 @@ def _inconclusive(analysis: Analysis) -> list[str]:
     return [f"{INCONCLUSIVE}: {count} comparisons, {reach} remain possible"]
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _quoted(names: Iterable[Level]) -> str:
     # A variant may be called "none", which a sentence would swallow.
     quoted = [f"`{name}`" for name in names]
     if len(quoted) > NAMES_SHOWN:

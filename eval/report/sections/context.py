@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from eval.report.analysis import Analysis
 from eval.report.markdown import escape
-from eval.report.names import family_label, file_name
+from eval.report.names import family_label, figure_names
 from eval.results.run_scores import SINGLE_TASK
+from eval.significance.axes import Benchmark
 from eval.suites import SUITES
 
 
@@ -27,19 +28,21 @@ class Context:
 
     def figures_of(self, kind: str, analysis: Analysis) -> list[str]:
         """Link one kind of figure for every benchmark that has it."""
-        return [self.figure(file_name(kind, benchmark)) for benchmark in analysis.benchmarks]
+        return [self.figure(name) for name in figure_names(kind, analysis.benchmarks).values()]
 
 
-def place(analysis: Analysis, benchmark: str) -> str:
+def place(analysis: Analysis, benchmark: Benchmark) -> str:
     """A benchmark's name, with the family when only one of several was scored on it."""
     scope = analysis.scopes(benchmark)[0]
-    return f"{benchmark} ({family_label(scope)} only)" if scope and len(analysis.families) > 1 else benchmark
+    if scope is None or len(analysis.families) == 1:
+        return str(benchmark)
+    return f"{benchmark} ({family_label(scope)} only)"
 
 
-def mean_name(analysis: Analysis, benchmark: str) -> str:
+def mean_name(analysis: Analysis, benchmark: Benchmark) -> str:
     """Say what a benchmark's score is a mean of; empty where the source does not tell."""
     tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].task.unique()
     if len(tasks) < 2:
         return "" if set(tasks) == {SINGLE_TASK} else f"task {tasks[0]}"
-    unit = SUITES[benchmark].noun if benchmark in SUITES else "tasks"
+    unit = SUITES[benchmark.name].noun if benchmark.name in SUITES else "tasks"
     return f"mean of {len(tasks)} {unit}"

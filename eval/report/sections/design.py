@@ -21,7 +21,7 @@ def design_section(analysis: Analysis) -> str:
     for benchmark in analysis.benchmarks:
         for family in analysis.families:
             shown = [str(counts.get((benchmark, family, name), 0)) for name in analysis.variants]
-            rows.append([benchmark, family_label(family), *shown])
+            rows.append([str(benchmark), family_label(family), *shown])
     parts = [
         "## Design",
         "Runs per cell; a run is one pretraining with its own seed"
@@ -30,8 +30,8 @@ def design_section(analysis: Analysis) -> str:
         _items(analysis),
     ]
     if len(analysis.missing):
-        columns = [analysis.missing[name].astype(str) for name in analysis.missing.columns]
-        rows = [[b, family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
+        columns = [analysis.missing[name] for name in analysis.missing.columns]
+        rows = [[str(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
         parts += [f"Missing scores, {origin}:", table(["benchmark", "family", analysis.noun, "seeds"], rows)]
     else:
         parts.append(f"No score is missing {origin}.")
@@ -56,8 +56,8 @@ def _items(analysis: Analysis) -> str:
         low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        row = [benchmark, str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
-        found = analysis.source.contamination.get(benchmark)
+        row = [str(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
+        found = analysis.source.contamination.get(benchmark.name)
         seen = "-" if found is None else f"{found.num_found:,} of {found.num_texts:,} texts"
         rows.append([*row, seen])
     header = ["benchmark", "tasks", "items", "items per task", "metrics", "seen in training"]

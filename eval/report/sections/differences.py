@@ -10,6 +10,7 @@ from eval.report.names import family_label
 from eval.report.power import EFFECTS, POWER, seeds_text
 from eval.report.sections.context import Context
 from eval.report.sections.methods import INTERVALS
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.bootstrap import MIN_RUNS
 
@@ -35,7 +36,7 @@ def differences_section(analysis: Analysis, context: Context) -> str:
         parts += [f"#### {benchmark}", table([analysis.noun, *_header(beside)], rows)]
         parts.append(_interactions(analysis, benchmark))
     if analysis.contrasts:
-        rows = [[c.benchmark, f"`{c.contrast}`", *_test_cells(c)] for c in analysis.contrasts]
+        rows = [[str(c.benchmark), f"`{c.contrast}`", *_test_cells(c)] for c in analysis.contrasts]
         parts += [
             "### Contrasts asked for",
             f"Families weigh the same, and so do the {analysis.noun}s of a group. Each stands by itself: not "
@@ -84,7 +85,7 @@ def verdict_text(comparison: Comparison) -> str:
     return bold(comparison.verdict, comparison.is_different)
 
 
-def _interactions(analysis: Analysis, benchmark: str) -> str:
+def _interactions(analysis: Analysis, benchmark: Benchmark) -> str:
     """Whether the families differ in a difference, which an average would hide."""
     known = [
         f"`{variant}` {p_value(c.p_interaction)}"
@@ -98,7 +99,7 @@ def equivalence_section(analysis: Analysis) -> str:
     """Two one-sided tests at the margin, and the margin at which they would pass."""
     rows = [
         [
-            comparison.benchmark,
+            str(comparison.benchmark),
             f"`{name}`",
             signed(comparison.estimate),
             p_value(comparison.p_equivalence),
@@ -119,23 +120,22 @@ def equivalence_section(analysis: Analysis) -> str:
 
 def _primary_and_contrasts(analysis: Analysis) -> Sequence[tuple[str, Comparison]]:
     primary = [
-        pair
+        (str(name), comparison)
         for benchmark in analysis.benchmarks
-        for pair in zip(analysis.others, analysis.primary(benchmark), strict=True)
+        for name, comparison in zip(analysis.others, analysis.primary(benchmark), strict=True)
     ]
     scopes = {benchmark: analysis.scopes(benchmark)[0] for benchmark in analysis.benchmarks}
-    return [*primary, *((c.contrast, c) for c in analysis.contrasts if c.family == scopes[c.benchmark])]
+    return [*primary, *((str(c.contrast), c) for c in analysis.contrasts if c.family == scopes[c.benchmark])]
 
 
 def power_section(analysis: Analysis) -> str:
     """What this study could find, and how many seeds would settle it."""
     if not analysis.power:
         return ""
-    suffix = f" - {analysis.baseline}"
     rows = [
         [
-            x.comparison.benchmark,
-            f"`{x.comparison.contrast.removesuffix(suffix)}`",
+            str(x.comparison.benchmark),
+            f"`{x.comparison.contrast.compared}`",
             f"{x.sd:.2f}",
             _points(x.comparison.minimum_detectable_effect),
             *map(seeds_text, x.seeds),

@@ -8,6 +8,7 @@ from eval.report.analysis import Analysis
 from eval.report.markdown import listed, share
 from eval.report.names import family_label
 from eval.report.sections.context import Context
+from eval.significance.arms import Key
 from eval.suites import chance_of_pairs
 
 INTERVALS = {
@@ -77,14 +78,14 @@ def limits_section(analysis: Analysis) -> str:
         lines.append("Benchmarks are not corrected against one another.")
     of_chance: dict[float, list[str]] = {}
     for name in analysis.benchmarks:
-        if (chance := chance_of_pairs(name)) is not None:
-            of_chance.setdefault(chance, []).append(name)
+        if (chance := chance_of_pairs(name.name)) is not None:
+            of_chance.setdefault(chance, []).append(str(name))
     for chance, names in of_chance.items():
         lines.append(
             f"Chance is {chance:g}% on {listed(names)}: a difference, or an equivalence, near chance says "
             "little."
         )
-    if any("glue" in name for name in analysis.benchmarks):
+    if any("glue" in found.name for found in analysis.benchmarks):
         lines.append(
             "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
             f"between {analysis.noun}s says little."
@@ -101,7 +102,9 @@ def _bullets(lines: Iterable[str]) -> str:
 
 
 def _size_differences(analysis: Analysis) -> str:
-    sizes = {(x.family, x.variant): x.num_parameters for x in analysis.facts if x.num_parameters}
+    sizes: dict[Key, int] = {
+        (x.family, x.variant): x.num_parameters for x in analysis.facts if x.num_parameters
+    }
     said = []
     for (family, variant), size in sorted(sizes.items()):
         base = sizes.get((family, analysis.baseline))

@@ -42,7 +42,7 @@ def _sources(components: Sequence[NoiseSource]) -> str:
         "on which verdicts rest (a variance estimated below zero is shown as 0, so with few seeds parts may "
         "exceed it). All runs answer the same items, so that spread does not hold what other items would "
         "change.\n\n"
-        + table(["source", *benchmarks], rows)
+        + table(["source", *map(str, benchmarks)], rows)
         + "\n\nTasks and phenomena are fixed by the benchmark: how much they differ in difficulty adds "
         "nothing. -: the benchmark has one phenomenon, or one task in each, which then stands for both."
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.markdown import bold, details, p_value, signed, table
-from eval.report.names import file_name
+from eval.report.names import figure_names
 from eval.report.sections.context import Context
 
 
 def parts_section(analysis: Analysis, context: Context) -> str:
     """A heat map of every benchmark with parts, and its numbers folded away."""
-    bodies = []
+    bodies, figures = [], figure_names("heat-map", analysis.benchmarks)
     for benchmark in analysis.benchmarks:
         chosen = {(c.part, c.contrast): c for c in analysis.parts if c.benchmark == benchmark}
         if not chosen:
@@ -21,8 +21,8 @@ def parts_section(analysis: Analysis, context: Context) -> str:
             found = [chosen[part, contrast] for contrast in contrasts]
             cells = [bold(f"{signed(c.estimate)} ({p_value(c.p_bh)})", c.is_different) for c in found]
             rows.append([str(part), *cells])
-        header = ["", *(f"`{contrast.split(' - ')[0]}`" for contrast in contrasts)]
-        bodies.append(context.figure(file_name("heat-map", benchmark)))
+        header = ["", *(f"`{contrast.compared}`" for contrast in contrasts)]
+        bodies.append(context.figure(figures[benchmark]))
         bodies.append(details(f"{benchmark}: differences in points (corrected p)", table(header, rows)))
     if not bodies:
         return ""

@@ -11,6 +11,7 @@ from eval.report.markdown import best_of, bold, details, spread, table
 from eval.report.names import family_label
 from eval.report.sections.context import Context, mean_name
 from eval.results.run_scores import SINGLE_TASK, decimals
+from eval.significance.axes import Benchmark, Family, Level
 
 
 def scores_section(analysis: Analysis, context: Context) -> str:
@@ -35,18 +36,18 @@ def scores_section(analysis: Analysis, context: Context) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _means(analysis: Analysis) -> dict[str, tuple[str, pd.DataFrame]]:
+def _means(analysis: Analysis) -> dict[str, tuple[Benchmark, pd.DataFrame]]:
     """Every mean by a name that says what it is over: the one compared first, then that over phenomena."""
     means = {}
     for benchmark in analysis.benchmarks:
         over = mean_name(analysis, benchmark)
-        means[f"{benchmark}, {over}" if over else benchmark] = (benchmark, analysis.arms)
+        means[f"{benchmark}, {over}" if over else str(benchmark)] = (benchmark, analysis.arms)
         if len(other := analysis.part_means[analysis.part_means.benchmark == benchmark]):
             means[f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena"] = (benchmark, other)
     return means
 
 
-def _score_column(arms: pd.DataFrame, benchmark: str, family: str) -> dict[str, str]:
+def _score_column(arms: pd.DataFrame, benchmark: Benchmark, family: Family) -> dict[Level, str]:
     chosen = arms[(arms.benchmark == benchmark) & (arms.family == family)]
     best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)))
     return {
@@ -82,7 +83,7 @@ def tasks_section(analysis: Analysis) -> str:
         if set(tasks.task) == {SINGLE_TASK}:
             continue
         for family in (name for name in analysis.families if name in set(tasks.family)):
-            baselines = analysis.source.baselines.get(benchmark, {})
+            baselines = analysis.source.baselines.get(benchmark.name, {})
             title = f"{benchmark}, {family_label(family)}"
             if benchmark in analysis.not_compared:
                 title += " (in its own unit, not compared)"
@@ -103,7 +104,7 @@ def tasks_section(analysis: Analysis) -> str:
 
 
 def _task_table(
-    tasks: pd.DataFrame, variants: Sequence[str], baselines: Mapping[str, Mapping[str, float]]
+    tasks: pd.DataFrame, variants: Sequence[Level], baselines: Mapping[str, Mapping[str, float]]
 ) -> str:
     rows = []
     for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):

@@ -14,7 +14,7 @@ def sensitivity_section(analysis: Analysis) -> str:
         return ""
     rows = [
         [
-            x.comparison.benchmark,
+            str(x.comparison.benchmark),
             f"`{x.variant}`",
             f"{signed(x.comparison.estimate)} {x.comparison.verdict}",
             f"{signed(x.lowest_estimate)} to {signed(x.highest_estimate)}",

@@ -11,6 +11,8 @@ from eval.report.markdown import best_of, bold, count, millions, share, spread, 
 from eval.report.names import family_label
 from eval.report.run_facts import RunFacts
 from eval.report.sections.context import Context
+from eval.significance.arms import Key
+from eval.significance.axes import Family
 
 BUDGETS = {"params": "parameters", "flops": "FLOPs"}
 
@@ -72,7 +74,9 @@ def _mean(values: Sequence[float | None], digits: int) -> str:
 
 def budget_section(analysis: Analysis) -> str:
     """The FFN's width, what chose it and what it costs; empty where no run tells."""
-    known = {(x.family, x.variant): x for x in reversed(analysis.facts) if x.intermediate_size is not None}
+    known: dict[Key, RunFacts] = {
+        (x.family, x.variant): x for x in reversed(analysis.facts) if x.intermediate_size is not None
+    }
     if not known:
         return ""
     rows = [
@@ -104,7 +108,7 @@ def _budget_cells(facts: RunFacts, base: RunFacts | None) -> list[str]:
     return cells
 
 
-def _training_rows(analysis: Analysis, family: str, known: Sequence[RunFacts]) -> list[list[str]]:
+def _training_rows(analysis: Analysis, family: Family, known: Sequence[RunFacts]) -> list[list[str]]:
     runs = {name: [x for x in known if x.variant == name] for name in analysis.variants}
     losses = {name: [x.eval_loss for x in group if x.eval_loss is not None] for name, group in runs.items()}
     best = best_of({name: float(np.mean(loss)) for name, loss in losses.items() if loss}, lower=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def hedges_g(estimate: float, arms: Sequence[np.ndarray]) -> float | None:
 
 
 def probability_of_superiority(
-    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[str]
+    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[Hashable]
 ) -> float:
     """Estimate P(A > B) + P(A = B)/2 for a run of the first group and one of the second, of one family.
 

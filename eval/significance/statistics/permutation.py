@@ -10,7 +10,7 @@ Shapes: A arrangements, N runs of a family.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
@@ -41,7 +41,7 @@ class _Arranged(NamedTuple):
 
 
 def permutation_test(
-    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[str], rng: np.random.Generator
+    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[Hashable], rng: np.random.Generator
 ) -> Permutation:
     """Test whether runs could change places between the arms of a family.
 

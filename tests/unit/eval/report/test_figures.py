@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from eval.report.analysis import Analysis, analyse
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
@@ -23,7 +24,9 @@ from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss
 from eval.report.run_facts import RunFacts
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS
+from eval.significance.axes import Benchmark
 
+BLIMP = Benchmark("blimp")
 LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
 NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
 
@@ -129,7 +132,7 @@ def test_models_of_many_ffns_have_room(tmp_path: Path):
     """A report of heads has a family for each FFN in each family."""
     analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
     for draw in (draw_seeds, draw_forest):
-        assert_nothing_overlaps(draw(analysis, "blimp")[0])
+        assert_nothing_overlaps(draw(analysis, BLIMP)[0])
 
 
 def test_overlaps_are_found():
@@ -177,7 +180,7 @@ def test_every_axis_has_a_unit(tmp_path: Path):
 
 def test_heat_map_shows_the_comparisons(tmp_path: Path):
     analysis = make_analysis(tmp_path, parts=5)
-    figure, alt = draw_heat_map(analysis, "blimp")
+    figure, alt = draw_heat_map(analysis, BLIMP)
     axes, scale = figure.axes
     rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
     assert rows == [f"task {i}" for i in range(5)]
@@ -189,7 +192,7 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert len(shown) == len(analysis.parts) == 15
     means = analysis.source.rows.groupby(["task", "variant", "family"]).score.mean()
     for c in analysis.parts:
-        variant = c.contrast.split(" - ")[0]
+        variant = c.contrast.compared
         cell = (c.part, variant)
         difference = (means[cell] - means[c.part, "gelu"]).mean()  # families weigh the same
         assert shown[cell].get_text() == f"{difference:+.1f}"
@@ -213,7 +216,7 @@ def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(
     analysis = make_analysis(tmp_path, parts=2)
     far = max(analysis.parts, key=lambda c: c.p is not None)
     parts = [replace(c, estimate=-90.0) if c is far else c for c in analysis.parts]
-    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts)), "blimp")
+    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts)), BLIMP)
     axes = figure.axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["kan", "relu", "swish"]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["task 0", "task 1"]
@@ -224,12 +227,12 @@ def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(
 
 def test_no_heat_map_of_fewer_than_two_parts(analysis: Analysis):
     one = tuple(c for c in analysis.parts if c.part == "task 0")
-    assert draw_heat_map(replace(analysis, parts=one), "blimp") is None
-    assert draw_heat_map(replace(analysis, parts=()), "blimp") is None
+    assert draw_heat_map(replace(analysis, parts=one), BLIMP) is None
+    assert draw_heat_map(replace(analysis, parts=()), BLIMP) is None
 
 
 def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
-    figure, _ = draw_cost(analysis, "blimp")
+    figure, _ = draw_cost(analysis, BLIMP)
     axes = figure.axes[0]  # parameters, the first family
     assert axes.get_xlabel() == "parameters (millions)"
     scores = analysis.runs[analysis.runs.family == "gpt_neo"].groupby("variant").score
@@ -253,12 +256,12 @@ def test_only_what_is_known_is_drawn(analysis: Analysis):
         for x in analysis.facts
     ]
     sized = replace(bare, source=replace(analysis.source, facts=tuple(sizes)))
-    figure, _ = draw_cost(sized, "blimp")
+    figure, _ = draw_cost(sized, BLIMP)
     assert {axes.get_xlabel() for axes in figure.axes} == {"parameters (millions)"}
 
 
 def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
-    axes = draw_forest(analysis, "blimp")[0].axes[0]
+    axes = draw_forest(analysis, BLIMP)[0].axes[0]
     fills = {}
     for line in axes.lines:
         if len(line.get_xdata()) == 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +12,14 @@ from eval.report.noise import SPREAD_OVER_SEEDS, ItemAnalysis, analyse_items
 from eval.report.sections.noise import noise_section
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS
-from eval.results.run_scores import run_scores
+from eval.results.run_scores import mean_scores, percent_scores, run_scores
 from eval.results.store import ResultStore
 from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
+from eval.significance.factor import Relabelling
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3, 4, 5)
 TASKS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}
@@ -85,15 +86,20 @@ CONTRASTS = (Contrast(("kan",), ("gelu",)),)
 
 
 def analysed(folder: Path) -> ItemAnalysis:
-    source = read_source(folder)
-    scores = run_scores(source.rows)[0]
-    return analyse_items(source, scores, CONTRASTS, sorted(scores.benchmark.unique()), Inference())
+    return of_rows(folder, read_source(folder).rows)
+
+
+def of_rows(folder: Path, rows: pd.DataFrame) -> ItemAnalysis:
+    tasks = percent_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
+    scores = mean_scores(tasks)[0]
+    benchmarks = sorted(scores.benchmark.unique())
+    return analyse_items(folder, tasks, scores, CONTRASTS, benchmarks, Inference())
 
 
 def compared(folder: Path) -> list[Comparison]:
     """What the report says of the same scores over seeds alone."""
     scores = run_scores(read_source(folder).rows)[0]
-    cells = ArmTable.of_scores(scores[scores.benchmark == "pairs"], "pairs")
+    cells = ArmTable.of_scores(scores[scores.benchmark == "pairs"], Benchmark("pairs"))
     return compare_with_baseline(cells, "gelu", ["kan"], Inference())
 
 
@@ -107,7 +113,7 @@ def change_items(path: Path, change) -> None:
 
 def test_only_benchmarks_that_are_means_over_items_are_analysed(made: Path):
     found = analysed(made)
-    assert found.benchmarks == ("pairs",)
+    assert found.benchmarks == (Benchmark("pairs"),)
     assert found.notes == ()
     assert {c.num_items for c in found.comparisons} == {95}
 
@@ -147,11 +153,10 @@ def test_order_of_items_is_irrelevant(made: Path, study: Path):
 
 
 def test_order_of_runs_is_irrelevant(made: Path):
-    source = read_source(made)
-    scores = run_scores(source.rows)[0]
-    shuffled = replace(source, rows=source.rows.sample(frac=1, random_state=2))
-    mixed = scores.sample(frac=1, random_state=3)
-    found = analyse_items(shuffled, mixed, CONTRASTS, ["pairs"], Inference())
+    rows = read_source(made).rows
+    tasks = percent_scores(Relabelling.of_rows(rows, "ffn").rows(rows)).sample(frac=1, random_state=2)
+    scores = mean_scores(tasks)[0].sample(frac=1, random_state=3)
+    found = analyse_items(made, tasks, scores, CONTRASTS, [Benchmark("pairs")], Inference())
     assert found == analysed(made)
 
 
@@ -190,7 +195,7 @@ def test_runs_without_a_score_are_not_needed(study: Path):
     items_file(study).unlink()
     found = analysed(study)
     assert found.notes == ()
-    assert found.benchmarks == ("pairs",)
+    assert found.benchmarks == (Benchmark("pairs"),)
 
 
 def test_tasks_outside_the_score_are_left_out(made: Path, study: Path):

@@ -16,7 +16,8 @@ from scipy import stats
 
 from base.errors import UsageError, run_cli
 from eval.report.__main__ import main
-from eval.report.analysis import Request, analyse
+from eval.report.analyse import analyse
+from eval.report.analysis import Request
 from eval.report.exports import as_json, number_tables
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context

@@ -14,6 +14,7 @@ from scipy import stats
 from base.errors import UsageError
 from eval.results.run_scores import normalise_rows, run_scores
 from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark
 from eval.significance.compare import compare, compare_arms, compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import parse_contrast
@@ -106,10 +107,10 @@ def test_published_seeds_group_contrast_and_holm(shared_data: Path):
         )
         assert found.verdict == verdict
     scores, _ = run_scores(normalise_rows(rows))
-    cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], "blimp")
+    cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], Benchmark("blimp"))
     others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
     neo = {
-        c.contrast.split(" - ")[0]: c
+        c.contrast.compared: c
         for c in compare_with_baseline(cells, "gelu", others, Inference())
         if c.family == "gpt_neo"
     }
@@ -196,7 +197,7 @@ def test_contrasts_of_one_table_do_not_share_the_resamples_of_other_differences(
     how = Inference(paired=True, resamples=200)
     texts = ["a - b", "b - a", "a+b - c+d", "a+c - b+d"]
     variants = list("abcd")
-    shared = ArmTable.of_scores(rows, "blimp")
+    shared = ArmTable.of_scores(rows, Benchmark("blimp"))
     together = [compare_arms(shared, parse_contrast(text, variants), "f", how) for text in texts]
     assert together == [compare(rows, text, family="f", inference=how) for text in texts]
 

@@ -15,7 +15,8 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from eval.report.analysis import Analysis, Request, analyse
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
 from eval.report.exports import as_json, number_tables
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
@@ -23,14 +24,16 @@ from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.significance.axes import Benchmark, Combination, Models
 from eval.significance.compare import compare
-from eval.significance.factor import Relabelling, levels, planned_heads
+from eval.significance.factor import Relabelling, levels, listed_heads
 
 FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
 FOURIER = "fourier-kan grid_size=10 frozen"
 HEADS = ("linear", "mlp", FOURIER)
 SHIFT = {"linear": 0.0, "mlp": 0.1, FOURIER: -9.0}
-STRATA = [f"{family} / {ffn}" for family, ffn in product(FAMILIES, FFNS)]
+STRATA = [Models(family, ffn) for family, ffn in product(FAMILIES, FFNS)]
+GLUE = Benchmark("glue")
 NO_FIGURES = Context(command="", versions={}, figures={})
 
 
@@ -111,21 +114,21 @@ def test_heads_are_compared_on_the_same_models(made: Path):
     assert found.baseline == "linear"  # the usual one, as the plan names none
     assert found.variants == HEADS
     assert found.families == tuple(STRATA)
-    assert found.benchmarks == ("glue",)
+    assert found.benchmarks == (GLUE,)
     assert found.inference.paired
     for head in HEADS[1:]:
         differences = {}
         for (family, ffn), stratum in zip(product(FAMILIES, FFNS), STRATA, strict=True):
             pair = means(rows, family, ffn, head), means(rows, family, ffn, "linear")
             expected = stats.ttest_rel(*pair)
-            (c,) = (c for c in found.of("glue", stratum) if c.contrast == f"{head} - linear")
+            (c,) = (c for c in found.of(GLUE, stratum) if str(c.contrast) == f"{head} - linear")
             interval = expected.confidence_interval()
             assert [c.p, c.df, c.low, c.high] == pytest.approx(
                 [expected.pvalue, expected.df, interval.low, interval.high]
             )
             differences[stratum] = pair[0] - pair[1]
         # Averaged with equal weights: the sum of four independent means of three differences.
-        (c,) = (c for c in found.primary("glue") if c.contrast == f"{head} - linear")
+        (c,) = (c for c in found.primary(GLUE) if str(c.contrast) == f"{head} - linear")
         variances = np.array([d.var(ddof=1) / 3 for d in differences.values()]) / 16
         error, df = np.sqrt(variances.sum()), variances.sum() ** 2 / (variances**2 / 2).sum()
         estimate = np.mean([d.mean() for d in differences.values()])
@@ -141,15 +144,14 @@ def test_with_one_ffn_a_family_is_a_family(tmp_path: Path):
     rows[rows.variant == "gelu"].to_parquet(path)
     found = analysed(path, factor="head")
     assert found.families == FAMILIES
-    (c,) = (c for c in found.of("glue", "roberta") if c.contrast == "mlp - linear")
+    (c,) = (c for c in found.of(GLUE, "roberta") if str(c.contrast) == "mlp - linear")
     pair = means(rows, "roberta", "gelu", "mlp"), means(rows, "roberta", "gelu", "linear")
     assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
 
 
 def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
     found, rows = kept(made), scores()
-    labels = [f"glue ({head})" for head in HEADS]  # as the study orders them
-    assert found.benchmarks == ("blimp", *labels)
+    assert found.benchmarks == (Benchmark("blimp"), *(Benchmark("glue", head) for head in HEADS))  # as listed
     assert not found.inference.paired
     assert found.missing.empty
     for benchmark, (of, head) in zip(
@@ -180,8 +182,8 @@ def test_one_head_alone_is_what_a_table_of_that_head_gives(made: Path, tmp_path:
 def test_both_are_compared_within_a_seed(made: Path):
     contrasts = (f"kan/{FOURIER} - kan/linear", f"kan/linear+kan/{FOURIER} - gelu/linear+gelu/{FOURIER}")
     found, rows = kept(made, factor="both", contrasts=contrasts), scores()
-    assert found.variants[0] == "gelu/linear"
-    assert set(found.variants) == {f"{ffn}/{head}" for ffn, head in product(FFNS, HEADS)}
+    assert str(found.variants[0]) == "gelu/linear"
+    assert set(found.variants) == {Combination(ffn, head) for ffn, head in product(FFNS, HEADS)}
     assert found.families == FAMILIES
     arms = {(ffn, head): means(rows, "gpt_neo", ffn, head) for ffn, head in product(FFNS, HEADS)}
     one, group = (c for c in found.contrasts if c.family == "gpt_neo")
@@ -216,12 +218,12 @@ def test_what_is_missing_is_named(study: Path):
     rows = pd.read_parquet(run)
     write_rows(rows[~((rows["head"] == "mlp") & (rows.task == "cola"))], run)
     found = analysed(study, factor="head")
-    assert found.missing.to_dict("records") == [
+    assert number_tables(found)["missing"].to_dict("records") == [
         {"benchmark": "glue", "family": "roberta / kan", "variant": "mlp", "seeds": "3"}
     ]
     assert "glue: run roberta/kan/seed3-0a1b2c3d (mlp) left out, it has no score for cola" in found.warnings
     found = analysed(study)
-    assert found.missing.to_dict("records") == [
+    assert number_tables(found)["missing"].to_dict("records") == [
         {"benchmark": "glue (mlp)", "family": "roberta", "variant": "kan", "seeds": "3"}
     ]
     # A head that the study names and no run has yet is missing everywhere.
@@ -264,14 +266,14 @@ def test_heads_may_be_named_with_options_in_any_order_and_at_their_defaults(made
     assert (found.baseline, found.variants) == ("mlp", plain.variants)
     assert found.contrasts == plain.contrasts  # one contrast, however often and however it is written
     both = analysed(made, factor="both", baseline=f"kan/{mlp}", contrasts=(f"gelu/{short} - kan/{mlp}",))
-    assert both.baseline == "kan/mlp"
-    assert {c.contrast for c in both.contrasts} == {f"gelu/{FOURIER} - kan/mlp"}
+    assert str(both.baseline) == "kan/mlp"
+    assert {str(c.contrast) for c in both.contrasts} == {f"gelu/{FOURIER} - kan/mlp"}
     assert analysed(made, head=mlp).runs.equals(kept(made, head="mlp").runs)
     c = compare(scores(), f"{short} - {mlp}", factor="head", family="roberta / kan")
     assert c == compare(scores(), f"{FOURIER} - mlp", factor="head", family="roberta / kan")
     study = Path(shutil.copytree(made, tmp_path / "study"))
     write_plan(study, factor="head", baseline=mlp, contrasts=[f"{short} - {mlp}"])
-    assert analysed(study).contrasts[0].contrast == f"{FOURIER} - mlp"
+    assert str(analysed(study).contrasts[0].contrast) == f"{FOURIER} - mlp"
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,9 @@ def test_order_of_rows_is_irrelevant(tmp_path: Path):
 def test_rows_without_heads_stay_as_they_are():
     rows = scores()
     rows = rows[rows["head"] == ""].reset_index(drop=True)
-    pd.testing.assert_frame_equal(Relabelling.of_rows(rows, "ffn").rows(rows), rows)
+    found = Relabelling.of_rows(rows, "ffn").rows(rows)
+    assert set(found.benchmark) == {Benchmark("blimp")}
+    pd.testing.assert_frame_equal(found.assign(benchmark="blimp").astype({"benchmark": "str"}), rows)
 
 
 def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_path: Path):
@@ -351,19 +355,19 @@ def test_scores_of_before_there_was_a_choice_are_not_averaged_with_others(tmp_pa
     rows.loc[rows["head"] == "mlp", "head"] = ""
     rows.to_parquet(tmp_path / "rows.parquet")
     found = analysed(tmp_path / "rows.parquet")
-    assert set(found.benchmarks) == {"glue", "glue (linear)"}
+    assert set(found.benchmarks) == {GLUE, Benchmark("glue", "linear")}
     assert found.missing.empty
-    (c,) = found.of("glue", "roberta")
+    (c,) = found.of(GLUE, "roberta")
     arms = [means(rows, "roberta", ffn, "") for ffn in ("kan", "gelu")]
     assert c.estimate == pytest.approx(arms[0].mean() - arms[1].mean())
 
 
-def test_planned_heads_are_written_as_in_rows():
-    assert planned_heads({}) == ("default",)
-    assert planned_heads({"head": ["fourier-kan frozen grid_size=10", "linear"]}) == (FOURIER, "linear")
-    assert planned_heads({"head": ["mlp width=128 frozen", "mlp frozen"]}) == ("mlp frozen",)
-    assert planned_heads({"head": "linear", "freeze_backbone": True}) == ("linear frozen",)
-    assert levels("both", FFNS, ["linear"]) == ("gelu/linear", "kan/linear")
+def test_the_heads_of_a_study_are_written_as_in_rows():
+    assert listed_heads({}) == ("default",)
+    assert listed_heads({"head": ["fourier-kan frozen grid_size=10", "linear"]}) == (FOURIER, "linear")
+    assert listed_heads({"head": ["mlp width=128 frozen", "mlp frozen"]}) == ("mlp frozen",)
+    assert listed_heads({"head": "linear", "freeze_backbone": True}) == ("linear frozen",)
+    assert levels("both", FFNS, ["linear"]) == (Combination("gelu", "linear"), Combination("kan", "linear"))
 
 
 def test_the_command_repeats_itself(study: Path, tmp_path: Path):

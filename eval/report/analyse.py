@@ -1,0 +1,279 @@
+"""Computes everything that a report says, once and before anything is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.report.analysis import Analysis, Request
+from eval.report.names import ordered, ordered_benchmarks
+from eval.report.noise import analyse_items
+from eval.report.phenomena import compare_parts, means_over_parts, part_scores
+from eval.report.power import Power, power_of
+from eval.report.relabel import seen_by
+from eval.report.sensitivity import sensitivities
+from eval.report.source_study import Intervals, source_study_intervals
+from eval.report.sources import Plan, Source
+from eval.results.rows import NO_HEAD
+from eval.results.run_scores import is_percent, mean_scores, percent_scores, run_scores
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.compare import compare_arms, compare_with_baseline, scopes
+from eval.significance.comparison import DEFAULT_MARGIN, Comparison, Inference
+from eval.significance.contrasts import Contrast, parse_contrast
+from eval.significance.data_checks import (
+    balance_notes,
+    clean_rows,
+    find_outliers,
+    flat_notes,
+    outlier_notes,
+    range_notes,
+)
+from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
+from eval.suites import chance_of_pairs
+
+NEAR_CHANCE = 3.0  # points
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """Cleaned rows as a factor names them, and what they come to."""
+
+    source: Source
+    rows: pd.DataFrame
+    tasks: pd.DataFrame
+    """What ``percent_scores`` returns of the rows."""
+    runs: pd.DataFrame
+    """What ``mean_scores`` returns of the tasks."""
+    notes: tuple[str, ...]
+    """What was left out, in sentences."""
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is compared with what, and how."""
+
+    baseline: Level
+    others: tuple[Level, ...]
+    contrasts: tuple[Contrast, ...]
+    """Those asked for beside the comparisons with the baseline."""
+    inference: Inference
+
+    @property
+    def pairs(self) -> list[Contrast]:
+        """Every other level with the baseline."""
+        return [Contrast((name,), (self.baseline,)) for name in self.others]
+
+
+def analyse(source: Source, request: Request | None = None) -> Analysis:
+    """Compute what a report says.
+
+    Args:
+        source: Scores, and what was meant to be run.
+        request: What is asked of the report; None takes the study's choices and the defaults.
+
+    Raises:
+        UsageError: For an unknown baseline, contrast or head, or a single variant.
+    """
+    request = request or Request()
+    seen, rows, copied = _seen(source, request)
+    question = _question(seen, request, rows)
+    return _analysis(_scores(seen, rows, copied), question, request)
+
+
+def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
+    """See a source by the factor asked for: the source, its rows without what would count twice, and notes.
+
+    Raises:
+        UsageError: If there are not two levels to compare.
+    """
+    factor = request.factor or source.plan.factor
+    if request.method == "source-study" and factor != "ffn":
+        raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
+    listed = (list(map(str, source.plan.variants)), source.plan.heads)
+    naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path))
+    # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
+    rows, copied = clean_rows(source.rows)
+    heads = sorted(set(rows["head"]) - {NO_HEAD})
+    rows = naming.rows(rows)
+    if rows.empty:
+        raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
+    if rows.variant.nunique() < 2:
+        instead = f"; --factor head compares its {len(heads)} heads" if factor == "ffn" and heads[1:] else ""
+        raise UsageError(
+            f"{source.path} has scores of one {NOUNS[factor]} only ({rows.variant[0]}); a comparison needs "
+            f"two or more{instead}"
+        )
+    return seen_by(source, naming), rows, copied
+
+
+def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question:
+    """Decide what is compared: what was asked for now goes before what the study says."""
+    plan, factor, present = source.plan, source.factor, sorted(rows.variant.unique())
+    named = request.baseline or plan.baseline or default_baseline(factor, present)
+    baseline = find_level(factor, named, present, "baseline (choose one with --baseline)")
+    others = tuple(level for level in ordered(present, plan.variants) if level != baseline)
+    texts = (*plan.contrasts, *request.contrasts)
+    contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), _inference(request, plan))
+
+
+def _inference(request: Request, plan: Plan) -> Inference:
+    """What was asked for now goes before what the study says, and that before the default."""
+    margin = next((m for m in (request.margin, plan.margin) if m is not None), DEFAULT_MARGIN)
+    if not (math.isfinite(margin) and margin > 0):
+        raise UsageError(f"margin {margin} is not a positive number of percentage points")
+    return Inference(margin=margin, paired=request.paired or plan.paired, bootstrap=request.bootstrap)
+
+
+def _scores(source: Source, rows: pd.DataFrame, copied: list[str]) -> _Scores:
+    tasks = percent_scores(rows)
+    runs, left_out = mean_scores(tasks)
+    if runs.empty:
+        raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
+    return _Scores(source, rows, tasks, runs, (*source.notes, *copied, *left_out))
+
+
+def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
+    source, runs, inference = scores.source, scores.runs, question.inference
+    baseline, others = question.baseline, question.others
+    benchmarks = ordered_benchmarks(runs.benchmark.unique(), source.plan.benchmarks)
+    families = tuple(ordered(scores.rows.family.unique(), source.plan.families))
+    tables = [ArmTable.of_scores(runs[runs.benchmark == name], name) for name in benchmarks]
+    comparisons = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
+    parts, outliers = part_scores(scores.tasks), find_outliers(runs)
+    means = means_over_parts(parts, scores.rows)
+    contrasts = [*question.pairs, *question.contrasts]
+    items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
+    return Analysis(
+        source=source,
+        request=request,
+        baseline=baseline,
+        inference=inference,
+        families=families,
+        variants=(baseline, *others),
+        benchmarks=benchmarks,
+        runs=runs,
+        arms=_summarise(runs, ["benchmark", "family", "variant"]),
+        tasks=_summarise_tasks(scores),
+        comparisons=tuple(comparisons),
+        contrasts=tuple(_contrasts(tables, question.contrasts, inference)),
+        parts=tuple(compare_parts(parts, baseline, others, inference)),
+        power=tuple(_power(tables, question.pairs, comparisons, inference)),
+        sensitivities=tuple(sensitivities(tables, means, outliers, baseline, others, inference)),
+        items=items,
+        part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
+        source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
+        missing=_missing(source, runs, (baseline, *others), families, benchmarks),
+        warnings=(*_warnings(scores, baseline, outliers, items.notes),),
+    )
+
+
+def _warnings(
+    scores: _Scores, baseline: Level, outliers: pd.DataFrame, of_items: Sequence[str]
+) -> Iterable[str]:
+    """Everything that is amiss with the scores, in sentences."""
+    yield from scores.notes
+    yield from range_notes(scores.rows)
+    yield from balance_notes(scores.runs, baseline)
+    yield from outlier_notes(outliers)
+    yield from _item_notes(scores.rows)
+    yield from of_items
+    yield from flat_notes(scores.runs)
+    yield from _chance_notes(scores.runs)
+
+
+def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    return scores.groupby(keys)["score"].agg(n="count", mean="mean", sd="std").reset_index()
+
+
+def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
+    # A causal model's perplexity and a masked one's have names of their own: all of them.
+    others = scores.rows[~is_percent(scores.rows["metric"])]
+    keys = ["benchmark", "group", "task", "metric", "family", "variant"]
+    return (
+        pd.concat([scores.tasks, others])
+        .groupby(keys)
+        .agg(n=("score", "count"), mean=("score", "mean"), sd=("score", "std"), n_items=("n_items", "max"))
+        .reset_index()
+    )
+
+
+def _contrasts(
+    tables: Sequence[ArmTable], contrasts: Sequence[Contrast], inference: Inference
+) -> Iterable[Comparison]:
+    for contrast in contrasts:
+        for arms in tables:
+            for family in scopes(arms.families):
+                yield compare_arms(arms, contrast, family, inference)
+
+
+def _power(
+    tables: Sequence[ArmTable],
+    pairs: Sequence[Contrast],
+    comparisons: Sequence[Comparison],
+    inference: Inference,
+) -> Iterable[Power]:
+    """Work out the power of every estimable primary comparison."""
+    for arms in tables:
+        scope = scopes(arms.families)[0]
+        primary = [c for c in comparisons if (c.benchmark, c.family) == (arms.benchmark, scope)]
+        for pair, comparison in zip(pairs, primary, strict=True):
+            if comparison.p is not None:
+                yield power_of(arms, pair, comparison, inference)
+
+
+def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:
+    if request.method != "source-study":
+        return {}
+    scores, _ = run_scores(source.rows)  # copies included, as the study knew of none
+    return source_study_intervals(scores, source.run_order, contrasts)
+
+
+def _missing(
+    source: Source,
+    scores: pd.DataFrame,
+    variants: Sequence[Level],
+    families: Sequence[Family],
+    benchmarks: Sequence[Benchmark],
+) -> pd.DataFrame:
+    """List the runs of the study without a score, seeds of one family and variant together."""
+    plan = source.plan
+    # Perplexity is measured and not compared.
+    unscaled = set(source.rows.benchmark) - set(benchmarks)
+    found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
+    missing = []
+    for benchmark in ordered_benchmarks({*benchmarks, *plan.benchmarks} - unscaled, plan.benchmarks):
+        for family in ordered({*families, *plan.families}, plan.families):
+            for variant in ordered({*variants, *plan.variants}, variants):
+                seeds = [s for s in plan.seeds if (benchmark, family, variant, s) not in found]
+                if seeds:
+                    missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
+    return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])
+
+
+def _chance_notes(scores: pd.DataFrame) -> list[str]:
+    """Name benchmarks on which nothing was learnt: there, being equal says nothing."""
+    near: dict[float, list[str]] = {}
+    arms = scores.groupby(["benchmark", "family", "variant"])["score"].mean()
+    for benchmark in sorted(scores.benchmark.unique()):
+        chance = chance_of_pairs(benchmark.name)
+        if chance is not None and (arms[benchmark] - chance).abs().max() < NEAR_CHANCE:
+            near.setdefault(chance, []).append(str(benchmark))
+    return [
+        f"{', '.join(names)}: every cell scores within {NEAR_CHANCE:g} points of chance ({chance:g}%), where "
+        "a difference or an equivalence says little about what was learnt"
+        for chance, names in near.items()
+    ]
+
+
+def _item_notes(rows: pd.DataFrame) -> Iterable[str]:
+    """Say where runs were scored on different numbers of items: their spread is not seeds alone."""
+    items = rows.groupby(["benchmark", "task", "metric"])["n_items"].agg(["min", "max"])
+    uneven = items[items["min"] != items["max"]].reset_index().drop_duplicates(["benchmark", "task"])
+    for _, row in uneven.iterrows():
+        yield f"{row.benchmark} {row.task}: runs were scored on {row['min']} to {row['max']} items"

@@ -1,0 +1,51 @@
+"""The axes of a table of scores, and what stands where a comparison looks at two of them as one.
+
+Rows have a column for each axis: family, variant, head and benchmark. In a comparison most names are those of
+one axis, as plain text. Where two axes go together, as an FFN variant with a head, both are carried, and
+written as one label for print only (``str``): nothing ever reads a label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eval.results.rows import NO_HEAD
+
+
+@dataclass(frozen=True, order=True)
+class Benchmark:
+    """A benchmark; with a head where the scores of each head count as a benchmark of their own."""
+
+    name: str
+    head: str = NO_HEAD
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.head})" if self.head else self.name
+
+
+@dataclass(frozen=True, order=True)
+class Models:
+    """The models of one FFN variant in one family, which every head is fine-tuned with."""
+
+    family: str
+    variant: str
+
+    def __str__(self) -> str:
+        return f"{self.family} / {self.variant}"
+
+
+@dataclass(frozen=True, order=True)
+class Combination:
+    """An FFN variant with a classification head."""
+
+    variant: str
+    head: str
+
+    def __str__(self) -> str:
+        return f"{self.variant}/{self.head}"
+
+
+Family = str | Models
+"""What a difference is averaged over: a family, or where heads are compared one FFN variant in it."""
+Level = str | Combination
+"""What is compared: an FFN variant, a head, or both."""
