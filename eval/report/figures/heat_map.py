@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from eval.report.analysis import Analysis
 from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
 from eval.report.names import family_label
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison
 
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
@@ -39,13 +39,13 @@ def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str
     """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
     scope = analysis.scopes(benchmark)[0]
     chosen = {
-        (c.part, c.contrast.compared): c
+        (c.part, c.contrast.plus[0]): c
         for c in analysis.parts
         if c.benchmark == benchmark and c.family == scope and c.part is not None
     }
     parts = list(dict.fromkeys(part for part, _ in chosen))
     shown = {variant for _, variant in chosen}
-    variants = [str(name) for name in analysis.others if str(name) in shown]
+    variants = [name for name in analysis.others if name in shown]
     if len(parts) < 2 or not variants:
         return None
     limit, is_capped = _colour_limit(list(chosen.values()))
@@ -53,13 +53,14 @@ def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str
     return figure, _alt(analysis, benchmark, chosen, scope)
 
 
-def _grid(chosen: Mapping[tuple[str, str], Comparison], parts: list[str], variants: list[str]) -> _Grid:
+def _grid(chosen: Mapping[tuple[str, Level], Comparison], parts: list[str], variants: list[Level]) -> _Grid:
     """Lay out the longer list down the page, so that a narrow screen shows whole rows."""
+    names = list(map(str, variants))
     if len(parts) >= len(variants):
         places = {(parts.index(p), variants.index(v)): c for (p, v), c in chosen.items()}
-        return _Grid(parts, variants, places)
+        return _Grid(parts, names, places)
     places = {(variants.index(v), parts.index(p)): c for (p, v), c in chosen.items()}
-    return _Grid(variants, parts, places)
+    return _Grid(names, parts, places)
 
 
 def _colour_limit(comparisons: Sequence[Comparison]) -> tuple[float, bool]:
@@ -140,7 +141,10 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
 
 
 def _alt(
-    analysis: Analysis, benchmark: Benchmark, chosen: Mapping[tuple[str, str], Comparison], scope
+    analysis: Analysis,
+    benchmark: Benchmark,
+    chosen: Mapping[tuple[str, Level], Comparison],
+    scope: Family | None,
 ) -> str:
     level = analysis.inference.level
     shown = [

@@ -19,10 +19,10 @@ def scores_section(analysis: Analysis, context: Context) -> str:
     means = _means(analysis)
     rows = []
     for family in analysis.families:
-        columns = [_score_column(arms, benchmark, family) for benchmark, arms in means.values()]
+        columns = [_score_column(arms, benchmark, family) for _, benchmark, arms in means]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
-    header = ["family", analysis.noun, *(f"{name} ↑" for name in means)]
+    header = ["family", analysis.noun, *(f"{name} ↑" for name, _, _ in means)]
     parts = [
         "## Scores",
         table(header, rows),
@@ -36,14 +36,14 @@ def scores_section(analysis: Analysis, context: Context) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _means(analysis: Analysis) -> dict[str, tuple[Benchmark, pd.DataFrame]]:
-    """Every mean by a name that says what it is over: the one compared first, then that over phenomena."""
-    means = {}
+def _means(analysis: Analysis) -> list[tuple[str, Benchmark, pd.DataFrame]]:
+    """Every mean under a name that says what it is over: the one compared first, then that over phenomena."""
+    means = []
     for benchmark in analysis.benchmarks:
         over = mean_name(analysis, benchmark)
-        means[f"{benchmark}, {over}" if over else str(benchmark)] = (benchmark, analysis.arms)
+        means.append((f"{benchmark}, {over}" if over else str(benchmark), benchmark, analysis.arms))
         if len(other := analysis.part_means[analysis.part_means.benchmark == benchmark]):
-            means[f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena"] = (benchmark, other)
+            means.append((f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena", benchmark, other))
     return means
 
 

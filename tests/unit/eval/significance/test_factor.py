@@ -378,3 +378,52 @@ def test_the_command_repeats_itself(study: Path, tmp_path: Path):
     figures = sorted(path.name for path in (tmp_path / "out" / "figures").glob("*.svg"))
     assert figures == ["forest-glue.svg", "heat-map-glue.svg", "seeds-glue.svg"]
     assert json.loads((tmp_path / "out" / "report.json").read_text())["factor"] == "head"
+
+
+ODD_FAMILIES, ODD_FFNS = ("gpt_neo", "gpt_neo / kan"), ("a", "kan / a", "x - a", "p|q")
+
+
+def odd_scores() -> pd.DataFrame:
+    """A user's table whose names look like the labels that a report writes."""
+    columns = ["family", "variant", "seed", "benchmark", "task", "head", "score"]
+    values = np.random.default_rng(3).normal(60, 1, 1000).round(6)
+    names = product(ODD_FAMILIES, ODD_FFNS, SEEDS, ("glue", "glue (b)"))
+    runs = [(*name, task) for name in names for task in ("t", "u")]
+    rows = [(*run, head) for run in runs for head in (("b", "c") if run[3] == "glue" else ("b",))]
+    return pd.DataFrame([(*row, values[i]) for i, row in enumerate(rows)], columns=columns)
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("odd") / "odd.csv"
+    odd_scores().to_csv(path, index=False)
+    return path
+
+
+def test_names_that_look_like_labels_are_kept_apart(odd: Path):
+    """Of heads: the label "gpt_neo / kan / a" is that of two groups of models."""
+    found, rows = kept(odd, factor="head", baseline="b"), odd_scores()
+    assert [str(family) for family in found.families].count("gpt_neo / kan / a") == 2
+    for family, ffn in product(ODD_FAMILIES, ODD_FFNS):
+        (c,) = found.of(GLUE, Models(family, ffn))
+        pair = means(rows, family, ffn, "c"), means(rows, family, ffn, "b")
+        assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
+
+
+def test_names_that_hold_the_signs_of_labels_are_shown_whole(odd: Path, tmp_path: Path):
+    """Of FFN variants: glue under the head b and the benchmark "glue (b)" share a label, and nothing else."""
+    rows = odd_scores()
+    found = write_report(odd, tmp_path / "out", Request(baseline="a"))
+    under_b, alike = Benchmark("glue", "b"), Benchmark("glue (b)")
+    assert found.benchmarks == (under_b, Benchmark("glue", "c"), alike)
+    for benchmark, family, name in product((under_b, alike), ODD_FAMILIES, ODD_FFNS[1:]):
+        (c,) = (c for c in found.of(benchmark, family) if c.contrast.plus == (name,))
+        arms = [means(rows, family, ffn, "b", benchmark.name) for ffn in (name, "a")]
+        assert c.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "|  | `kan / a` | `p\\|q` | `x - a` |" in text  # the header of phenomena
+    assert text.count("| glue (b), mean of 2 tasks ↑ ") == 2
+    assert "gpt_neo / kan" in text
+    assert "GPT-Neo / kan" not in text
+    figures = {path.stem for path in (tmp_path / "out" / "figures").glob("forest-*.svg")}
+    assert figures == {"forest-glue-b-", "forest-glue-c-", "forest-glue-b--2"}
