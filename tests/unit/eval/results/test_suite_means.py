@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from eval.report.analyse import analyse
+from eval.report.exports import number_tables
 from eval.report.sources import read_source
 from eval.results.run_scores import is_percent, normalise_rows, run_scores
 from eval.results.suite_means import suite_means
@@ -134,6 +135,11 @@ def test_a_report_with_perplexity_misses_nothing(tmp_path):
     analysis = analyse(read_source(path))
     assert tuple(map(str, analysis.benchmarks)) == ("blimp", "lm-eval-lambada")
     assert analysis.missing.empty
-    means = analysis.tasks.query("benchmark == 'perplexity'").groupby("metric")["mean"].agg(["min", "max"])
+    means = (
+        number_tables(analysis)["tasks"]
+        .query("benchmark == 'perplexity'")
+        .groupby("metric")["mean"]
+        .agg(["min", "max"])
+    )
     assert means.loc["bits_per_byte"].tolist() == [1.2, 1.2]
     assert means.loc["perplexity"].tolist() == [20.0, 20.0]
