@@ -17,6 +17,8 @@ Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
 
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
+HARNESS_FINDER = "eval.zero_shot.lm_eval_tasks:find_harness_tasks"
+"""Lists the tasks of lm-eval that an ``EvalConfig`` names."""
 UNGROUPED = "classification"
 """The benchmark of classification tasks that name none, which have no scale in common."""
 RAW_PREFIX = "raw_"

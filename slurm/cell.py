@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from base.errors import OccupiedError
+from eval.runner.done import is_evaluated
 from pretrain.run.folders import RunFolder
 from pretrain.training.stopping import Stopped
 from slurm.state import CellState, is_own, read_state, start_state, write_state
@@ -36,8 +37,6 @@ class Worker:
 
 def is_done(cell: Cell) -> bool:
     """Whether a cell is pretrained and has every score that the study asks for."""
-    from eval.runner.evaluate import is_evaluated
-
     return RunFolder(cell.run_dir).is_complete and is_evaluated(cell.run_dir, cell.evaluation)
 
 

@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
+import torch
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.models.identity import RunIdentity, identify_run, known_weights_hash, remember_weights, weights_hash
+from eval.models.identity import RunIdentity, identify_run, remember_weights, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
+from eval.runner.done import is_done
+from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
-from eval.runner.work_units import TaskResult, Work, work_units
+from eval.runner.work_units import Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
+from eval.zero_shot.task import TaskResult
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0
@@ -65,7 +69,7 @@ class _OpenRun:
     @property
     def asked_rows(self) -> pd.DataFrame:
         """The rows of what was asked for and is scored, in that order."""
-        done = [work for work in self.asked.values() if _is_done(work, self.store)]
+        done = [work for work in self.asked.values() if is_done(work, self.store)]
         wanted = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
         places = {key: place for place, key in enumerate(wanted)}
         rows = self.store.rows()
@@ -123,17 +127,6 @@ def evaluate_runs(
     return outcome
 
 
-def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
-    """Whether every task asked for is scored, under this protocol and with the run's present weights."""
-    try:
-        run = identify_run(run_dir)
-        weights = known_weights_hash(run_dir)
-    except UsageError:
-        return False
-    store = ResultStore(run_dir, weights)
-    return all(_is_done(work, store) for work in work_units(run_dir, run, config))
-
-
 def choose_workers(costs: Sequence[float], device: str | None) -> int:
     """Return how many processes to use: one a core on a CPU, up to four on a GPU, one for little work.
 
@@ -141,8 +134,6 @@ def choose_workers(costs: Sequence[float], device: str | None) -> int:
         costs: The cost of every unit.
         device: As in the config; None is the GPU where there is one.
     """
-    import torch
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     on_gpu = torch.cuda.is_available() and device != "cpu"
     most = min(4, cores) if on_gpu else cores
@@ -156,15 +147,8 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     remember_weights(run_dir)
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
-    missing = {key: work for key, work in asked.items() if not _is_done(work, store)}
+    missing = {key: work for key, work in asked.items() if not is_done(work, store)}
     return _OpenRun(run, store, asked, missing)
-
-
-def _is_done(work: Work, store: ResultStore) -> bool:
-    return all(
-        store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
-        for task, protocol in work.protocols.items()
-    )
 
 
 def _measure_missing(
@@ -209,7 +193,7 @@ def _measure_missing(
 
 def _cost(work: Work) -> float:
     try:
-        return work.cost()
+        return cost(work)
     except UsageError:
         return 0.0  # faulty data, which measuring will tell
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from base.errors import UsageError
 from base.files import write_text
+from eval.classification.inputs.data import majority_baselines
 from eval.classification.tasks.chosen import classification_tasks
 from eval.classification.tasks.examples import read_examples
 from eval.classification.tasks.schema import classified_benchmarks
@@ -79,8 +80,6 @@ def _of_classification(
     config_json: str,
 ) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, tuple[str, ...]], str | None]:
     """Return the baselines and texts of the tasks that can be read, and why the first other one cannot."""
-    from eval.classification.inputs.data import majority_baselines
-
     config = EvalConfig.model_validate_json(config_json)
     baselines: dict[str, dict[str, dict[str, float]]] = {}
     texts: dict[str, list[str]] = {}

@@ -1,20 +1,20 @@
 """What is to be measured on a run: units of work, each with the protocol that its scores depend on.
 
 A unit is known by its key. So another process is told a run, a config and a key, and makes the unit itself:
-nothing but data has to cross between processes.
+nothing but data has to cross between processes. A unit is data, which costs little to list; how it is
+measured says ``eval.runner.measure``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
-from base.progress import Tell
 from eval.classification.config import FineTuneConfig
 from eval.classification.heads.choice import HeadChoice, check_head
 from eval.classification.heads.registry import DEFAULT_HEAD
@@ -22,27 +22,19 @@ from eval.classification.tasks.chosen import classification_tasks
 from eval.classification.tasks.examples import protocol_source
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.models.identity import RunIdentity, model_folder, weights_hash
+from eval.models.identity import RunIdentity
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol
-from eval.suites import SUITES
+from eval.suites import HARNESS_FINDER, SUITES
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
-from eval.zero_shot.task import TaskResult, TextTask
+from eval.zero_shot.task import TextTask
 
 if TYPE_CHECKING:
-    from eval.scoring.scorers import TextScorer
     from eval.zero_shot.lm_eval_tasks import HarnessTask
 
 # Raise these when a change of the code changes scores, so that they are measured again.
 TEXT_PROTOCOL_VERSION = 2
 CLASSIFICATION_PROTOCOL_VERSION = 3
-
-HARNESS_FINDER = "eval.zero_shot.lm_eval_tasks:find_harness_tasks"
-"""What finds the tasks of lm-eval, by name."""
-
-# Guesses, by which units are put in order and the time left is estimated until something was measured.
-ITEMS_PER_S = 100
-FINE_TUNING_TOKENS_PER_S = 5000
 
 
 @dataclass(frozen=True)
@@ -52,18 +44,29 @@ class Work:
     Attributes:
         benchmark: The suite, as in rows.
         protocols: For each task, by name, everything that its scores depend on besides the weights.
-        measure: Given a function to tell how it goes, returns the results of all its tasks.
-        cost: Returns roughly how many seconds one core takes for it, with a model of 10M parameters.
-        head: The classification head, as in rows; none where texts are scored.
+        run_dir: The run's folder.
+        config: What is evaluated, with the run's seeds of fine-tuning.
+        texts: The one task where texts are scored, else None.
+        scored_by: How its texts are scored, else None.
+        classified: The tasks of one fine-tuning; none where texts are scored.
+        choice: Their head, else None.
         metrics: For each task, by name, what its rows must have; empty where the protocol says it.
     """
 
     benchmark: str
     protocols: dict[str, dict]
-    measure: Callable[[Tell], dict[str, TaskResult]]
-    cost: Callable[[], float]
-    head: str = NO_HEAD
+    run_dir: Path
+    config: EvalConfig
+    texts: TextTask | HarnessTask | None = None
+    scored_by: Protocol | None = None
+    classified: tuple[ClassificationTask, ...] = ()
+    choice: HeadChoice | None = None
     metrics: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def head(self) -> str:
+        """The classification head, as in rows."""
+        return NO_HEAD if self.choice is None else str(self.choice)
 
     @property
     def key(self) -> str:
@@ -90,9 +93,10 @@ def work_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator[
             yield Work(
                 benchmark=tasks[0].benchmark,
                 protocols={task.name: classification_protocol(task, config, head) for task in tasks},
-                measure=partial(_measure_classification, tasks, run_dir, config, head),
-                cost=partial(_classification_cost, tasks[0], config, head),
-                head=str(head),
+                run_dir=run_dir,
+                config=config,
+                classified=tuple(tasks),
+                choice=head,
                 metrics={task.name: task.metrics for task in tasks},
             )
 
@@ -115,13 +119,15 @@ def _text_units(run_dir: Path, run: RunIdentity, config: EvalConfig) -> Iterator
             "--suites glue or --classify"
         )
     protocol = config.protocol.resolve(run.objective)
-    scored_by = protocol.record()
+    record = protocol.record()
     for task in tasks:
         yield Work(
             benchmark=task.suite,
-            protocols={task.name: _text_protocol(task, scored_by)},
-            measure=partial(_measure_texts, task, run_dir, protocol, config),
-            cost=partial(_text_cost, task),
+            protocols={task.name: _text_protocol(task, record)},
+            run_dir=run_dir,
+            config=config,
+            texts=task,
+            scored_by=protocol,
         )
 
 
@@ -146,9 +152,8 @@ def check_sources(config: EvalConfig) -> list[str]:
 
 
 def _text_tasks(config: EvalConfig, run_dir: Path | None) -> list[TextTask | HarnessTask]:
-    # lm-eval is imported only where one of its tasks is asked for.
-    of_lm_eval = resolve_name(HARNESS_FINDER)(config) if config.tasks else []
-    return [*find_text_tasks(config, run_dir), *of_lm_eval]
+    of_harness = resolve_name(HARNESS_FINDER)(config) if config.tasks else []
+    return [*find_text_tasks(config, run_dir), *of_harness]
 
 
 def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:
@@ -158,31 +163,6 @@ def _text_protocol(task: TextTask | HarnessTask, scored_by: dict) -> dict:
         "data": task.source,
         "max_pairs": task.max_items,
     }
-
-
-def _measure_texts(
-    task: TextTask | HarnessTask, run_dir: Path, protocol: Protocol, config: EvalConfig, tell: Tell
-) -> dict[str, TaskResult]:
-    scorer = _load_scorer(
-        model_folder(run_dir), weights_hash(run_dir), protocol, config.device, config.batch_tokens
-    )
-    return {task.name: task.measure(scorer, tell)}
-
-
-# One run's tasks follow one another, so its model is kept for the next.
-@lru_cache(maxsize=1)
-def _load_scorer(
-    folder: Path, weights: str, protocol: Protocol, device: str | None, batch_tokens: int | None
-) -> TextScorer:
-    from eval.models.loading import load_language_model
-    from eval.scoring.scorers import SCORERS
-
-    model, tokenizer = load_language_model(folder, protocol.objective, device)
-    return SCORERS[protocol.objective](model, tokenizer, protocol, batch_tokens=batch_tokens)
-
-
-def _text_cost(task: TextTask | HarnessTask) -> float:
-    return task.num_items() / ITEMS_PER_S
 
 
 def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[HeadChoice]:
@@ -210,21 +190,3 @@ def classification_protocol(task: ClassificationTask, config: EvalConfig, head: 
 @lru_cache(maxsize=256)
 def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadChoice) -> dict:
     return task.fine_tuning(config, head).model_dump(mode="json")
-
-
-def _measure_classification(
-    tasks: list[ClassificationTask], run_dir: Path, config: EvalConfig, head: HeadChoice, tell: Tell
-) -> dict[str, TaskResult]:
-    from eval.classification.evaluate import evaluate_tasks
-
-    results = evaluate_tasks(model_folder(run_dir), tasks, config, head, tell)
-    return {
-        task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
-        for task in tasks
-    }
-
-
-def _classification_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> float:
-    from eval.classification.cost import estimated_cost
-
-    return estimated_cost(task, config, head) / FINE_TUNING_TOKENS_PER_S

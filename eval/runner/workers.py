@@ -20,10 +20,14 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import torch
+
 from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.models.identity import identify_run
-from eval.runner.work_units import TaskResult, Work, work_units
+from eval.runner.measure import measure
+from eval.runner.work_units import Work, work_units
+from eval.zero_shot.task import TaskResult
 
 MAX_ATTEMPTS = 2
 
@@ -49,7 +53,7 @@ def measure_here(units: Mapping[Order, Work], tell: TellUnit) -> Iterator[tuple[
     for order, work in units.items():
         tell(order, "")
         try:
-            outcome: Results | Exception = work.measure(partial(tell, order))
+            outcome: Results | Exception = measure(work, partial(tell, order))
         except Exception as error:
             outcome = error
         yield order, outcome
@@ -152,8 +156,6 @@ def _work(connection: Connection, config: EvalConfig) -> None:
     """Measure what is asked for until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    import torch
-
     torch.set_num_threads(1)
 
     # A run's units come one after another, so it is planned once for all of them.
@@ -167,7 +169,7 @@ def _work(connection: Connection, config: EvalConfig) -> None:
         except EOFError:
             return
         try:
-            outcome: Results | Exception = units_of(order.run_dir)[order.key].measure(connection.send)
+            outcome: Results | Exception = measure(units_of(order.run_dir)[order.key], connection.send)
         except BrokenPipeError:
             return  # the process that asked has died
         except UsageError as error:

@@ -22,10 +22,13 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
+from pretrain.config import DataConfig
+from pretrain.data import corpus
+from pretrain.data.text_files import read_documents
+from pretrain.run.run_dir import read_run
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
-    from pretrain.config import DataConfig
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,6 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
         read = partial(_read_file, text_file)
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
         return [PerplexityTask(suite, name, source, read, max_items)]
-    from pretrain.run.run_dir import read_run
-
     source = _corpus_source(read_run(run_dir).data)
     read = partial(_read_validation, run_dir)
     return [PerplexityTask(suite, "validation", source, read, max_items)]
@@ -91,8 +92,6 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
 # Reads the whole corpus, and a study's tasks are listed often.
 @lru_cache(maxsize=16)
 def _corpus_source(data: DataConfig) -> str:
-    from pretrain.data import corpus
-
     chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
     return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen)))
 
@@ -111,13 +110,8 @@ def read_texts(task: PerplexityTask) -> tuple[str, ...]:
 
 
 def _read_file(path: Path) -> list[dict]:
-    from pretrain.data.text_files import read_documents
-
     return [{"text": text} for text in read_documents([path], "text")]
 
 
 def _read_validation(run_dir: Path) -> list[dict]:
-    from pretrain.data import corpus
-    from pretrain.run.run_dir import read_run
-
     return [{"text": text} for text in corpus.documents(read_run(run_dir).data, "validation")]

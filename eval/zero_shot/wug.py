@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 from base.errors import UsageError
 from base.progress import Tell
@@ -66,8 +67,6 @@ class WugTask(TextTask):
         return [text for row in read_items(self) for text in row.texts]
 
     def _correlation(self, items: pd.DataFrame) -> float:
-        from scipy.stats import spearmanr
-
         preferences, human = items["preference"], items["human_preference"]
         if preferences.nunique() < 2 or human.nunique() < 2:
             raise UsageError(

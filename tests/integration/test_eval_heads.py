@@ -24,7 +24,8 @@ from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
 from eval.interpretation.kept_classifiers import fine_tuned
 from eval.results.rows import read_rows
-from eval.runner.evaluate import evaluate_run, evaluate_runs, is_evaluated
+from eval.runner.done import is_evaluated
+from eval.runner.evaluate import evaluate_run, evaluate_runs
 from ffn_variants import UsageError
 
 QUICK = FineTuneConfig(

@@ -18,7 +18,8 @@ from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows
 from eval.results.store import sole_evaluator
 from eval.results.summary import summary
-from eval.runner.evaluate import evaluate_run, is_evaluated
+from eval.runner.done import is_evaluated
+from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites import SUITES
@@ -57,7 +58,7 @@ def count_calls(monkeypatch) -> list[str]:
         return evaluate_tasks(model_dir, tasks, *arguments)
 
     monkeypatch.setattr("eval.zero_shot.minimal_pairs.score_pairs", counted_pairs)
-    monkeypatch.setattr("eval.classification.evaluate.evaluate_tasks", counted_tasks)
+    monkeypatch.setattr("eval.runner.measure.evaluate_tasks", counted_tasks)
     return calls
 
 

@@ -18,7 +18,8 @@ from eval.__main__ import main
 from eval.config import EvalConfig
 from eval.models.identity import model_folder
 from eval.models.loading import load_language_model
-from eval.runner.evaluate import evaluate_run, is_evaluated
+from eval.runner.done import is_evaluated
+from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
 from eval.scoring.scorers import SCORERS
 from eval.zero_shot.lm_eval_tasks import find_harness_tasks

@@ -145,7 +145,7 @@ class Told:
 
 def test_options_that_tie_share_the_point_and_are_counted():
     row = {"input_prefix": "Box 0 contains ", "options": ["a.", "b.", "c."], "numops": 0}
-    result = EntityTask("s", "t", "tie", partial(given, [row, row])).measure(
+    result = EntityTask("entity-tracking", "t", "tie", partial(given, [row, row])).measure(
         Told([-1, -1, -2, -3, -1, -2]), print
     )
     assert result.items["correct"].tolist() == [0.5, 0]
