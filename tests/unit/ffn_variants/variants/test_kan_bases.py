@@ -197,9 +197,8 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(name, terms, 
     basis.check(layer, x, torch.randn(200, 12), error, 1e-6, 1e-5 if steep else 5e-6)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "cheby-kan")) for name in BASES]
-)
+@pytest.mark.slow  # test_compilation.py and test_kan.py compile in the fast set
+@each_basis
 def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(name, compiled_kernels, error):
     torch.manual_seed(1)
     basis = BASES[name]
