@@ -3,6 +3,19 @@
 Sorted texts that share a prefix are neighbours, so that a text adds to its tree what it does not share with
 the one before. A trie of thousands of texts has one root; it is cut into trees small enough for one row of a
 batch by starting anew, prefix included, where a text would make a tree too large.
+
+An example, of three texts of which all tokens but ``<s>`` are scored. Nodes are numbered, the last tokens of
+texts are none::
+
+    <s>0 -+- a1 --- dog2 --- ran               text 0: <s> a dog ran
+          +- the3 - cat4 -+- ran5 - off        text 1: <s> the cat ran off
+                          +- sat               text 2: <s> the cat sat
+
+    subtree_end  6 3 3 6 6 6                of the nodes 0 to 5; what is below ``a`` ends before node 3
+    edges        a the | dog | ran | cat | ran sat | off        behind each node; numbered 0 to 7
+    parent       0       1     2     3     4         5
+    edge_start   0       2     3     4     5         7     (8)
+    edges of text 2: 1 4 6 (the, cat, sat), of which it shares 1 and 4 with text 1
 """
 
 from __future__ import annotations
@@ -69,6 +82,11 @@ def build_prefix_trees(
     begins = np.r_[True, tree[1:] != tree[:-1]]
     shared[begins] = 0
 
+    # The example from here on, one row a text: shared 0 1 3 tokens with the row above, first_new 0 1 3, and
+    # node, which has the number from above where a token is shared (columns behind a text mean nothing):
+    #   0 1 2 .      <s> a dog
+    #   0 3 4 5      the cat ran are new
+    #   0 3 4 .      nothing is new, as sat is the last token
     column = np.arange(ids.shape[1])
     # Of the tokens that a text shares with the one before, the last of that one is no node yet.
     first_new = np.minimum(shared, np.r_[0, lengths[:-1] - 1])

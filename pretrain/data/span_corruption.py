@@ -95,6 +95,16 @@ class SpanCorruptor:
             ``decoder_document_ids``, the number of each token's document, 0 on padding; ``targets`` (R, T'),
             ``IGNORE`` on padding.
         """
+        # An example of two documents, in which two spans and one were drawn; X, Y and Z are sentinels:
+        #   number            0   1 2 3 4 5 6 7      8   9 10 11
+        #   tokens            <s> a b c d e f </s>   <s> g h </s>
+        #   document          0   0 0 0 0 0 0 0      1   1 1 1
+        #   may go                0 1 2 3 4 5            6 7             are the numbers among these
+        #   lengths 6 2, noise 3 1, spans 2 1; starts 1 5 7, span_lengths 2 1 1: b c, f and h
+        #   is_noise          .   . x x . . x .      .   . x .           begins: b, f and h
+        #   read              <s> a X   d e Y </s>   <s> g X </s>
+        #   target            X b c Y f Z            X h Y               sizes 6 3
+        #   written           pad X b c Y f          pad X h
         place = np.flatnonzero((input_ids != self.pad_token_id) | (position_ids > 0))
         tokens, positions = input_ids.ravel()[place].astype(np.int64), position_ids.ravel()[place]
         document = np.cumsum(positions == 0) - 1
@@ -152,6 +162,8 @@ class SpanCorruptor:
         writes: np.ndarray,
     ) -> np.ndarray:
         """What the decoder writes of all documents: spans behind their sentinels, one sentinel at the end."""
+        # In the example of ``__call__``, 0 2 3 noise tokens, 0 1 2 sentinels and 0 0 1 ends stand before the
+        # three sentinels, so these are at 0 3 6. The ends, Z and Y, get the places that are left.
         owner = np.repeat(np.arange(len(spans)), spans)  # (S,)
         ends_before = np.cumsum(writes)[owner] - 1
         behind = np.cumsum(span_lengths) - span_lengths + np.arange(len(owner)) + ends_before
@@ -181,6 +193,8 @@ def draw_spans(
         (S,) first token of each span, counted over the tokens of all documents, and (S,) its length. Lengths
         are uniform over all ways to split the noise tokens into so many spans, and so are the places.
     """
+    # In the example of ``SpanCorruptor`` the 3 noise tokens of the first document were cut behind the second:
+    # before its two spans are 0 and 2 of them, and 1 and 3 tokens that stay (gaps). So they start at 1 and 5.
     owner = np.repeat(np.arange(len(spans)), spans)
     number = _counting(spans)
     cuts = _choose(np.maximum(noise - 1, 0), np.maximum(spans - 1, 0), rng)

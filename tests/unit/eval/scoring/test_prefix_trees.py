@@ -83,3 +83,15 @@ def test_continuations_of_a_long_context_share_it():
     trees = build_prefix_trees(texts, [100] * 5, tree_tokens=10, longest=256)
     assert len(trees.token) == 100 + 5
     assert len(trees.target) == 10
+
+
+def test_the_example_of_the_docstring():
+    bos, a, dog, the, ran, cat, sat, off = range(8)
+    texts = [[bos, a, dog, ran], [bos, the, cat, ran, off], [bos, the, cat, sat]]
+    trees = build_prefix_trees(texts, [1, 1, 1], 100, 100)
+    assert trees.token.tolist() == [bos, a, dog, the, cat, ran]
+    assert trees.subtree_end.tolist() == [6, 3, 3, 6, 6, 6]
+    assert trees.target.tolist() == [a, the, dog, ran, cat, ran, sat, off]
+    assert trees.parent.tolist() == [0, 1, 2, 3, 4, 5]
+    assert trees.edge_start.tolist() == [0, 2, 3, 4, 5, 7, 8]
+    assert trees.edge_of_token[trees.text_of_token == 2].tolist() == [1, 4, 6]

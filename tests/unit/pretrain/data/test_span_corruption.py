@@ -218,3 +218,17 @@ def test_configuration_of_t5():
             read(*flags)
         assert "\n" not in str(error.value)
     assert read("--data.block-size", "2048", "--train.mean-noise-span-length", "4")
+
+
+def test_the_example_of_the_comments(monkeypatch):
+    """Letters are 11 to 18; X, Y, Z are 90, 91, 92."""
+    drawn = (np.array([1, 5, 7]), np.array([2, 1, 1]))
+    monkeypatch.setattr("pretrain.data.span_corruption.draw_spans", lambda *_: drawn)
+    ids = np.array([[BOS, 11, 12, 13, 14, 15, 16, EOS, BOS, 17, 18, EOS, PAD]])
+    positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0]])
+    settings = {"noise_density": 0.5, "mean_noise_span_length": 1.5}
+    corruptor = SpanCorruptor(range(90, 94), BOS, EOS, PAD, **settings)
+    found = corruptor(ids, positions, np.random.default_rng(0))
+    assert found["input_ids"][0, :11].tolist() == [BOS, 11, 90, 14, 15, 91, EOS, BOS, 17, 90, EOS]
+    assert found["targets"][0, :9].tolist() == [90, 12, 13, 91, 16, 92, 90, 18, 91]
+    assert found["decoder_input_ids"][0, :9].tolist() == [PAD, 90, 12, 13, 91, 16, PAD, 90, 18]
