@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from base.command_line import parse_flags
+from base.command_line import read_flags
 from base.errors import UsageError, run_cli
 from eval.config import EvalConfig
+from eval.runner.find_runs import find_runs, study_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,6 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     """
     from eval.results.summary import summary
     from eval.runner.evaluate import evaluate_runs
-    from eval.runner.find_runs import find_runs
     from eval.runner.work_units import check_sources
 
     if workers is not None and workers < 1:
@@ -84,15 +84,13 @@ def _status(failures: Iterable[Failure]) -> int:
 
 def main() -> int:
     """Read the flags and evaluate; a study's own settings stand for what no flag says."""
-    from eval.runner.find_runs import study_config
-
-    folders = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
-    config = study_config(folders)
-    if any(argument.partition("=")[0] in ("--tasks", "--classify") for argument in sys.argv[1:]):
+    line = read_flags(EvaluateArgs)
+    typed = line.typed.values
+    config = study_config([Path(word) for word in typed.get(("runs",), ())])
+    if {("config", "tasks"), ("config", "classify")} & typed.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
-    default = EvaluateArgs(runs=(), config=config)
-    args = parse_flags(EvaluateArgs, default=default, prog="python -m eval", description=EXAMPLES)
+    args = line.complete(EvaluateArgs(runs=(), config=config), prog="python -m eval", description=EXAMPLES)
     return evaluate(args.runs, args.config, args.workers)
 
 

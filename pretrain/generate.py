@@ -15,14 +15,7 @@ from pydantic import Field
 
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
-from base.families import FAMILIES, family_of
 from pretrain.run.folders import RunFolder
-
-_OTHER_OBJECTIVES = {
-    "masked": "is a masked model, which fills gaps",
-    "span_corruption": "was trained to fill short gaps",
-}
-"""What models that continue no text do instead."""
 
 
 class GenerateArgs(Section):
@@ -51,10 +44,10 @@ def main(args: Sequence[str] | None = None) -> None:
 
     from transformers.utils.logging import disable_progress_bar
 
-    from pretrain.sampling import continue_text
+    from pretrain.sampling import continue_text, load_causal_model
 
     disable_progress_bar()
-    model, tokenizer = _load(folder)
+    model, tokenizer = load_causal_model(folder)
     texts = continue_text(
         model,
         tokenizer,
@@ -83,30 +76,6 @@ def model_folder(path: Path) -> Path:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
     known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
     raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")
-
-
-def _load(folder: Path) -> tuple:
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    import ffn_variants  # noqa: F401  registers the variants' model types
-    from pretrain.data.tokenizer import load_tokenizer
-
-    try:
-        family = family_of(AutoConfig.from_pretrained(folder).model_type)
-        if family and family.objective != "causal":
-            causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
-            raise UsageError(
-                f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
-                f"README.md shows some, or name a {causal} run"
-            )
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    except UsageError:
-        raise
-    except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"{folder}: the model cannot be loaded ({reason}); save it again") from error
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(folder)
 
 
 if __name__ == "__main__":

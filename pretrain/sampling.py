@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
+import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
-from pretrain.data.tokenizer import sentinel
+from base.families import FAMILIES, family_of
+from pretrain.data.tokenizer import load_tokenizer, sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
 
@@ -20,6 +23,35 @@ GAPPED_SENTENCES = (
 
 CARD_TOKENS = 60
 """New tokens of a sample in a model card."""
+
+_OTHER_OBJECTIVES = {
+    "masked": "is a masked model, which fills gaps",
+    "span_corruption": "was trained to fill short gaps",
+}
+"""What models that continue no text do instead."""
+
+
+def load_causal_model(folder: Path) -> tuple[PreTrainedModel, Any]:
+    """Load a saved model that continues text, and its tokenizer.
+
+    Raises:
+        UsageError: If it is of another kind, or cannot be loaded.
+    """
+    try:
+        family = family_of(AutoConfig.from_pretrained(folder).model_type)
+        if family and family.objective != "causal":
+            causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
+            raise UsageError(
+                f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
+                f"README.md shows some, or name a {causal} run"
+            )
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    except UsageError:
+        raise
+    except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(f"{folder}: the model cannot be loaded ({reason}); save it again") from error
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(folder)
 
 
 def continue_text(

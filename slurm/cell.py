@@ -8,10 +8,15 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from base.errors import OccupiedError
 from eval.runner.done import is_evaluated
+from eval.runner.evaluate import evaluate_run
+from eval.zero_shot.during_training import TrainingScorer
 from pretrain.run.folders import RunFolder
 from pretrain.training.stopping import Stopped
+from pretrain.training.train import train
 from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
 
@@ -68,9 +73,6 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
 
 def run_shared_cell(cell: Cell, worker: Worker) -> None:
     """Run a cell that several processes train together; any error ends the job of all of them."""
-    from eval.zero_shot.during_training import TrainingScorer
-    from pretrain.training.train import train
-
     if worker.rank == 0:
         run_cells([cell], worker)
         if read_state(cell.study_dir, cell.run_id).name == "failed":
@@ -88,10 +90,6 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     Raises:
         OccupiedError: If another process is at it and does not end.
     """
-    from eval.runner.evaluate import evaluate_run
-    from eval.zero_shot.during_training import TrainingScorer
-    from pretrain.training.train import train
-
     patiently(train, cell.config, TrainingScorer)
     state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
@@ -115,8 +113,6 @@ def patiently(work, *args) -> None:
 
 def has_gpu() -> bool:
     """Whether this process may use a GPU."""
-    import torch
-
     return torch.cuda.is_available()
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from base.files import read_json_if_whole
+from eval.report.run_facts import mapping
 from pretrain.config import RunConfig
 from pretrain.data.prepare import cached_summary
+from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
 from pretrain.resolution import resolve
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -85,8 +87,6 @@ def measured_speed(cell: Cell) -> Speed | None:
 
 
 def _speed_of(run: RunFolder, config: RunConfig) -> tuple[str, float] | None:
-    from eval.report.run_facts import mapping
-
     record = read_json_if_whole(run.provenance_file)
     speed = mapping(record.get("results")).get("mean_tokens_per_s")
     if not isinstance(speed, int | float) or speed <= 0:
@@ -102,8 +102,6 @@ def _petaflops(flops: float) -> str:
 
 
 def _flops(config: RunConfig, tokens: int) -> float:
-    from pretrain.model.build import build
-
     size, _ = vocab_size(config, cached_summary(config))
     facts = cost_facts(config, build(config, size))
     return TRAINING_OVER_FORWARD * facts["flops_per_token"]["total"] * tokens

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import submitit
+import torch
 
 from base.files import write_text
 from pretrain.run.folders import StudyFolder
@@ -106,8 +107,6 @@ def batches(cells: Sequence[Cell], cells_per_job: int) -> list[tuple[Cell, ...]]
 
 def _device(slot: int) -> dict[str, object]:
     """One GPU per worker, in turn; submitit hides all GPUs from a job that asks for none."""
-    import torch
-
     gpus = torch.cuda.device_count()
     return {"gpus_per_node": 1, "visible_gpus": [slot % gpus]} if gpus else {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base.errors import UsageError
+from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
 from slurm.state import CellState
@@ -22,8 +23,6 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
 
 def write_study_report(study: Study) -> None:
     """Name the cells that are not done, and write the report of those that are."""
-    from eval.report.write import write_report
-
     left = unfinished(study)
     for cell, state in left:
         words = f"{state.name}: {state.error}" if state.error else state.name

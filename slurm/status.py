@@ -21,6 +21,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.progress import duration
 from pretrain.run.folders import StudyFolder
+from slurm.arguments import runs_dir_override
 from slurm.state import CellState, describe
 from slurm.survey import survey
 
@@ -44,7 +45,13 @@ class StatusArgs:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files and the queue, and waits for nothing."""
     options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
-    folder, run_ids = planned_cells(options.study, options.runs_dir)
+    if options.study.is_dir():
+        folder, run_ids = options.study, submitted_cells(options.study)
+    else:
+        from slurm.study import load_study
+
+        study = load_study(options.study, runs_dir_override(options.runs_dir))
+        folder, run_ids = study.folder, [cell.run_id for cell in study.cells]
     while True:
         states = survey(folder, run_ids)
         text = render(folder, states)
@@ -66,23 +73,16 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
     return "\n".join(lines)
 
 
-def planned_cells(study: Path, runs_dir: Path | None = None) -> tuple[Path, list[str]]:
-    """Find a study's folder and the run ids of its cells.
+def submitted_cells(study: Path) -> list[str]:
+    """List the run ids of a study's cells, as its folder names them.
 
     Raises:
-        UsageError: If ``study`` is neither a study's YAML file nor the folder of a submitted study.
+        UsageError: If the folder is not that of a submitted study.
     """
-    if study.is_dir():
-        plan = StudyFolder(study).plan_file
-        if not plan.is_file():
-            raise UsageError(
-                f"{study} holds no {plan.name}; name a study's YAML file or its folder below runs/"
-            )
-        return study, list(yaml.safe_load(plan.read_text(encoding="utf-8"))["cells"])
-    from slurm.study import load_study
-
-    loaded = load_study(study, {"output": {"runs_dir": str(runs_dir)}} if runs_dir else {})
-    return loaded.folder, [cell.run_id for cell in loaded.cells]
+    plan = StudyFolder(study).plan_file
+    if not plan.is_file():
+        raise UsageError(f"{study} holds no {plan.name}; name a study's YAML file or its folder below runs/")
+    return list(yaml.safe_load(plan.read_text(encoding="utf-8"))["cells"])
 
 
 def _details(state: CellState, folder: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 import ffn_variants
 from base.command_line import Section
@@ -20,6 +20,7 @@ from base.config_input import deep_merge, read_config
 from base.errors import UsageError
 from base.families import get_family
 from base.files import write_text
+from base.seeds import parse_seeds
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
@@ -47,6 +48,13 @@ class ReportConfig(Section):
     always are."""
 
 
+def _read_seeds(value: object) -> tuple[int, ...]:
+    """Read a list of seeds, or words such as ``1-3``."""
+    if isinstance(value, int):
+        raise UsageError(f"{value} is one number; write [{value}] for one seed, or a range such as 1-3")
+    return parse_seeds(value if isinstance(value, list | tuple) else [value], "", "[1, 2, 3] or 1-3")
+
+
 class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
 
@@ -55,7 +63,7 @@ class StudyConfig(Section):
     families: Annotated[dict[str, str], Field(min_length=1)]
     """Family name to its base config; a relative path starts at the study file's folder."""
     variants: Annotated[tuple[str, ...], Field(min_length=1)]
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)]
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_read_seeds)]
     config: dict[str, Any] = Field(default_factory=dict)
     """Values that replace those of every base config, in the same nested form."""
     evaluation: EvalConfig = EvalConfig()

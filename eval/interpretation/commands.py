@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 from pydantic import BaseModel, create_model
 
-from base.command_line import parse_flags
+from base.command_line import read_flags
 from eval.classification.config import FineTuneConfig
 from eval.config import EvalConfig
 from eval.runner.find_runs import study_config
@@ -56,9 +56,15 @@ def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: 
     Raises:
         UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
     """
-    config = config_with_head([Path(word) for word in sys.argv[1:] if not word.startswith("-")], head)
-    default = kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
-    return parse_flags(kind, default=default, prog=prog, description=description)
+    line = read_flags(kind, default=_open(kind, EvalConfig()))
+    run = line.typed.values.get(("run",))
+    config = config_with_head([] if run is None else [Path(run)], head)
+    return line.complete(_open(kind, config), prog=prog, description=description)
+
+
+def _open(kind: type[Args], config: EvalConfig) -> Args:
+    """Return arguments that still lack a run and a task."""
+    return kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
 
 
 def with_fewer_flags(config: EvalConfig) -> EvalConfig:

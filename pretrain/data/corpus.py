@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from base.errors import UsageError
 from pretrain.config import DataConfig
+from pretrain.data.embedded import stories
 from pretrain.data.text_files import FORMATS, check_file, read_documents
 
 Split = Literal["train", "validation"]
@@ -65,8 +66,6 @@ def is_whole_hub(data: DataConfig) -> bool:
 
 def _source(data: DataConfig, split: Split) -> Iterator[str]:
     if data.source == "embedded":
-        from pretrain.data.embedded import stories  # only this source needs the grammar
-
         return iter(stories(data.num_stories, data.corpus_seed))
     if data.source == "tinystories" and data.tinystories_dir is None:
         return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())

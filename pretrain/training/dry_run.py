@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,6 @@ def check_usable(config: RunConfig) -> None:
     Raises:
         UsageError: Naming the command that installs it, or what a name may be.
     """
-    import importlib.util
-
     name = config.output.run_name
     if name is not None and (Path(name).name != name or name == ".."):
         raise UsageError(

@@ -41,7 +41,7 @@ def run(*command: str) -> tuple[int, list[str], float]:
 
 @pytest.mark.parametrize(
     "command",
-    ["pretrain.train", "pretrain.generate", "eval", "eval.report", "slurm.status"],
+    ["pretrain.train", "pretrain.generate", "eval", "eval.report", "slurm.submit", "slurm.status"],
 )
 def test_help_loads_no_library_of_models(command: str) -> None:
     assert run(command, "--help")[:2] == (0, [])
@@ -53,6 +53,7 @@ def test_training_explains_itself_within_two_seconds() -> None:
 
 def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
     assert run("pretrain.train", "--fnn", "kan")[:2] == (2, [])
+    assert run("slurm.submit", "--cluster", "slrum", "study.yaml")[:2] == (2, [])
 
 
 def test_a_report_of_a_csv_loads_no_library_of_models(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,7 +14,7 @@ from base.errors import UsageError
 from pretrain import resolution
 from pretrain.run.folders import RunFolder
 from slurm.state import start_state
-from slurm.status import planned_cells, render
+from slurm.status import render, submitted_cells
 from slurm.study import load_study
 from slurm.survey import survey
 
@@ -59,7 +60,7 @@ def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) 
     named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
     study = load_study(write(tmp_path, repository, config=named, seeds=[1]))
     study.write()
-    folder, run_ids = planned_cells(study.folder)
+    folder, run_ids = study.folder, submitted_cells(study.folder)
     assert run_ids == [f"{f}/{v}/my-own" for f in ("gpt_neo", "roberta") for v in ("gelu", "kan")]
     assert [cell.label for cell in study.cells] == run_ids
     first = study.cells[0]
@@ -169,3 +170,19 @@ def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: 
     assert read_yaml(path) == {"model": {"ffn_options": {"grid_size": 3}}}
     path.write_text("seed: 2\n", encoding="utf-8")
     assert read_yaml(path) == {"seed": 2}
+
+
+@pytest.mark.parametrize(
+    ("written", "seeds"),
+    [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))],
+)
+def test_seeds_are_a_list_or_a_range(tmp_path: Path, repository: Path, written: Any, seeds: tuple) -> None:
+    study = load_study(write(tmp_path, repository, seeds=written))
+    assert study.config.seeds == seeds
+    assert {cell.config.seed for cell in study.cells} == set(seeds)
+
+
+@pytest.mark.parametrize("written", [3, "one", [1, "3-1"], [], ""])
+def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path, written: Any) -> None:
+    with pytest.raises(UsageError, match=r"seeds: .*(give whole numbers|write \[3\] for one seed).* 1-3$"):
+        load_study(write(tmp_path, repository, seeds=written))

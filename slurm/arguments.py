@@ -1,0 +1,44 @@
+"""What ``python -m slurm.submit`` is given, and what of it ``slurm.status`` knows too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitArgs:
+    """Run the cells of a study that are not done yet, then write its report."""
+
+    study: Positional[Path]
+    """The study's YAML file."""
+    cluster: Literal["local", "slurm"] = "local"
+    """Where the cells run: on this machine, or as jobs of the SLURM cluster whose login node this is."""
+    preset: Path | None = None
+    """With slurm: what the site wants to be told, a file like those in configs/clusters/."""
+    max_running: int | None = None
+    """With slurm: jobs that run at the same time (default: the preset's, else all)."""
+    workers: Annotated[int, arg(aliases=["-j"])] = 2
+    """With local: cells that run at the same time; cores and GPUs are shared among them."""
+    cells_per_job: int = 1
+    """Cells that share one job or process, which saves its start; worth it for short cells."""
+    cells_at_once: int = 1
+    """With slurm: of the cells of a job, how many run at the same time on its GPU."""
+    runs_dir: Path | None = None
+    """Folder for all runs, instead of the one in the config (runs/)."""
+    retry_failed: Annotated[bool, FlagCreatePairsOff] = False
+    """Also try cells again that ended with an error of their own."""
+    cancel: Annotated[bool, FlagCreatePairsOff] = False
+    """Cancel the study's jobs; the same command without it continues later."""
+    dry_run: Annotated[bool, FlagCreatePairsOff] = False
+    """Show the plan, its cost and the sbatch script, and stop; nothing is written."""
+    report: bool = field(default=True)
+    """Write the report after the last cell."""
+
+
+def runs_dir_override(runs_dir: Path | None) -> dict[str, Any]:
+    """Return what ``--runs-dir`` sets in the config of every run."""
+    return {"output": {"runs_dir": str(runs_dir)}} if runs_dir else {}
