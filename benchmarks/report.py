@@ -257,7 +257,7 @@ def measure(study: Path, rounds: int) -> None:
     tasks = percent_scores(Relabelling.of_rows(source.rows, "ffn").rows(source.rows))
     scores, _ = mean_scores(tasks)
     benchmark = Benchmark(BENCHMARK)
-    others = [name for name in source.plan.variants if name != "gelu"]
+    others = [name for name in source.design.variants if name != "gelu"]
     of_benchmark = scores[scores.benchmark == benchmark]
     contrasts = [Contrast((name,), ("gelu",)) for name in others]
     alone = interleave(

@@ -17,7 +17,7 @@ from eval.report.power import Power, power_of
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
-from eval.report.sources import Plan, Source
+from eval.report.sources import Design, Source
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import is_percent, mean_scores, percent_scores, run_scores
 from eval.significance.arms import ArmTable
@@ -91,10 +91,10 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
     Raises:
         UsageError: If there are not two levels to compare.
     """
-    factor = request.factor or source.plan.factor
+    factor = request.factor or source.design.factor
     if request.method == "source-study" and factor != "ffn":
         raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
-    listed = (list(map(str, source.plan.variants)), source.plan.heads)
+    listed = (list(map(str, source.design.variants)), source.design.heads)
     naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path))
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
@@ -113,21 +113,21 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
 
 def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question:
     """Decide what is compared: what was asked for now goes before what the study says."""
-    plan, factor, present = source.plan, source.factor, sorted(rows.variant.unique())
-    named = request.baseline or plan.baseline or default_baseline(factor, present)
+    design, factor, present = source.design, source.factor, sorted(rows.variant.unique())
+    named = request.baseline or design.baseline or default_baseline(factor, present)
     baseline = find_level(factor, named, present, "baseline (choose one with --baseline)")
-    others = tuple(level for level in ordered(present, plan.variants) if level != baseline)
-    texts = (*plan.contrasts, *request.contrasts)
+    others = tuple(level for level in ordered(present, design.variants) if level != baseline)
+    texts = (*design.contrasts, *request.contrasts)
     contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
-    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), _inference(request, plan))
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), _inference(request, design))
 
 
-def _inference(request: Request, plan: Plan) -> Inference:
+def _inference(request: Request, design: Design) -> Inference:
     """What was asked for now goes before what the study says, and that before the default."""
-    margin = next((m for m in (request.margin, plan.margin) if m is not None), DEFAULT_MARGIN)
+    margin = next((m for m in (request.margin, design.margin) if m is not None), DEFAULT_MARGIN)
     if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin} is not a positive number of percentage points")
-    return Inference(margin=margin, paired=request.paired or plan.paired, bootstrap=request.bootstrap)
+    return Inference(margin=margin, paired=request.paired or design.paired, bootstrap=request.bootstrap)
 
 
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str]) -> _Scores:
@@ -141,8 +141,8 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str]) -> _Scores:
 def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
     source, runs, inference = scores.source, scores.runs, question.inference
     baseline, others = question.baseline, question.others
-    benchmarks = ordered_benchmarks(runs.benchmark.unique(), source.plan.benchmarks)
-    families = tuple(ordered(scores.rows.family.unique(), source.plan.families))
+    benchmarks = ordered_benchmarks(runs.benchmark.unique(), source.design.benchmarks)
+    families = tuple(ordered(scores.rows.family.unique(), source.design.families))
     tables = [ArmTable.of_scores(runs[runs.benchmark == name], name) for name in benchmarks]
     comparisons = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
@@ -242,15 +242,15 @@ def _missing(
     benchmarks: Sequence[Benchmark],
 ) -> pd.DataFrame:
     """List the runs of the study without a score, seeds of one family and variant together."""
-    plan = source.plan
+    design = source.design
     # Perplexity is measured and not compared.
     unscaled = set(source.rows.benchmark) - set(benchmarks)
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
     missing = []
-    for benchmark in ordered_benchmarks({*benchmarks, *plan.benchmarks} - unscaled, plan.benchmarks):
-        for family in ordered({*families, *plan.families}, plan.families):
-            for variant in ordered({*variants, *plan.variants}, variants):
-                seeds = [s for s in plan.seeds if (benchmark, family, variant, s) not in found]
+    for benchmark in ordered_benchmarks({*benchmarks, *design.benchmarks} - unscaled, design.benchmarks):
+        for family in ordered({*families, *design.families}, design.families):
+            for variant in ordered({*variants, *design.variants}, variants):
+                seeds = [s for s in design.seeds if (benchmark, family, variant, s) not in found]
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])

@@ -9,38 +9,38 @@ from base.families import FAMILIES
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
-from eval.report.sources import Plan, Source
+from eval.report.sources import Design, Source
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import Benchmark
 from eval.significance.factor import Relabelling, is_paired, levels
 
 
 def seen_by(source: Source, labels: Relabelling) -> Source:
-    """Relabel a source; what its plan says of another factor's levels is left out."""
+    """Relabel a source; what its study says of another factor's levels is left out."""
     return replace(
         source,
         rows=labels.rows(source.rows),
-        plan=_plan(source, labels),
+        design=_design(source, labels),
         factor=labels.factor,
         facts=source.facts if labels.factor == "ffn" else tuple(map(_without_model, source.facts)),
         remarks=tuple(_remarks(source, labels)),
     )
 
 
-def _plan(source: Source, labels: Relabelling) -> Plan:
-    plan, factor = source.plan, labels.factor
-    heads, ffns = plan.heads or _kept(labels), list(map(str, plan.variants))
+def _design(source: Source, labels: Relabelling) -> Design:
+    design, factor = source.design, labels.factor
+    heads, ffns = design.heads or _kept(labels), list(map(str, design.variants))
     headless = set(source.rows["benchmark"]) - set(labels.heads)
-    names = [found.name for found in plan.benchmarks]
+    names = [found.name for found in design.benchmarks]
     wanted = [name for name in names if factor == "ffn" or name not in headless]
-    families = [labels.family(family, variant) for family in map(str, plan.families) for variant in ffns]
-    own = plan if factor == plan.factor else replace(plan, baseline=None, contrasts=())
+    families = [labels.family(family, variant) for family in map(str, design.families) for variant in ffns]
+    own = design if factor == design.factor else replace(design, baseline=None, contrasts=())
     return replace(
         own,
         families=tuple(dict.fromkeys(families)),
         variants=levels(factor, ffns, heads),
         benchmarks=tuple(found for name in wanted for found in _expected(name, labels)),
-        paired=plan.paired or is_paired(factor),
+        paired=design.paired or is_paired(factor),
     )
 
 

@@ -23,7 +23,7 @@ from pretrain.run.folders import RunFolder, StudyFolder
 
 
 @dataclass(frozen=True)
-class Plan:
+class Design:
     """What was meant to be run: every combination is a cell. ``written``: a study file said so."""
 
     families: tuple[Family, ...]
@@ -51,7 +51,7 @@ class Source:
     kind: str
     title: str
     rows: pd.DataFrame
-    plan: Plan
+    design: Design
     run_order: tuple[RunKey, ...]
     """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
@@ -85,7 +85,12 @@ def read_source(path: Path) -> Source:
         raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
     rows = normalise_rows(table, str(path))
     return Source(
-        path=path, kind=kind, title=path.stem, rows=rows, plan=_plan_from(rows), run_order=_run_order(table)
+        path=path,
+        kind=kind,
+        title=path.stem,
+        rows=rows,
+        design=_design_from(rows),
+        run_order=_run_order(table),
     )
 
 
@@ -126,15 +131,15 @@ def _read_study(folder: Path) -> Source:
         raise UsageError(
             f"{folder} holds no scored runs (<family>/<variant>/<run>/eval/rows.parquet); {hint}"
         )
-    written = _read_plan(study.plan_file)
+    written = _read_design(study.plan_file)
     notes = []
     if written is not None and written.run_ids is not None:
-        plan = study.plan_file.name
+        file = study.plan_file.name
         if foreign := sorted(set(runs) - written.run_ids):
-            notes.append(f"left out, not a cell of {plan}: {', '.join(foreign)}")
+            notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
         if not runs:
-            raise UsageError(f"{folder}: none of the cells of {plan} is scored; run the study first")
+            raise UsageError(f"{folder}: none of the cells of {file} is scored; run the study first")
     # A run is told by its place: rows of a named run may say what it would be called without the name.
     tables = [read_rows(run.rows_file).assign(run_id=run_id) for run_id, run in runs.items()]
     table = pd.concat(tables, ignore_index=True)
@@ -152,7 +157,7 @@ def _read_study(folder: Path) -> Source:
         kind="study folder",
         title=folder.resolve().name,
         rows=rows,
-        plan=written or _plan_from(rows),
+        design=written or _design_from(rows),
         run_order=_run_order(table),
         facts=facts,
         notes=tuple(notes),
@@ -166,15 +171,15 @@ def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: value for of_run in of_runs for name, value in of_run.items()}
 
 
-def _plan_from(rows: pd.DataFrame) -> Plan:
+def _design_from(rows: pd.DataFrame) -> Design:
     """Without a study file, expect every variant in every family at every seed that occurs anywhere."""
     names = {column: tuple(sorted(rows[column].unique())) for column in ("family", "variant", "benchmark")}
     seeds = tuple(int(seed) for seed in sorted(rows.seed.unique()))
     benchmarks = tuple(map(Benchmark, names["benchmark"]))
-    return Plan(names["family"], names["variant"], seeds, benchmarks, written=False)
+    return Design(names["family"], names["variant"], seeds, benchmarks, written=False)
 
 
-def _read_plan(path: Path) -> Plan | None:
+def _read_design(path: Path) -> Design | None:
     if not path.is_file():
         return None
     try:
@@ -195,7 +200,7 @@ def _read_plan(path: Path) -> Plan | None:
         margin = None if report.get("margin") is None else float(report["margin"])
     except (TypeError, ValueError) as error:
         raise UsageError(f"{path}: seeds and report.margin must be numbers: {error}") from None
-    return Plan(
+    return Design(
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,

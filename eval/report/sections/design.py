@@ -12,9 +12,9 @@ from eval.results.run_scores import SINGLE_TASK
 
 def design_section(analysis: Analysis) -> str:
     """Runs per arm, items per benchmark, missing scores."""
-    plan = analysis.source.plan
+    design = analysis.source.design
     origin = (
-        "of those planned in study.yaml" if plan.written else "judged by the variants and seeds that occur"
+        "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
     rows = []

@@ -56,7 +56,7 @@ def _pairing(analysis: Analysis) -> str:
 def _origin(analysis: Analysis) -> str:
     if analysis.request.margin is not None:
         return "given on the command line"
-    if analysis.source.plan.margin is not None:
+    if analysis.source.design.margin is not None:
         return "named in the study"
     return "(the default; the study names none)"
 
