@@ -14,9 +14,9 @@ from base.errors import UsageError, unknown_name
 from eval.report.run_facts import RunFacts, mapping, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
+from eval.results.contamination import Contamination, read_contamination
 from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
-from eval.runner.contamination import Contamination, read_contamination
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.factor import Factor, listed_heads
 from pretrain.run.folders import RunFolder, StudyFolder

@@ -11,32 +11,19 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from filelock import FileLock
 from tqdm import tqdm
 
-from base.files import read_json, write_text
+from base.files import write_text
+from eval.results.contamination import Contamination
 from pretrain.config import DataConfig
 from pretrain.data import corpus
-from pretrain.run.folders import RunFolder
 
 MIN_WORDS = 4
 _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
-
-
-@dataclass(frozen=True)
-class Contamination:
-    """Of ``num_texts`` texts of a benchmark, ``num_found`` stand in the training text."""
-
-    num_texts: int
-    num_found: int
-
-    @property
-    def percent(self) -> float:
-        """Share of the texts that were found, in percent."""
-        return 100 * self.num_found / self.num_texts if self.num_texts else 0.0
 
 
 def contamination(
@@ -88,12 +75,6 @@ def find_texts(
             for begin in begins:
                 found |= {text for text in left[begin] if f" {text} " in whole}
     return {name: Contamination(len(of_suite), len(of_suite & found)) for name, of_suite in wanted.items()}
-
-
-def read_contamination(run_dir: Path) -> dict[str, Contamination]:
-    """Read what was found of each benchmark in a run's training text; empty where nobody looked."""
-    content = read_json(RunFolder(run_dir).contamination_file)
-    return {name: Contamination(**counts) for name, counts in content.items()}
 
 
 def _words(text: str) -> str:

@@ -5,13 +5,10 @@ Both lie beside the rows, where the report finds them.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from base.errors import UsageError
-from base.files import write_text
 from eval.classification.inputs.data import majority_baselines
 from eval.classification.tasks.chosen import classification_tasks
 from eval.classification.tasks.examples import read_examples
@@ -19,7 +16,8 @@ from eval.classification.tasks.schema import classified_benchmarks
 from eval.config import EvalConfig
 from eval.models.backbones import read_backbone
 from eval.results.baselines import read_baselines, write_baselines
-from eval.runner.contamination import contamination, read_contamination
+from eval.results.contamination import read_contamination, write_contamination
+from eval.runner.contamination import contamination
 from eval.zero_shot.suites import find_text_tasks
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
@@ -48,8 +46,7 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
         found = contamination(run.data, texts, _cache_dir(run_dir, run))
     except (UsageError, OSError) as error:
         return f"{run_dir}: the training text was not searched for test items: {error}"
-    known = {name: asdict(counts) for name, counts in (read_contamination(run_dir) | found).items()}
-    write_text(RunFolder(run_dir).contamination_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    write_contamination(run_dir, found)
     return problem
 
 

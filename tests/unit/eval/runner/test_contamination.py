@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eval.results.contamination import Contamination
 from eval.runner import contamination as module
-from eval.runner.contamination import Contamination, contamination, find_texts
+from eval.runner.contamination import contamination, find_texts
 from pretrain.config import DataConfig
 
 STORY = 'Once, a dog ran home.\n"The cat didn\'t see it," said Tom. The end'
