@@ -212,7 +212,7 @@ def test_configuration_of_t5():
         (["--model.hidden-dropout", "0", "--model.attention-dropout", "0.1"], "t5 has one dropout for both"),
         (["--data.block-size", "2048"], "may have 102 spans in a document, and t5 has sentinels for 99"),
         (["--train.compile-model"], "train.compile_model compiles one stack"),
-        (["--train.mean-noise-span-length", "0.5"], "greater than or equal to 1"),
+        (["--train.mean-noise-span-length", "0.5"], "must be at least 1"),
     ):
         with pytest.raises(UsageError, match=message) as error:
             read(*flags)
