@@ -91,6 +91,11 @@ class TinyStudy:
         files = list((self.folder / "gpt_neo" / variant).glob("seed1-*/metrics.jsonl"))
         return files[0].read_bytes().count(b"\n") if files else 0
 
+    def newest_checkpoint(self, variant: str) -> int:
+        """The step of the newest whole checkpoint; 0 if there is none."""
+        names = (self.folder / "gpt_neo" / variant).glob("seed1-*/checkpoints/step_" + "[0-9]" * 7)
+        return max((int(path.name.removeprefix("step_")) for path in names), default=0)
+
     def resumed_from(self, variant: str) -> list[int]:
         """The step at which each session of a variant's training began."""
         record = json.loads((self.run_dir(variant) / "provenance.json").read_text())
@@ -170,7 +175,7 @@ class SubmittedStudy:
             The process; ``release`` lets it go on.
         """
         deadline = time.monotonic() + timeout_s
-        while self.study.steps(variant) < step:
+        while self.study.steps(variant) < step or self.study.newest_checkpoint(variant) < 20:
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"{variant} does not train after {timeout_s:g} s\n{self.cluster.describe()}"
