@@ -446,7 +446,7 @@ def test_one_training_serves_both_parts_of_mnli_and_every_seed_is_kept(save_mode
     messages: list[str] = []
     tasks = [GLUE_TASKS["mnli"], GLUE_TASKS["mnli-mm"]]
     config = mnli.model_copy(update={"finetune": glue})
-    results = evaluate_tasks(save_model("roberta"), tasks, config, report=messages.append)
+    results = evaluate_tasks(save_model("roberta"), tasks, config, tell=messages.append)
     assert list(results) == ["mnli", "mnli-mm"]
     metrics, items = results["mnli"]
     by_seed = (items["label"] == items["prediction"]).groupby(items["seed"]).mean()
