@@ -1,0 +1,59 @@
+"""The flags that are read are those that tyro's help shows, and no mistake is told in pydantic's words."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import pytest
+from pydantic import Field
+
+from base.command_line import Section, parse_flags
+from base.errors import UsageError
+from base.flags import list_flags
+from eval.__main__ import EvaluateArgs
+from pretrain.training.arguments import TrainArgs
+from slurm.arguments import SubmitArgs
+
+
+@pytest.mark.parametrize("kind", [TrainArgs, EvaluateArgs, SubmitArgs])
+def test_flags_are_those_of_the_help(
+    kind: type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # one column
+    with pytest.raises(SystemExit):
+        parse_flags(kind, ["--help"])
+    shown = set(re.findall(r"(?m)(?:^[│|]? *|, )(--?[a-z][\w.-]*)", capsys.readouterr().out))
+    flags = [flag for flag in list_flags(kind) if not flag.is_positional]
+    listed = {name for flag in flags for name in (*flag.names, *flag.opposites)}
+    assert shown - {"-h", "--help"} == listed
+
+
+class Everything(Section):
+    """One field of each type."""
+
+    whole: int = Field(1, ge=0, lt=9)
+    number: float | None = Field(None, gt=0, le=2)
+    text: str = ""
+    switch: bool = False
+    word: Literal["a", "b"] = "a"
+    several: tuple[int, ...] = ()
+    either: Literal["run"] | tuple[int, ...] | None = None
+    options: dict[str, int | float | bool | str] | None = None
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        *("--whole x", "--whole -1", "--whole 9", "--whole 1.5", "--whole", "--whole None", "--number 0"),
+        *("--number 3", "--number x", "--word c", "--several x", "--several 1 x", "--either x"),
+        *("--either 1 x", "--options a", "--switch --no-switch", "--switch=maybe", "--text", "--wohle 3"),
+        "stray",
+    ],
+)
+def test_mistakes_are_told_in_plain_words(args: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parse_flags(Everything, args.split())
+    foreign = r"Input should|validation error|type=|literal\[|NoneType|is not allowed\b"
+    assert not re.search(foreign, str(told.value))
+    assert "\n" not in str(told.value)
