@@ -207,14 +207,16 @@ PACKAGES = (
     ("base", "errors, files, command line, tables"),
 )
 EVAL_FLOORS = (
-    (("__main__.py", "python -m eval"), ("commands", "eval.heads, ..."), ("config.py", "the options")),
+    (("__main__.py", "python -m eval"), ("commands", "python -m eval.heads, ...")),
     (("interpretation", "looks into a classifier"),),
     (("report", "from rows to a document"), ("runner", "the missing work, in processes")),
     (("significance", "contrasts, tests, verdicts; statistics of arrays"),),
     (("results", "rows, their store, one number a run"),),
     (("classification", "fine-tuning: inputs, tasks, heads"), ("zero_shot", "pairs, perplexity, lm-eval")),
     (("scoring", "one number for one text"),),
-    (("models", "loading a model"), ("suites.py", "what each suite is"), ("files.py", "reading data")),
+    (("models", "loading a model"),),
+    (("config.py", "what can be asked for; made of the folders' own settings"),),
+    (("suites.py", "what each suite is"), ("files.py", "reading data")),
 )
 
 

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -27,13 +28,38 @@ DOCUMENTS = sorted(
 )
 WRITTEN_BY_HAND = [path for path in DOCUMENTS if path.name != "report.md"]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-MAY_IMPORT = {
-    "base": {"base"},
-    "ffn_variants": {"base", "ffn_variants"},
-    "pretrain": {"base", "ffn_variants", "pretrain"},
-    "eval": {"base", "ffn_variants", "pretrain", "eval"},
-    "slurm": {"base", "ffn_variants", "pretrain", "eval", "slurm"},
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
+# From the ground up: what stands on a floor may import what stands below it, and nothing beside or above it.
+# A name is a file or a folder; one with a dot is a part of a folder that stands lower than the rest of it.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "": PACKAGES,
+    "ffn_variants": ("spec splines kernels", "variants", "registry", "budget models", "__main__"),
+    "pretrain": (
+        "config",
+        "data config_sources",
+        "resolution",
+        "model run sampling",
+        "training",
+        "generate train",
+    ),
+    "eval": (
+        "files suites",
+        # What can be asked for: settings import nothing but settings.
+        "scoring.protocol classification.metric_names classification.heads",
+        "classification.config",
+        "config",
+        "models",
+        "scoring",
+        "classification zero_shot",
+        "results",
+        "significance",
+        "report runner",
+        "interpretation",
+        "__main__ commands",
+    ),
 }
+# The training command scores a model on its way, where --eval-every asks for it.
+EXCEPTIONS = {("pretrain.train", "eval.zero_shot.during_training")}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -85,22 +111,103 @@ def test_shipped_configs_load(path: Path) -> None:
     assert load_config(path).family in path.stem.replace("-", "_") or path.stem.startswith("tiny")
 
 
-# The training command scores a model on its way, where --eval-every asks for it.
-EXCEPTIONS = {("pretrain/train.py", "eval.zero_shot.during_training")}
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-@pytest.mark.parametrize("package", MAY_IMPORT)
-def test_imports_point_one_way(package: str) -> None:
-    for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom):
-                names = [node.module or ""]
-            names = [name for name in names if (path.relative_to(ROOT).as_posix(), name) not in EXCEPTIONS]
-            used = {name.partition(".")[0] for name in names} & MAY_IMPORT.keys()
-            assert used <= MAY_IMPORT[package], f"{path.relative_to(ROOT)} imports {used}"
+MODULES = {module_name(path): path for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+
+
+@cache
+def imports_of(module: str) -> tuple[str, ...]:
+    """Every module of this project that a module imports, wherever in its file."""
+    found = []
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: a relative import"
+            base = node.module or ""
+            full = [f"{base}.{alias.name}" for alias in node.names]
+            found += [name if name in MODULES else base for name in full]
+    known = [name for name in found if name in MODULES]
+    return tuple(name for name in known if (module, name) not in EXCEPTIONS)
+
+
+def floor_of(module: str, house: str) -> tuple[int, str] | None:
+    """On which floor a module stands, and in which room; None where it is not of that house."""
+    inside = module if not house else module.removeprefix(f"{house}.")
+    if house and inside == module:
+        return None
+    rooms = [(number, room) for number, floor in enumerate(FLOORS[house]) for room in floor.split()]
+    own = [(n, room) for n, room in rooms if inside == room or inside.startswith(f"{room}.")]
+    assert own, f"{module} has no place in FLOORS[{house!r}]"
+    return max(own, key=lambda place: len(place[1]))
+
+
+def upward_imports(house: str) -> list[str]:
+    found = []
+    for module in MODULES:
+        for imported in imports_of(module):
+            here, there = floor_of(module, house), floor_of(imported, house)
+            if here and there and here != there and there[0] >= here[0]:
+                found.append(f"{module} imports {imported}")
+    return found
+
+
+@pytest.mark.parametrize("house", FLOORS)
+def test_imports_go_down(house: str) -> None:
+    assert upward_imports(house) == []
+
+
+@pytest.mark.parametrize(
+    ("house", "module", "imported"),
+    [
+        ("", "base.errors", "slurm.state"),
+        ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
+        ("eval", "eval.scoring.plain", "eval.report.write"),
+        ("eval", "eval.report.write", "eval.runner.evaluate"),
+        ("ffn_variants", "ffn_variants.splines.pruning", "ffn_variants.variants.kan"),
+    ],
+)
+def test_a_planted_import_upward_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, house: str, module: str, imported: str
+) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text(f"def f():\n    from {imported} import x\n", encoding="utf-8")
+    monkeypatch.setitem(MODULES, module, planted)
+    imports_of.cache_clear()
+    try:
+        assert upward_imports(house) == [f"{module} imports {imported}"]
+    finally:
+        imports_of.cache_clear()
+
+
+def test_no_files_import_each_other() -> None:
+    """Not even by a way round: what imports nothing that is left is taken away until nothing is left."""
+    waiting = {module: set(imports_of(module)) - {module} for module in MODULES}
+    while free := {module for module, needed in waiting.items() if not needed & waiting.keys()}:
+        waiting = {module: needed for module, needed in waiting.items() if module not in free}
+    assert not waiting, f"a circle among {sorted(waiting)}"
+
+
+def test_folders_are_of_a_size_to_be_read() -> None:
+    assert len(list((ROOT / "eval").glob("*.py"))) <= 5
+    assert len(list((ROOT / "pretrain").glob("*.py"))) <= 7
+
+
+def test_imports_stand_at_the_top() -> None:
+    """At most one in 1,000 lines stands in a function, those of a command's ``main`` apart."""
+    inside = [
+        f"{module}:{node.lineno}"
+        for module, path in MODULES.items()
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name != "main"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values())
+    assert len(set(inside)) <= lines / 1000, inside
 
 
 def test_the_report_never_touches_a_model() -> None:
@@ -170,7 +277,7 @@ def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> N
     assert {"config\\.yaml", "COMPLETED"} <= set(named)
     spelled = re.compile(rf"(^|/)({'|'.join(named)})$")
     found = []
-    for path in (path for package in MAY_IMPORT for path in sorted((ROOT / package).rglob("*.py"))):
+    for path in MODULES.values():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
         if name in ("pretrain/run/folders.py", "base/files.py"):
             continue
