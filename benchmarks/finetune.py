@@ -42,7 +42,7 @@ from transformers import (
 )
 
 from eval.classification.classifier import make_classifier
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.classification.evaluate import evaluate_tasks
 from eval.classification.inputs.tokens import Encoded, encode
 from eval.classification.loading import load_classifier, load_classifier_tokenizer
@@ -163,7 +163,7 @@ def stock_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -
 
 def our_scores(folder: Path, task: str, seed: int, args: argparse.Namespace) -> dict[str, float]:
     """Fine-tune and score with this project; no evaluation on the way, so that the last weights stay."""
-    glue = FineTuneConfig(
+    glue = FinetuneConfig(
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         select_on="validation",

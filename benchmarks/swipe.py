@@ -37,9 +37,9 @@ from sklearn.pipeline import make_pipeline
 from transformers import PreTrainedTokenizerBase
 
 from eval.classification.classifier import HeadClassifier
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.encoders import make_encoder
-from eval.classification.finetune import fine_tune
+from eval.classification.finetune import finetune
 from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import parse_head
 from eval.classification.heads.registry import get_head
@@ -145,7 +145,7 @@ def train_classifier(
     pooling: str,
     train: Encoded | Segmented,
     selection: Encoded | Segmented,
-    settings: FineTuning,
+    settings: Finetuning,
     seed: int,
 ) -> HeadClassifier:
     """Fine-tune a model under a head; ``pooling`` is from the tokens of a text or a segment to its vector."""
@@ -154,7 +154,7 @@ def train_classifier(
     torch.manual_seed(seed)
     built = build_head(choice, encoder.hidden_size, 2)
     classifier = HeadClassifier(encoder, built, get_head(choice.name).reads, pooling)  # type: ignore[arg-type]
-    done = fine_tune(classifier, train, selection, _accuracy, settings, seed)
+    done = finetune(classifier, train, selection, _accuracy, settings, seed)
     print("held out:", *(f"{score:.1f}" for score in done.scores), file=sys.stderr)
     return classifier.eval()
 
@@ -196,7 +196,7 @@ def run_seed(
         "validation": make_documents(reported, fillers, args.sentences, generator),
     }
     positions = num_positions(load_backbone(model_dir, tokenizer))
-    settings = FineTuning(
+    settings = Finetuning(
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         per_device_train_batch_size=args.batch_size,

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 
 from base.command_line import Section
 from base.errors import unknown_name
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites import SUITES, SuiteSpec
 
@@ -67,5 +67,5 @@ class EvalConfig(Section):
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by device)."""
     device: str | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
-    finetune: FineTuneConfig = FineTuneConfig()
+    finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""

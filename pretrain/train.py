@@ -28,7 +28,7 @@ def main() -> int | None:
         show_help(TrainArgs, shown_defaults(line), prog="train.py", description=__doc__)
 
     from eval.zero_shot.during_training import TrainingScorer
-    from pretrain.training.dry_run import check_usable, describe_plans
+    from pretrain.training.dry_run import check_usable, describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
 
@@ -36,7 +36,7 @@ def main() -> int | None:
     check_usable(configs[0])
     if line.typed.values.get(("dry_run",)):
         if os.environ.get("RANK", "0") == "0":
-            print(describe_plans(configs, int(os.environ.get("WORLD_SIZE", "1"))))
+            print(describe_runs(configs, int(os.environ.get("WORLD_SIZE", "1"))))
         return None
     if len(configs) == 1:
         train(configs[0], TrainingScorer)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slurm.todo import Todo
 
 
-def show_plan(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int:
+def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> int:
     """Print every cell, the cost of what is to run, and for SLURM the script."""
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")

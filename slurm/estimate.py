@@ -1,4 +1,4 @@
-"""What a study costs: tokens and FLOPs by its plan, hours by finished runs of the same sizes."""
+"""What a study costs: tokens and FLOPs by its configs, hours by finished runs of the same sizes."""
 
 from __future__ import annotations
 

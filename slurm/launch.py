@@ -14,7 +14,7 @@ from pretrain.run.folders import StudyFolder
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.cluster import load_preset
-from slurm.dry_run import show_plan
+from slurm.dry_run import show_dry_run
 from slurm.finish import LastJob
 from slurm.local import LocalRunner, batches
 from slurm.progress import StudyProgress
@@ -38,7 +38,7 @@ def launch(options: SubmitArgs) -> int:
     if options.dry_run:
         todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        return show_plan(study, todo, submitter)
+        return show_dry_run(study, todo, submitter)
     with sole_submitter(study.folder):
         todo = find_todo(study, options.retry_failed)
         _show(study, todo)

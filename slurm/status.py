@@ -79,10 +79,10 @@ def submitted_cells(study: Path) -> list[str]:
     Raises:
         UsageError: If the folder is not that of a submitted study.
     """
-    plan = StudyFolder(study).plan_file
-    if not plan.is_file():
-        raise UsageError(f"{study} holds no {plan.name}; name a study's YAML file or its folder below runs/")
-    return list(yaml.safe_load(plan.read_text(encoding="utf-8"))["cells"])
+    file = StudyFolder(study).study_file
+    if not file.is_file():
+        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
+    return list(yaml.safe_load(file.read_text(encoding="utf-8"))["cells"])
 
 
 def _details(state: CellState, folder: Path) -> str:

@@ -124,7 +124,7 @@ class Study:
     cells: tuple[Cell, ...]
 
     def write(self) -> None:
-        """Write ``study.yaml`` into the study's folder: what was planned, readable without this code."""
+        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code."""
         content = {
             "name": self.config.name,
             "families": list(self.config.families),
@@ -136,7 +136,7 @@ class Study:
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],
         }
-        write_text(StudyFolder(self.folder).plan_file, yaml.safe_dump(content, sort_keys=False))
+        write_text(StudyFolder(self.folder).study_file, yaml.safe_dump(content, sort_keys=False))
 
 
 def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:

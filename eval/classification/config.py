@@ -1,7 +1,7 @@
 """How classifiers are fine-tuned: what a preset says, and what is chosen instead.
 
-``FineTuneConfig`` is what a user gives; every hyperparameter in it may be left open.
-``FineTuneConfig.resolve(task)`` fills the gaps from the preset, and the ``FineTuning`` that it returns is
+``FinetuneConfig`` is what a user gives; every hyperparameter in it may be left open.
+``FinetuneConfig.resolve(task)`` fills the gaps from the preset, and the ``Finetuning`` that it returns is
 what a protocol records.
 
 The presets follow their originals in data order, schedule, stopping and choice of epoch. They differ in this:
@@ -56,7 +56,7 @@ def _check_head(text: object) -> object:
     return str(parse_head(text)) if isinstance(text, str) else text
 
 
-class FineTuning(Section):
+class Finetuning(Section):
     """How one task is fine-tuned, every value settled. The defaults are those of the preset ``default``."""
 
     head: str = DEFAULT_HEAD
@@ -104,13 +104,13 @@ class Preset:
         tasks: The tasks that it consists of.
     """
 
-    settings: FineTuning
+    settings: Finetuning
     by_task: dict[str, dict[str, Any]] = field(default_factory=dict)
     averaged: dict[str, Metric] = field(default_factory=dict)
     tasks: tuple[str, ...] = GLUE_TASK_NAMES
 
 
-_BABYLM23 = FineTuning(
+_BABYLM23 = Finetuning(
     eval_steps=200,
     patience=10,
     threshold=0.001,
@@ -124,7 +124,7 @@ _ACCURACY_FOR_MNLI: dict[str, dict[str, Any]] = {
 
 PRESETS: dict[str, Preset] = {
     "default": Preset(
-        settings=FineTuning(),
+        settings=Finetuning(),
         by_task={
             "cola": {"metric_for_best_model": "matthews_correlation"},
             "mrpc": {"metric_for_best_model": "f1"},
@@ -133,7 +133,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "babylm23": Preset(settings=_BABYLM23, by_task=_ACCURACY_FOR_MNLI),
     "babylm25": Preset(
-        settings=FineTuning(
+        settings=Finetuning(
             learning_rate=3e-5,
             lr_scheduler_type="cosine",
             warmup_ratio=0.06,
@@ -158,7 +158,7 @@ PRESETS: dict[str, Preset] = {
         tasks=("boolq", "multirc", "rte", "wsc", "mrpc", "qqp", "mnli"),
     ),
     "fr-kan": Preset(
-        settings=FineTuning(
+        settings=Finetuning(
             learning_rate=2e-5, num_train_epochs=5, patience=None, lr_scheduler_type="constant"
         )
     ),
@@ -172,7 +172,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-class FineTuneConfig(Section):
+class FinetuneConfig(Section):
     """Fine-tuning. What is left open is as the preset says."""
 
     preset: PresetName = "default"
@@ -264,11 +264,11 @@ class FineTuneConfig(Section):
             dict.fromkeys(replace(c, is_frozen=True) if self.freeze_backbone else c for c in choices)
         )
 
-    def of_run(self, seed: int) -> FineTuneConfig:
+    def of_run(self, seed: int) -> FinetuneConfig:
         """Settle the seeds of one run; ``seed`` is its own."""
         return self.model_copy(update={"seeds": (seed,)}) if self.seeds == "run" else self
 
-    def resolve(self, task: str, head: HeadChoice | None = None) -> FineTuning:
+    def resolve(self, task: str, head: HeadChoice | None = None) -> Finetuning:
         """Settle how a task is fine-tuned: what is given here, else what the preset says of it.
 
         Args:
@@ -278,7 +278,7 @@ class FineTuneConfig(Section):
         preset = PRESETS[self.preset]
         given = {
             name: value
-            for name in FineTuning.model_fields
+            for name in Finetuning.model_fields
             if name != "head" and (value := getattr(self, name, None)) is not None
         }
         given["head"] = str(head or self.heads[0])

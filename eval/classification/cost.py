@@ -30,7 +30,7 @@ def estimated_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoic
         Tokens times passes over them, over all seeds; a token that is only evaluated counts a third.
     """
     head = head or config.finetune.heads[0]
-    settings = task.fine_tuning(config.finetune, head)
+    settings = task.finetuning(config.finetune, head)
     size, train_tokens = _size(task, "train", config, settings.max_train_examples)
     _, validation_tokens = _size(task, "validation", config, settings.max_validation_examples)
     if head.is_frozen:
@@ -48,7 +48,7 @@ def estimated_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoic
 def _size(task: ClassificationTask, part: str, config: EvalConfig, limit: int | None) -> tuple[int, float]:
     """Examples of a file, or as many as the limit allows, and about how many tokens they have."""
     lengths = _text_lengths(task, part, data_source(task, part, config), config)
-    tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, task.fine_tuning(config.finetune).max_length)
+    tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, task.finetuning(config.finetune).max_length)
     count = min(len(tokens), limit or len(tokens))
     return count, float(tokens.mean() * count)
 

@@ -14,9 +14,9 @@ import pandas as pd
 from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.features import FeatureClassifier, features, fits_memory
-from eval.classification.finetune import Ticker, fine_tune
+from eval.classification.finetune import Ticker, finetune
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
@@ -70,7 +70,7 @@ def evaluate_tasks(
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
     """
-    settings = tasks[0].fine_tuning(config.finetune, head)
+    settings = tasks[0].finetuning(config.finetune, head)
     scores: dict[str, list[dict[str, float]]] = {task.name: [] for task in tasks}
     items: dict[str, list[pd.DataFrame]] = {task.name: [] for task in tasks}
     for seed in settings.seeds:
@@ -97,7 +97,7 @@ def train(
     model_dir: Path,
     tasks: Sequence[ClassificationTask],
     config: EvalConfig,
-    settings: FineTuning,
+    settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,
 ) -> Trained:
@@ -125,7 +125,7 @@ def train(
     whole = {"train": training, "selection": selection, **data.validation}
     predictor, parts = _on_features(classifier, whole, model_dir, settings, tell)
     metric = METRICS[settings.metric_for_best_model]
-    fine_tune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
+    finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
     return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks})
 
 
@@ -133,7 +133,7 @@ def _on_features(
     classifier: Classifier,
     parts: Mapping[str, Batch],
     model_dir: Path,
-    settings: FineTuning,
+    settings: Finetuning,
     tell: Tell,
 ) -> tuple[Classifier, Mapping[str, Examples]]:
     """Compute what a frozen backbone makes of every part, so that only the head is left to train.
@@ -154,7 +154,7 @@ def _on_features(
     return FeatureClassifier(classifier), found
 
 
-def _check_metrics(task: ClassificationTask, settings: FineTuning) -> None:
+def _check_metrics(task: ClassificationTask, settings: Finetuning) -> None:
     for name in (settings.metric_for_best_model, *settings.extra_metrics):
         if reason := unfit_metric(name, task.num_labels, task.multi_label):
             raise UsageError(f"{task.name}: {reason}, or leave --finetune.metric-for-best-model out")

@@ -22,7 +22,7 @@ from transformers import get_scheduler
 from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Classifier
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.heads.output import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
 
@@ -32,7 +32,7 @@ REPORT_EVERY_S = 2.0
 
 
 @dataclass(frozen=True)
-class FineTuned:
+class Finetuned:
     """How a fine-tuning went.
 
     Attributes:
@@ -69,15 +69,15 @@ class Ticker:
             self._next_s = time.monotonic() + REPORT_EVERY_S
 
 
-def fine_tune(
+def finetune(
     classifier: Classifier,
     train: Examples,
     selection: Examples,
     metric: Metric,
-    settings: FineTuning,
+    settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,
-) -> FineTuned:
+) -> Finetuned:
     """Train a classifier and leave it with its best weights.
 
     Best are those with the highest metric on ``selection`` at an evaluation. Where training ends before the
@@ -123,9 +123,9 @@ def fine_tune(
                 best.judge(classifier, step, selection, metric, ticker)
                 if best.is_exhausted:
                     best.restore(classifier)
-                    return FineTuned(best.step, step, tuple(best.scores))
+                    return Finetuned(best.step, step, tuple(best.scores))
     best.restore(classifier)
-    return FineTuned(best.step or step, step, tuple(best.scores))
+    return Finetuned(best.step or step, step, tuple(best.scores))
 
 
 def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
@@ -149,7 +149,7 @@ def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
 class _Best:
     """The best weights so far, and for how many evaluations there were none better."""
 
-    def __init__(self, settings: FineTuning) -> None:
+    def __init__(self, settings: Finetuning) -> None:
         self.settings = settings
         self.step, self.scores, self.waited = 0, list[float](), 0
         self._key: tuple[float, float] | None = None
@@ -204,13 +204,13 @@ def trained_state(classifier: nn.Module) -> dict[str, torch.Tensor]:
     return {name: value for name, value in classifier.state_dict().items() if name not in frozen}
 
 
-def num_steps(num_examples: int, settings: FineTuning) -> int:
+def num_steps(num_examples: int, settings: Finetuning) -> int:
     """Steps of an epoch; at least one, even where examples are dropped that fill no batch."""
     size = settings.per_device_train_batch_size
     return max(1, num_examples // size) if settings.dataloader_drop_last else -(-num_examples // size)
 
 
-def evaluation_interval(steps_per_epoch: int, settings: FineTuning) -> int:
+def evaluation_interval(steps_per_epoch: int, settings: Finetuning) -> int:
     """Steps from one evaluation to the next, as transformers counts them."""
     if settings.eval_steps is None:
         return steps_per_epoch
@@ -220,7 +220,7 @@ def evaluation_interval(steps_per_epoch: int, settings: FineTuning) -> int:
 
 
 def shuffled_batches(
-    num_examples: int, generator: np.random.Generator, settings: FineTuning
+    num_examples: int, generator: np.random.Generator, settings: Finetuning
 ) -> Iterator[np.ndarray]:
     """Yield the indices of an epoch's batches, each example at most once and in random order."""
     order, size = generator.permutation(num_examples), settings.per_device_train_batch_size
@@ -228,7 +228,7 @@ def shuffled_batches(
         yield order[number * size : (number + 1) * size]
 
 
-def build_optimizer(classifier: Classifier, settings: FineTuning) -> torch.optim.Optimizer:
+def build_optimizer(classifier: Classifier, settings: Finetuning) -> torch.optim.Optimizer:
     """AdamW over what is trained; the head may have a learning rate of its own."""
     head = {id(parameter) for parameter in classifier.head_parameters()}
     trained = [parameter for parameter in classifier.parameters() if parameter.requires_grad]
@@ -242,7 +242,7 @@ def build_optimizer(classifier: Classifier, settings: FineTuning) -> torch.optim
 
 
 def build_scheduler(
-    optimizer: torch.optim.Optimizer, settings: FineTuning, max_steps: int
+    optimizer: torch.optim.Optimizer, settings: Finetuning, max_steps: int
 ) -> torch.optim.lr_scheduler.LRScheduler:
     """Warm-up and decay over ``max_steps`` updates."""
     name, warmup = settings.lr_scheduler_type, int(settings.warmup_ratio * max_steps)

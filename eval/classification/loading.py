@@ -14,7 +14,7 @@ from transformers import (
 
 from base.errors import UsageError
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.encoders import make_encoder
 from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import check_head, parse_head
@@ -93,7 +93,7 @@ def load_backbone(
 def load_for_task(
     model_dir: Path,
     task: ClassificationTask,
-    settings: FineTuning,
+    settings: Finetuning,
     seed: int,
     tokenizer: PreTrainedTokenizerBase,
     device: str | None = None,

@@ -13,7 +13,7 @@ import tyro
 from pydantic import BaseModel, create_model
 
 from base.command_line import read_flags
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
 from eval.runner.find_runs import study_config
 from pretrain.run.folders import RunFolder
@@ -69,7 +69,7 @@ def _open(kind: type[Args], config: EvalConfig) -> Args:
 
 def with_fewer_flags(config: EvalConfig) -> EvalConfig:
     """Return the same settings, of which only those that a classifier depends on are flags."""
-    tuning = _without_flags(FineTuneConfig, {"tasks"})
+    tuning = _without_flags(FinetuneConfig, {"tasks"})
     kind = _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
     return kind.model_validate(config.model_dump())
 

@@ -20,7 +20,7 @@ from eval.config import EvalConfig
 from eval.interpretation.arguments import ConceptSpaceArgs
 from eval.interpretation.commands import SPACE_HEAD, say_rarely
 from eval.interpretation.concept_space_figure import draw_concept_space
-from eval.interpretation.kept_classifiers import find_task, fine_tuned
+from eval.interpretation.kept_classifiers import find_task, finetuned
 from eval.report.figures.style import to_png, to_svg
 from eval.report.names import file_name
 from eval.zero_shot.task import evenly_spaced
@@ -80,7 +80,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
         raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
     head = choose_head(args.config)
     task = find_task(args.task, args.config)
-    found = fine_tuned(args.run, task, args.config, say_rarely())
+    found = finetuned(args.run, task, args.config, say_rarely())
     data = found.validation.take(evenly_spaced(list(range(len(found.validation))), args.max_examples))
     run = RunFolder(args.run.resolve())
     figure, alt = draw_concept_space(

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from base.files import write_atomically
 from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.evaluate import train
 from eval.classification.finetune import trained_state
 from eval.classification.inputs.data import chosen_rows, read_task_data
@@ -34,7 +34,7 @@ from pretrain.run.folders import RunFolder
 
 
 @dataclass(frozen=True)
-class FineTunedClassifier:
+class FinetunedClassifier:
     """A classifier with its best weights, in evaluation mode, and what it is reported on.
 
     Attributes:
@@ -48,7 +48,7 @@ class FineTunedClassifier:
 
     classifier: Classifier
     task: ClassificationTask
-    settings: FineTuning
+    settings: Finetuning
     tokenizer: PreTrainedTokenizerBase
     validation: Batch
     rows: list[dict]
@@ -63,12 +63,12 @@ def find_task(name: str, config: EvalConfig) -> ClassificationTask:
     return chosen.embedded_tasks(config).get(name) or chosen.find_task(name, config)
 
 
-def fine_tuned(
+def finetuned(
     run_dir: Path,
     task: ClassificationTask,
     config: EvalConfig,
     tell: Tell = lambda message: None,
-) -> FineTunedClassifier:
+) -> FinetunedClassifier:
     """Load a run's classifier of a task; where there is none of these settings, fine-tune and keep it.
 
     Args:
@@ -82,7 +82,7 @@ def fine_tuned(
     """
     config = settled(config, identify_run(run_dir))
     (head, *_) = task_heads([task], config)
-    settings, model_dir = task.fine_tuning(config.finetune, head), model_folder(run_dir)
+    settings, model_dir = task.finetuning(config.finetune, head), model_folder(run_dir)
     seed = settings.seeds[0]
     folder = RunFolder(run_dir).classifiers_dir / task.benchmark / task.name
     path = folder / f"{_file_name(str(head))}.safetensors"
@@ -104,7 +104,7 @@ def fine_tuned(
     max_length = min(settings.max_length, num_positions(classifier.body))
     data = read_task_data([task], tokenizer, max_length, config, settings)
     rows = chosen_rows(task, config, settings)
-    return FineTunedClassifier(classifier.eval(), task, settings, tokenizer, data.validation[task.name], rows)
+    return FinetunedClassifier(classifier.eval(), task, settings, tokenizer, data.validation[task.name], rows)
 
 
 def _file_name(head: str) -> str:

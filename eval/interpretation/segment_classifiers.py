@@ -19,25 +19,25 @@ from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
 from eval.interpretation.commands import SEGMENT_HEAD, say_rarely
 from eval.interpretation.explanations import Explained
-from eval.interpretation.kept_classifiers import FineTunedClassifier, fine_tuned
+from eval.interpretation.kept_classifiers import FinetunedClassifier, finetuned
 
 
-def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalConfig) -> FineTunedClassifier:
+def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalConfig) -> FinetunedClassifier:
     """Load a run's classifier, or fine-tune it, and say on standard error how that goes.
 
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
     choice = check_head(config.finetune.heads[0], task.multi_label)
-    if segmentation_of(task.fine_tuning(config.finetune, choice)) is None:
+    if segmentation_of(task.finetuning(config.finetune, choice)) is None:
         raise UsageError(
             f'head {str(choice)!r} does not read segments; choose for example --head "{SEGMENT_HEAD} '
             'segments=sentences"'
         )
-    return fine_tuned(run, task, config, say_rarely())
+    return finetuned(run, task, config, say_rarely())
 
 
-def note_few_segments(found: FineTunedClassifier, kept: int) -> None:
+def note_few_segments(found: FinetunedClassifier, kept: int) -> None:
     """Say on standard error where no validation example has more than ``kept`` segments to choose among."""
     data: Any = found.validation
     if data.counts.max() <= kept:
@@ -49,13 +49,13 @@ def note_few_segments(found: FineTunedClassifier, kept: int) -> None:
         )
 
 
-def predict_segments(found: FineTunedClassifier, data: Segmented) -> Predictions:
+def predict_segments(found: FinetunedClassifier, data: Segmented) -> Predictions:
     """Return what a run's classifier says of examples and of their segments."""
     settings = found.settings
     return predict(found.classifier, data, settings.per_device_train_batch_size, settings.dtype)
 
 
-def explain_examples(found: FineTunedClassifier) -> list[Explained]:
+def explain_examples(found: FinetunedClassifier) -> list[Explained]:
     """Return every validation example with its prediction and what its segments contribute."""
     data, is_multi_label = found.validation, found.task.multi_label
     assert isinstance(data, Segmented)

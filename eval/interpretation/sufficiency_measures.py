@@ -17,7 +17,7 @@ from eval.classification.tasks.examples import read_examples
 from eval.classification.tasks.task import ClassificationTask
 from eval.interpretation.arguments import SufficiencyArgs
 from eval.interpretation.attention_shares import attention_shares, shares_of_spans
-from eval.interpretation.kept_classifiers import FineTunedClassifier, find_task, fine_tuned
+from eval.interpretation.kept_classifiers import FinetunedClassifier, find_task, finetuned
 from eval.interpretation.segment_classifiers import (
     load_segment_classifier,
     note_few_segments,
@@ -72,7 +72,7 @@ def measure(args: SufficiencyArgs, tell: Tell = lambda message: None) -> list[Su
     )
 
 
-def _parts(task: ClassificationTask, found: FineTunedClassifier, args: SufficiencyArgs) -> list[_Part]:
+def _parts(task: ClassificationTask, found: FinetunedClassifier, args: SufficiencyArgs) -> list[_Part]:
     max_length = min(found.settings.max_length, num_positions(found.classifier.body))
     data: Any = read_task_data([task], found.tokenizer, max_length, args.config, found.settings).train
     chosen = evenly_spaced(list(range(len(data))), args.train_documents)
@@ -88,7 +88,7 @@ def _attention(
     """Return for each part, for each document, the attention that its segments get."""
     finetune = args.config.finetune.model_copy(update={"head": ("linear",), "pooling": "mean"})
     tell("fine-tuning the classifier whose attention is read, unless it is there")
-    baseline = fine_tuned(args.run, task, args.config.model_copy(update={"finetune": finetune}), tell)
+    baseline = finetuned(args.run, task, args.config.model_copy(update={"finetune": finetune}), tell)
     max_length = min(baseline.settings.max_length, num_positions(baseline.classifier.body))
     found = []
     for part in parts:

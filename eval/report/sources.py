@@ -131,10 +131,10 @@ def _read_study(folder: Path) -> Source:
         raise UsageError(
             f"{folder} holds no scored runs (<family>/<variant>/<run>/eval/rows.parquet); {hint}"
         )
-    written = _read_design(study.plan_file)
+    written = _read_design(study.study_file)
     notes = []
     if written is not None and written.run_ids is not None:
-        file = study.plan_file.name
+        file = study.study_file.name
         if foreign := sorted(set(runs) - written.run_ids):
             notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}

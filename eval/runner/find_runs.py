@@ -65,7 +65,7 @@ def study_config(paths: Sequence[Path]) -> EvalConfig:
         UsageError: If that study's file is unusable.
     """
     for path in paths:
-        file = StudyFolder(path).plan_file
+        file = StudyFolder(path).study_file
         if file.is_file():
             try:
                 content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))

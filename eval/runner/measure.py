@@ -17,7 +17,7 @@ from eval.zero_shot.task import TaskResult
 
 # Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100
-FINE_TUNING_TOKENS_PER_S = 5000
+FINETUNING_TOKENS_PER_S = 5000
 
 
 def measure(work: Work, tell: Tell) -> dict[str, TaskResult]:
@@ -54,7 +54,7 @@ def cost(work: Work) -> float:
     """
     if work.texts is not None:
         return work.texts.num_items() / ITEMS_PER_S
-    return estimated_cost(work.classified[0], work.config, work.choice) / FINE_TUNING_TOKENS_PER_S
+    return estimated_cost(work.classified[0], work.config, work.choice) / FINETUNING_TOKENS_PER_S
 
 
 # One run's tasks follow one another, so its model is kept for the next.

@@ -15,7 +15,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from base.errors import UsageError
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.classification.heads.choice import HeadChoice, check_head
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.chosen import classification_tasks
@@ -183,10 +183,10 @@ def classification_protocol(task: ClassificationTask, config: EvalConfig, head: 
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
         "data": protocol_source(task, config),
-        **_fine_tuning(task, config.finetune, head),
+        **_finetuning(task, config.finetune, head),
     }
 
 
 @lru_cache(maxsize=256)
-def _fine_tuning(task: ClassificationTask, config: FineTuneConfig, head: HeadChoice) -> dict:
-    return task.fine_tuning(config, head).model_dump(mode="json")
+def _finetuning(task: ClassificationTask, config: FinetuneConfig, head: HeadChoice) -> dict:
+    return task.finetuning(config, head).model_dump(mode="json")

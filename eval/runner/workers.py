@@ -158,7 +158,7 @@ def _work(connection: Connection, config: EvalConfig) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
 
-    # A run's units come one after another, so it is planned once for all of them.
+    # A run's units come one after another, so it is looked at once for all of them.
     @lru_cache(maxsize=2)
     def units_of(run_dir: Path) -> dict[str, Work]:
         return {work.key: work for work in work_units(run_dir, identify_run(run_dir), config)}

@@ -95,7 +95,7 @@ def best_fit(lengths: np.ndarray, block_size: int) -> tuple[np.ndarray, np.ndarr
     return rows, np.array(filled)
 
 
-def plan_rows(lengths: np.ndarray, block_size: int) -> np.ndarray:
+def fill_rows(lengths: np.ndarray, block_size: int) -> np.ndarray:
     """Decide which tokens stand in which row.
 
     Args:
@@ -116,8 +116,8 @@ def plan_rows(lengths: np.ndarray, block_size: int) -> np.ndarray:
     rows = place[rows]
     kept = rows < num_wanted
     cut = _fill_gaps(pieces[~kept], block_size - filled[fullest_first[:num_wanted]])
-    planned = np.concatenate([np.column_stack([pieces[kept], rows[kept]]), cut])
-    return planned[np.argsort(planned[:, 2], kind="stable")]
+    pieces_in_rows = np.concatenate([np.column_stack([pieces[kept], rows[kept]]), cut])
+    return pieces_in_rows[np.argsort(pieces_in_rows[:, 2], kind="stable")]
 
 
 def _fill_gaps(pieces: np.ndarray, gaps: np.ndarray) -> np.ndarray:
@@ -152,23 +152,23 @@ def pack(
         one; padding is at position 0 as well, so that every padding token is a document of its own. Third,
         the number of documents that were cut.
     """
-    planned = plan_rows(lengths, block_size)
-    num_rows = int(planned[-1, 2]) + 1
+    pieces_in_rows = fill_rows(lengths, block_size)
+    num_rows = int(pieces_in_rows[-1, 2]) + 1
     input_ids = np.full((num_rows, block_size), pad_token_id, tokens.dtype)
     position_ids = np.zeros((num_rows, block_size), np.uint16 if block_size <= 2**16 else np.uint32)
     counting = np.arange(block_size, dtype=position_ids.dtype)
     last, offset = -1, 0
-    for start, length, row in planned.tolist():
+    for start, length, row in pieces_in_rows.tolist():
         offset = offset if row == last else 0
         end = offset + length
         input_ids[row, offset:end] = tokens[start : start + length]
         position_ids[row, offset:end] = counting[:length]
         last, offset = row, end
-    return input_ids, position_ids, _num_cut(planned, lengths)
+    return input_ids, position_ids, _num_cut(pieces_in_rows, lengths)
 
 
-def _num_cut(planned: np.ndarray, lengths: np.ndarray) -> int:
+def _num_cut(pieces_in_rows: np.ndarray, lengths: np.ndarray) -> int:
     """Documents of which no piece is the whole."""
     ends = np.cumsum(lengths)
-    document = np.searchsorted(ends, planned[:, 0], side="right")
+    document = np.searchsorted(ends, pieces_in_rows[:, 0], side="right")
     return int((np.bincount(document) > 1).sum())

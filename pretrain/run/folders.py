@@ -122,11 +122,11 @@ class RunFolder:
 
 @dataclass(frozen=True)
 class StudyFolder:
-    """A study's folder, which need not have a plan: whatever runs were trained into it are in it."""
+    """A study's folder, which need not have a file: whatever runs were trained into it are in it."""
 
     path: Path
 
-    plan_file = Inside("study.yaml")
+    study_file = Inside("study.yaml")
     """What ``slurm.submit`` was asked to run."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""

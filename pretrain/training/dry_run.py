@@ -26,13 +26,13 @@ HUB_TOKENS = 466_000_000
 """The hub's TinyStories with the source study's tokenizer, for budgets before."""
 
 
-def describe_plans(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
-    """The plan of the first run, and the folders of those that differ from it in the seed alone."""
+def describe_runs(configs: Sequence[RunConfig], num_processes: int = 1) -> str:
+    """What the first run would be, and the folders of those that differ from it in the seed alone."""
     others = [f"{f'seed {config.seed}':<17}{_folder(config)}" for config in configs[1:]]
-    return "\n".join([describe_plan(configs[0], num_processes), *others])
+    return "\n".join([describe_run(configs[0], num_processes), *others])
 
 
-def describe_plan(config: RunConfig, num_processes: int = 1) -> str:
+def describe_run(config: RunConfig, num_processes: int = 1) -> str:
     """The resolved configuration, exact parameter and FLOP counts, token budget and run folder, as text.
 
     Raises:
@@ -122,7 +122,7 @@ def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int
 
 
 def check_usable(config: RunConfig) -> None:
-    """Refuse a plan whose tracker is not installed, or whose run's name is no name of one folder.
+    """Refuse a run whose tracker is not installed, or whose run's name is no name of one folder.
 
     Raises:
         UsageError: Naming the command that installs it, or what a name may be.

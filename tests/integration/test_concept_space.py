@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from base.errors import UsageError
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
 from eval.interpretation.commands import SPACE_HEAD, config_with_head
 from eval.interpretation.concept_space import main
 from eval.interpretation.concept_space_plot import concept_vectors
-from eval.interpretation.kept_classifiers import fine_tuned
+from eval.interpretation.kept_classifiers import finetuned
 
 TASK = next(iter(embedded_tasks(EvalConfig())))
 FLAGS = ["--finetune.num-train-epochs", "1", "--finetune.max-train-examples", "32"]
@@ -36,13 +36,13 @@ def command(monkeypatch, *arguments: object) -> None:
 
 
 def test_places_are_those_of_every_example_alone(run):
-    settings = FineTuneConfig(
+    settings = FinetuneConfig(
         head=("space num_dimensions=2",),
         num_train_epochs=1,
         max_train_examples=32,
         max_validation_examples=70,
     )
-    found = fine_tuned(run, embedded_tasks(EvalConfig())[TASK], EvalConfig(finetune=settings))
+    found = finetuned(run, embedded_tasks(EvalConfig())[TASK], EvalConfig(finetune=settings))
     places = concept_vectors(found.classifier, found.validation)
     assert places.shape == (70, 2, 2)  # more than a batch
     body = found.classifier.encoder.body

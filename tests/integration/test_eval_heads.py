@@ -17,18 +17,18 @@ from transformers import (
 )
 
 from eval.__main__ import main
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.kept_classifiers import fine_tuned
+from eval.interpretation.kept_classifiers import finetuned
 from eval.results.rows import read_rows
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run, evaluate_runs
 from ffn_variants import UsageError
 
-QUICK = FineTuneConfig(
+QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
 )
 EMBEDDED = EvalConfig(suites=("embedded-glue",), check_contamination=False)
@@ -123,7 +123,7 @@ def test_the_table_shows_the_tasks_and_heads_of_this_call(make_run, topics, monk
         assert [task, "accuracy", *shown] in [line.split() for line in table.splitlines()]
 
 
-def test_each_run_may_be_fine_tuned_with_its_own_seed(make_run):
+def test_each_run_may_be_finetuned_with_its_own_seed(make_run):
     config = with_heads("linear frozen", seeds="run")
     runs, reported = [make_run(seed=seed) for seed in (3, 4)], []
     for run, seed in zip(runs, (3, 4), strict=True):
@@ -177,23 +177,23 @@ def test_heads_that_do_not_fit_are_refused_before_anything_is_loaded(make_run, t
 def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatch):
     run, config = make_run("roberta"), with_heads(head)
     task = next(iter(embedded_tasks(config).values()))
-    first = fine_tuned(run, task, config)
+    first = finetuned(run, task, config)
     logits = predict(first.classifier, first.validation, 16).logits
     rows = evaluate_run(run, config, progress=False)
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
     assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
     monkeypatch.setattr("eval.interpretation.kept_classifiers.train", None)  # nothing is trained again
-    again = fine_tuned(run, task, config)
+    again = finetuned(run, task, config)
     np.testing.assert_allclose(predict(again.classifier, again.validation, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):
-        fine_tuned(run, task, with_heads(head, num_train_epochs=2))
+        finetuned(run, task, with_heads(head, num_train_epochs=2))
 
 
 def test_predictions_are_in_the_order_of_the_examples(make_run):
     config = with_heads("swipe segments=windows window=6 stride=2")
     task = next(iter(embedded_tasks(config).values()))
-    found = fine_tuned(make_run(), task, config)
+    found = finetuned(make_run(), task, config)
     data = found.validation
     assert (np.diff(data.lengths) < 0).any()  # so that reading them by length changes their order
     logits, segment_scores = predict(found.classifier, data, 16)

@@ -12,7 +12,7 @@ import pytest
 
 from base.errors import run_cli
 from eval.__main__ import main
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
 from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows
@@ -27,7 +27,7 @@ from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
 from tests.processes import run_command
 
-GLUE = FineTuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
+GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
 EVERY = EvalConfig(suites=("embedded-pairs",), embedded_pairs_per_paradigm=5)
 SIX = tuple(task.name for task in find_suite_tasks("embedded-pairs", EVERY)[:6])
 PAIRS = EVERY.model_copy(update={"pair_tasks": SIX})

@@ -14,7 +14,7 @@ import pytest
 
 import eval.__main__ as evaluation
 from base.errors import UsageError
-from eval.classification.config import FineTuneConfig
+from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
 from eval.interpretation import concept_space, explain, sufficiency
 from eval.interpretation.commands import with_fewer_flags
@@ -137,7 +137,7 @@ def test_flags_without_an_effect_are_unknown(flags: tuple[str, str], monkeypatch
 
 
 def test_fewer_flags_are_the_same_settings() -> None:
-    tuning = FineTuneConfig(tasks=("rte",), head=("swipe window=8",), seeds="run", freeze_backbone=True)
+    tuning = FinetuneConfig(tasks=("rte",), head=("swipe window=8",), seeds="run", freeze_backbone=True)
     config = EvalConfig(suites=("wug",), text_file=Path("a.txt"), device="cpu", finetune=tuning)
     assert with_fewer_flags(config).model_dump() == config.model_dump()
 

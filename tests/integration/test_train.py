@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from pretrain.resolution import load_config
-from pretrain.training.dry_run import describe_plan
+from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from tests.processes import run_command
 
@@ -128,7 +128,7 @@ def test_dry_run_of_the_script_writes_nothing(command, tmp_path):
 )
 def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
     config = load_config(repository / "configs" / f"{name}.yaml", [*flags, "--runs-dir", str(tmp_path)])
-    assert f"parameters       {parameters} (" in describe_plan(config)
+    assert f"parameters       {parameters} (" in describe_run(config)
 
 
 @pytest.mark.slow

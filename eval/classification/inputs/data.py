@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from eval.classification.classifier import Batch
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.heads.choice import parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
@@ -43,7 +43,7 @@ def read_task_data(
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
     config: EvalConfig,
-    settings: FineTuning,
+    settings: Finetuning,
 ) -> TaskData:
     """Read and tokenise the training set of tasks that share one, and their validation files.
 
@@ -82,7 +82,7 @@ def with_turns(task: ClassificationTask, row: dict) -> tuple[str | list[str], st
     return task.make_input(row) if turns is None else (turns, None)
 
 
-def segmentation_of(settings: FineTuning) -> Segmentation | None:
+def segmentation_of(settings: Finetuning) -> Segmentation | None:
     """Return how texts are cut for the head that settings name; None where they stay whole."""
     choice = parse_head(settings.head)
     if choice.name == DEFAULT_HEAD or get_head(choice.name).reads != "segments":
@@ -91,7 +91,7 @@ def segmentation_of(settings: FineTuning) -> Segmentation | None:
     return Segmentation(**{field.name: options[field.name] for field in fields(Segmentation)})
 
 
-def split(data: TaskData, task: ClassificationTask, settings: FineTuning, seed: int) -> tuple[Batch, Batch]:
+def split(data: TaskData, task: ClassificationTask, settings: Finetuning, seed: int) -> tuple[Batch, Batch]:
     """Return what is trained on, and what the epoch is chosen on.
 
     Raises:
@@ -134,7 +134,7 @@ def majority_baselines(
     """
     baselines: dict[str, dict[str, dict[str, float]]] = {}
     for task in tasks:
-        settings = task.fine_tuning(config.finetune)
+        settings = task.finetuning(config.finetune)
         names = tuple(dict.fromkeys((*task.metrics, *settings.extra_metrics)))
         train, validation = (
             np.array([row["label"] for row in rows])
@@ -144,7 +144,7 @@ def majority_baselines(
     return baselines
 
 
-def chosen_rows(task: ClassificationTask, config: EvalConfig, settings: FineTuning) -> list[dict]:
+def chosen_rows(task: ClassificationTask, config: EvalConfig, settings: Finetuning) -> list[dict]:
     """Return the validation examples that are reported on, as their file has them."""
     rows = read_examples(task, "validation", config)
     chosen = _chosen(len(rows), settings.max_validation_examples, VALIDATION_SEED)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eval.classification.config import PRESETS, FineTuneConfig, FineTuning
+from eval.classification.config import PRESETS, FinetuneConfig, Finetuning
 from eval.classification.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.classification.tasks.labels import Label, label_positions
 from eval.classification.tasks.schema import TaskFile
@@ -67,7 +67,7 @@ class ClassificationTask:
         """In rows; the epoch is chosen by the first one, which ``headline`` names unless a preset does."""
         return self.definition.metrics
 
-    def headline(self, config: FineTuneConfig) -> str:
+    def headline(self, config: FinetuneConfig) -> str:
         """Name the metric that stands for the task: its file's first, unless a preset of GLUE has another."""
         averaged = PRESETS[config.preset].averaged if self.benchmark in (GLUE, EMBEDDED_GLUE) else {}
         return averaged.get(self.name, self.metrics[0])
@@ -127,7 +127,7 @@ class ClassificationTask:
             return turns
         return [" ".join(text_parts(read_field(row, column)) or ()) for column in self.columns]
 
-    def fine_tuning(self, config: FineTuneConfig, *chosen: Any) -> FineTuning:
+    def finetuning(self, config: FinetuneConfig, *chosen: Any) -> Finetuning:
         """Settle how the task is fine-tuned: ``config.resolve(task, *chosen)``.
 
         A preset speaks of the tasks of GLUE by name. Any other task has its epoch chosen by its first metric

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from eval.classification.config import GLUE_TASK_NAMES, FineTuneConfig
+from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
 from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
 
@@ -57,7 +57,7 @@ def test_mistakes_name_the_field(section, message):
 
 def test_it_is_frozen():
     with pytest.raises(ValidationError):
-        FineTuneConfig().learning_rate = 3
+        FinetuneConfig().learning_rate = 3
 
 
 def test_benchmarks_are_the_suites_and_the_tasks_of_lm_eval():

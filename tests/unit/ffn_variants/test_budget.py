@@ -37,7 +37,7 @@ from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
 from pretrain.resolution import load_config, resolve
 from pretrain.run.run_dir import read_run, run_dir, write_config
-from pretrain.training.dry_run import describe_plan
+from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from slurm.study import load_study
 
@@ -349,7 +349,7 @@ def test_table_command(monkeypatch, capsys):
 
 def test_plan_says_what_was_matched_and_how_well(repository, tmp_path):
     flags = ["--ffn", "kan", "--ffn-budget", "params", "--runs-dir", str(tmp_path)]
-    plan = describe_plan(load_config(repository / "configs" / "gpt-neo.yaml", flags))
+    plan = describe_run(load_config(repository / "configs" / "gpt-neo.yaml", flags))
     assert (
         "FFN              kan, intermediate_size 103 (params budget): 1,054,720 parameters a layer "
         "(gelu at 1024: 1,050,112, +0.4%)"
@@ -360,7 +360,7 @@ def test_plan_says_what_was_matched_and_how_well(repository, tmp_path):
         f"forward FLOPs    {total / 1e6:.2f} M a token; FFN 1.898 M a layer (gelu at 1024: 2.097 M, -9.5%)"
         in (plan)
     )
-    as_given = describe_plan(load_config(repository / "configs" / "gpt-neo.yaml", flags[:2] + flags[4:]))
+    as_given = describe_run(load_config(repository / "configs" / "gpt-neo.yaml", flags[:2] + flags[4:]))
     assert "kan, intermediate_size 256 (as given): 2,621,440 parameters a layer (gelu at 1024: " in as_given
 
 

@@ -6,12 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from base.command_line import parse_flags
-from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FineTuneConfig, FineTuning
+from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FinetuneConfig, Finetuning
 from eval.config import EvalConfig
 
 
 def values(preset: str, task: str, *names: str) -> tuple:
-    settings = FineTuneConfig(preset=preset).resolve(task)
+    settings = FinetuneConfig(preset=preset).resolve(task)
     return tuple(getattr(settings, name) for name in names)
 
 
@@ -26,8 +26,8 @@ def test_the_default_chooses_on_a_held_out_part_by_the_headline_metric():
 
 @pytest.mark.parametrize("task", GLUE_TASK_NAMES)
 def test_babylm23_is_its_finetune_model_script(task):
-    settings = FineTuneConfig(preset="babylm23").resolve(task)
-    assert settings == FineTuning(
+    settings = FinetuneConfig(preset="babylm23").resolve(task)
+    assert settings == Finetuning(
         learning_rate=5e-5,
         per_device_train_batch_size=64,
         num_train_epochs=10,
@@ -43,7 +43,7 @@ def test_babylm23_is_its_finetune_model_script(task):
 
 
 def test_babylm25_is_its_eval_finetuning_script():
-    config = FineTuneConfig(preset="babylm25")
+    config = FinetuneConfig(preset="babylm25")
     assert sorted(config.task_names) == ["boolq", "mnli", "mrpc", "multirc", "qqp", "rte", "wsc"]
     names = ("per_device_train_batch_size", "num_train_epochs", "metric_for_best_model")
     found = {task: values("babylm25", task, *names) for task in config.task_names}
@@ -73,7 +73,7 @@ def test_the_source_study_is_babylm23_with_its_own_batches_and_averages():
     names = ("per_device_train_batch_size", "eval_steps", "learning_rate", "patience", "threshold")
     assert values("source-study", "rte", *names) == (80, 0.05, 5e-5, 10, 0.001)
     extra = {
-        task: FineTuneConfig(preset="source-study").resolve(task).extra_metrics for task in GLUE_TASK_NAMES
+        task: FinetuneConfig(preset="source-study").resolve(task).extra_metrics for task in GLUE_TASK_NAMES
     }
     assert {task: names for task, names in extra.items() if names} == {
         "mrpc": ("mean_accuracy_f1",),
@@ -104,9 +104,9 @@ def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
         "max_validation_examples": 50,
     }
     for task in ("wsc", "boolq", "mnli", "mrpc"):
-        found = FineTuneConfig(preset=preset, tasks=("rte",), **given).resolve(task).model_dump()
+        found = FinetuneConfig(preset=preset, tasks=("rte",), **given).resolve(task).model_dump()
         assert {name: found[name] for name in given} == given
-    assert FineTuneConfig(preset=preset, tasks=("rte", "rte")).task_names == ("rte",)
+    assert FinetuneConfig(preset=preset, tasks=("rte", "rte")).task_names == ("rte",)
 
 
 def test_flags_reach_a_preset():
@@ -117,10 +117,10 @@ def test_flags_reach_a_preset():
     assert config.task_names == ("rte", "wsc")
     share = parse_flags(EvalConfig, ["--finetune.eval-steps", "0.05"])
     assert share.finetune.resolve("rte").eval_steps == 0.05
-    assert FineTuneConfig.model_validate(config.model_dump(mode="json")) == config
+    assert FinetuneConfig.model_validate(config.model_dump(mode="json")) == config
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, 0.0, "epochs"])
 def test_senseless_eval_steps_are_refused(value):
     with pytest.raises(ValidationError, match="eval_steps"):
-        FineTuneConfig(eval_steps=value)
+        FinetuneConfig(eval_steps=value)

@@ -11,13 +11,13 @@ import torch
 from transformers import GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from eval.classification.classifier import make_classifier
-from eval.classification.config import FineTuneConfig, FineTuning
+from eval.classification.config import FinetuneConfig, Finetuning
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks
 from eval.classification.finetune import (
     build_scheduler,
     evaluation_interval,
-    fine_tune,
+    finetune,
     num_steps,
     shuffled_batches,
 )
@@ -233,7 +233,7 @@ def test_the_held_out_part_is_disjoint_and_seeded():
 
 
 def test_an_epoch_holds_every_example_once_in_random_batches():
-    settings = FineTuning(per_device_train_batch_size=32)
+    settings = Finetuning(per_device_train_batch_size=32)
     batches = list(shuffled_batches(100, np.random.default_rng(1), settings))
     assert [len(batch) for batch in batches] == [32, 32, 32, 4]
     assert sorted(np.concatenate(batches)) == list(range(100))
@@ -247,13 +247,13 @@ def test_an_epoch_holds_every_example_once_in_random_batches():
 
 def test_evaluations_are_counted_as_transformers_counts_them():
     for eval_steps, expected in ((None, 25), (200, 200), (0.05, 13), (0.001, 1)):
-        settings = FineTuning(eval_steps=eval_steps, per_device_train_batch_size=4)
+        settings = Finetuning(eval_steps=eval_steps, per_device_train_batch_size=4)
         assert num_steps(99, settings) == 25
         assert evaluation_interval(25, settings) == expected
 
 
 def test_the_cosine_of_babylm25_is_its_formula():
-    settings = FineTuneConfig(preset="babylm25").resolve("rte")
+    settings = FinetuneConfig(preset="babylm25").resolve("rte")
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=settings.learning_rate)
     scheduler = build_scheduler(optimizer, settings, 105)
     for step in range(105):
@@ -297,7 +297,7 @@ def test_a_backbone_without_all_weights_is_refused(save_model, tokenizer, tmp_pa
         load_classifier(tmp_path, 2, 0, tokenizer)
 
 
-def test_stock_models_are_fine_tuned_too(tmp_path, tokenizer):
+def test_stock_models_are_finetuned_too(tmp_path, tokenizer):
     sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32, **IDS}
     neo = GPTNeoConfig(num_layers=1, num_heads=2, attention_types=[[["global"], 1]], **sizes)
     roberta = RobertaConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
@@ -328,11 +328,11 @@ def separable(num_examples: int, seed: int) -> Encoded:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
-    settings = FineTuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
+    settings = Finetuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
     folder, outcomes = save_model(family), []
     for _ in range(2):
         classifier = make_classifier(load_classifier(folder, 2, 12, tokenizer))
-        result = fine_tune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
+        result = finetune(classifier, separable(200, 0), separable(50, 1), METRICS["accuracy"], settings, 12)
         outcomes.append((result, predict(classifier, separable(100, 2), 16).logits))
     (result, logits), (repeated, logits_again) = outcomes
     assert METRICS["accuracy"](separable(100, 2).labels, logits.argmax(1)) > 90
@@ -344,7 +344,7 @@ def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
 def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, family, error):
     """Against a plain loop over transformers' own forward pass: AdamW, clipping, linear decay."""
     data = separable(70, 3)
-    settings = FineTuning(
+    settings = Finetuning(
         learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=2, eval_steps=99
     )
     folder = save_model(family)
@@ -352,7 +352,7 @@ def test_the_weights_are_those_of_a_padded_training(save_model, tokenizer, famil
     for module in [module for model in models for module in model.modules()]:
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    fine_tune(make_classifier(models[0]), data, data, METRICS["accuracy"], settings, 5)
+    finetune(make_classifier(models[0]), data, data, METRICS["accuracy"], settings, 5)
     plain, generator = models[1].train(), np.random.default_rng(5)
     optimizer = torch.optim.AdamW(plain.parameters(), lr=1e-2, weight_decay=0.0)
     starts = np.cumsum(data.lengths) - data.lengths
@@ -401,11 +401,11 @@ def test_the_best_weights_are_kept_and_patience_stops(
 ):
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
     weights: list = []
-    settings = FineTuning(
+    settings = Finetuning(
         learning_rate=1e-3, num_train_epochs=len(scores), per_device_train_batch_size=16
     ).model_copy(update=changes)
     metric = scripted(classifier, scores, weights)
-    result = fine_tune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
+    result = finetune(classifier, separable(64, 0), separable(16, 1), metric, settings, 0)
     assert result.scores == tuple(scores[:num_evaluations])
     assert (result.best_step, result.num_steps) == (4 * best, 4 * num_evaluations)
     assert torch.equal(classifier.head.layers.weight, weights[best - 1])
@@ -415,22 +415,22 @@ def test_without_an_evaluation_on_the_way_the_last_weights_stay(save_model, toke
     """As the BabyLM 2023 pipeline does where training is shorter than its 200 steps."""
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
     before = classifier.head.layers.weight.detach().clone()
-    settings = FineTuning(eval_steps=200, num_train_epochs=2, per_device_train_batch_size=16)
-    result = fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+    settings = Finetuning(eval_steps=200, num_train_epochs=2, per_device_train_batch_size=16)
+    result = finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
     assert (result.best_step, result.num_steps, result.scores) == (8, 8, ())
     assert not torch.equal(classifier.head.layers.weight, before)
 
 
 def test_a_diverging_training_says_what_to_lower(save_model, tokenizer):
     classifier = make_classifier(load_classifier(save_model("gpt_neo"), 2, 0, tokenizer))
-    settings = FineTuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
+    settings = Finetuning(learning_rate=1e30, num_train_epochs=3, per_device_train_batch_size=16)
     with pytest.raises(UsageError, match=r"diverged before step .* lower --finetune\.learning-rate"):
-        fine_tune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
+        finetune(classifier, separable(64, 0), separable(16, 1), METRICS["f1"], settings, 0)
 
 
 @pytest.fixture
-def quick() -> FineTuneConfig:
-    return FineTuneConfig(num_train_epochs=1, per_device_train_batch_size=8)
+def quick() -> FinetuneConfig:
+    return FinetuneConfig(num_train_epochs=1, per_device_train_batch_size=8)
 
 
 @pytest.fixture
@@ -490,11 +490,11 @@ def test_inputs_longer_than_the_models_positions_are_cut_and_counted(save_model,
     rows = [{"sentence": "the dog ran " * (1 + n % 2 * 40), "label": n % 2, "idx": n} for n in range(20)]
     for name in ("train", "validation"):
         write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, max_length=512))
+    config = EvalConfig(glue_dir=tmp_path, finetune=FinetuneConfig(num_train_epochs=1, max_length=512))
     for family, positions in (("gpt_neo", 33), ("roberta", 32)):
         _, items = evaluate_tasks(save_model(family), [GLUE_TASKS["cola"]], config)["cola"]
         assert items["truncated"].tolist() == [False, True] * 10
-        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config, FineTuning())
+        data = read_task_data([GLUE_TASKS["cola"]], tokenizer, positions, config, Finetuning())
         assert data.train.lengths.max() == positions
         assert describe_truncation(data, positions) == (
             f"cut to {positions} tokens: 10 of 20 training, 10 of 20 cola validation inputs"
@@ -513,7 +513,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
     for name in ("train", "validation"):
         rows = [{"sentence": f"the dog {n}", "label": label} for n, label in enumerate(labels)]
         write_glue(tmp_path, f"cola.{name}", rows)
-    config = EvalConfig(glue_dir=tmp_path, finetune=FineTuneConfig(num_train_epochs=1, **glue))
+    config = EvalConfig(glue_dir=tmp_path, finetune=FinetuneConfig(num_train_epochs=1, **glue))
     if message is None:
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["cola"]], config)
         return
@@ -522,7 +522,7 @@ def test_training_sets_that_teach_nothing_are_refused(save_model, tmp_path, labe
 
 
 def test_f1_of_three_labels_is_refused(save_model, mnli):
-    config = mnli.model_copy(update={"finetune": FineTuneConfig(metric_for_best_model="f1")})
+    config = mnli.model_copy(update={"finetune": FinetuneConfig(metric_for_best_model="f1")})
     with pytest.raises(UsageError, match="mnli: f1 is for two labels and there are 3"):
         evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["mnli"]], config)
 
@@ -530,8 +530,8 @@ def test_f1_of_three_labels_is_refused(save_model, mnli):
 def test_choosing_on_the_validation_file_uses_all_of_the_training_set(save_model, monkeypatch):
     task = embedded_tasks(EvalConfig())["acceptability"]
     calls = []
-    monkeypatch.setattr("eval.classification.evaluate.fine_tune", lambda *arguments: calls.append(arguments))
-    glue = FineTuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
+    monkeypatch.setattr("eval.classification.evaluate.finetune", lambda *arguments: calls.append(arguments))
+    glue = FinetuneConfig(select_on="validation", max_train_examples=40, max_validation_examples=20)
     evaluate_tasks(save_model("gpt_neo"), [task], EvalConfig(finetune=glue))
     assert [len(part) for part in calls[0][1:3]] == [40, 20]
 
@@ -542,7 +542,7 @@ def test_the_source_study_averages_are_rows(save_model, tmp_path):
     ]
     for name in ("train", "validation"):
         write_glue(tmp_path, f"multirc.{name}", rows)
-    glue = FineTuneConfig(preset="source-study", num_train_epochs=1)
+    glue = FinetuneConfig(preset="source-study", num_train_epochs=1)
     config = EvalConfig(glue_dir=tmp_path, finetune=glue)
     metrics, items = evaluate_tasks(save_model("gpt_neo"), [GLUE_TASKS["multirc"]], config)["multirc"]
     labels, predictions = items["label"].to_numpy(), items["prediction"].to_numpy()
@@ -584,7 +584,7 @@ def test_the_estimated_cost_grows_with_what_is_done(shared_data, tokenizer):
     folder = shared_data / "glue"
 
     def cost(task: str, **glue) -> float:
-        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, finetune=FineTuneConfig(**glue)))
+        return estimated_cost(GLUE_TASKS[task], EvalConfig(glue_dir=folder, finetune=FinetuneConfig(**glue)))
 
     assert cost("rte") < cost("mrpc") < cost("boolq")
     assert cost("rte", seeds=(1, 2)) == pytest.approx(2 * cost("rte"))

@@ -173,7 +173,7 @@ def test_failed_cells_are_named_with_their_error(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("seeds", "differ"), [([[1], [2]], False), ([[1], [1, 2]], True)])
-def test_each_run_may_have_its_own_seed_of_fine_tuning(tmp_path: Path, seeds, differ):
+def test_each_run_may_have_its_own_seed_of_finetuning(tmp_path: Path, seeds, differ):
     folders = {}
     for own in seeds:
         run_id = f"gpt_neo/gelu/seed{len(folders)}-x"

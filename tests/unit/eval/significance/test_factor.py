@@ -313,7 +313,7 @@ def test_without_heads_nothing_can_be_compared(tmp_path: Path):
         analysed(path)
 
 
-def test_seeds_of_another_pretrained_model_are_said_to_be_of_fine_tuning(tmp_path: Path):
+def test_seeds_of_another_pretrained_model_are_said_to_be_of_finetuning(tmp_path: Path):
     rows = scores()
     rows = rows[(rows.family == "gpt_neo") & (rows.variant == "gelu")].assign(family="bert")
     rows.to_parquet(tmp_path / "bert.parquet")

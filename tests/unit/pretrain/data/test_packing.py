@@ -15,7 +15,7 @@ from pretrain.config import DataConfig
 from pretrain.data.batches import next_tokens, to_batch
 from pretrain.data.corpus import documents
 from pretrain.data.masking import IGNORE
-from pretrain.data.packing import TARGET_FILL, best_fit, cut_pieces, pack, plan_rows
+from pretrain.data.packing import TARGET_FILL, best_fit, cut_pieces, fill_rows, pack
 from pretrain.data.span_corruption import SpanCorruptor
 from pretrain.data.tokenizer import encode_batch, load_tokenizer
 from pretrain.model.objective import PackedLoss, build_loss
@@ -72,13 +72,13 @@ def test_pieces_of_long_documents():
 
 
 def test_the_emptiest_row_is_cut_to_fill_the_others():
-    planned = plan_rows(np.array([8, 8, 6, 8, 8]), 10)
+    planned = fill_rows(np.array([8, 8, 6, 8, 8]), 10)
     assert sorted(planned[:, 1].tolist()) == [2, 2, 2, 8, 8, 8, 8]
     assert planned[-1, 2] == 3  # four rows; whole documents need five
 
 
 def test_a_document_is_cut_only_where_that_saves_a_row():
-    assert plan_rows(np.array([6, 6]), 10).tolist() == [[0, 6, 0], [6, 6, 1]]
+    assert fill_rows(np.array([6, 6]), 10).tolist() == [[0, 6, 0], [6, 6, 1]]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def story_lengths(shared_data) -> np.ndarray:
 @pytest.mark.parametrize(("block_size", "most_cut"), [(512, 0.07), (256, 0.34)])
 def test_real_stories_fill_rows_and_few_are_cut(story_lengths, block_size, most_cut):
     """3.3% are too long for 512 tokens, 19.3% for 256; joined end to end, 44% and 79% would be cut."""
-    planned = plan_rows(story_lengths, block_size)
+    planned = fill_rows(story_lengths, block_size)
     num_rows = planned[-1, 2] + 1
     assert story_lengths.sum() / (num_rows * block_size) >= 0.98
     document = np.searchsorted(np.cumsum(story_lengths), planned[:, 0], side="right")

@@ -38,7 +38,7 @@ RUN_NAMES = {
     "concept_space_dir": "eval/concept_space",
 }
 STUDY_NAMES = {
-    "plan_file": "study.yaml",
+    "study_file": "study.yaml",
     "code_dir": "code",
     "jobs_dir": "jobs",
     "cells_dir": "cells",

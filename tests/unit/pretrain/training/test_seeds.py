@@ -16,7 +16,7 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.run_dir import run_dir
 from pretrain.training.arguments import TrainArgs
-from pretrain.training.dry_run import describe_plan, describe_plans
+from pretrain.training.dry_run import describe_run, describe_runs
 from pretrain.training.seeds import load_configs, train_in_turn
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
@@ -94,8 +94,8 @@ def test_they_are_the_runs_of_seed(seeds, runs_dir):
     place = ["--runs-dir", str(runs_dir), "--study", both[0].output.study]
     alone = [load_config(None, [*FLAGS, *place, "--ffn", "kan", "--seed", seed]) for seed in ("1", "3")]
     assert both == alone
-    plan = describe_plans(both)
-    assert plan == f"{describe_plan(both[0])}\nseed 3           {run_dir(both[1])} (new)"
+    plan = describe_runs(both)
+    assert plan == f"{describe_run(both[0])}\nseed 3           {run_dir(both[1])} (new)"
 
 
 @pytest.mark.parametrize(

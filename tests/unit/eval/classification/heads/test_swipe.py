@@ -11,7 +11,7 @@ from scipy.special import erf, expit, softmax
 from torch import nn
 
 from base.errors import UsageError
-from eval.classification.config import FineTuning
+from eval.classification.config import Finetuning
 from eval.classification.heads.build import build_head, count_parameters
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.heads.registry import get_head
@@ -220,11 +220,11 @@ def test_heads_must_divide_the_size() -> None:
 
 
 def test_a_choice_says_how_to_cut() -> None:
-    assert segmentation_of(FineTuning(head="swipe")) == Segmentation(
+    assert segmentation_of(Finetuning(head="swipe")) == Segmentation(
         segments="windows", window=128, stride=32
     )
     chosen = "swipe pooling=sum segments=turns stride=0 window=64 frozen"
-    assert segmentation_of(FineTuning(head=chosen)) == Segmentation(segments="turns", window=64, stride=0)
+    assert segmentation_of(Finetuning(head=chosen)) == Segmentation(segments="turns", window=64, stride=0)
     assert str(check_head(parse_head(chosen), multi_label=True)) == chosen
 
 

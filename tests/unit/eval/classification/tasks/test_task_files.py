@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from eval.classification.config import GLUE_TASK_NAMES, FineTuneConfig
+from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.tokens import encode
@@ -94,11 +94,11 @@ def test_every_shipped_file_is_a_task_that_says_where_it_comes_from(monkeypatch,
 @pytest.mark.parametrize("name", shipped_tasks())
 def test_a_task_is_stood_for_by_the_first_metric_of_its_file_or_what_a_preset_averages(name):
     task = ClassificationTask(shipped_task(name), ())
-    assert task.headline(FineTuneConfig()) == shipped_task(name).metrics[0]
+    assert task.headline(FinetuneConfig()) == shipped_task(name).metrics[0]
     averaged = {"mrpc": "mean_accuracy_f1", "qqp": "mean_accuracy_f1", "multirc": "mean_f1_matthews"}
-    config = FineTuneConfig(preset="source-study")
+    config = FinetuneConfig(preset="source-study")
     assert task.headline(config) == averaged.get(name, shipped_task(name).metrics[0])
-    measured = {*task.metrics, *task.fine_tuning(config).extra_metrics}
+    measured = {*task.metrics, *task.finetuning(config).extra_metrics}
     assert task.headline(config) in measured
 
 
@@ -342,7 +342,7 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
         ([*ROWS, {"text": "it blew", "label": "fair"}], ([0, 2, 1], [2])),
     ):
         task = find_task(write(train, ROWS[1:]), CONFIG)
-        data = read_task_data([task], tokenizer, 32, CONFIG, task.fine_tuning(CONFIG.finetune))
+        data = read_task_data([task], tokenizer, 32, CONFIG, task.finetuning(CONFIG.finetune))
         assert (data.train.labels.tolist(), data.validation["weather"].labels.tolist()) == expected
 
 
@@ -453,7 +453,7 @@ def test_what_is_asked_for_is_grouped_and_named_once(shared_data, write):
     path = write(ROWS)
     config = EvalConfig(
         suites=("glue",), glue_dir=shared_data / "glue", classify=("mnli-mm", "rte", path, path, "mnli"),
-        finetune=FineTuneConfig(tasks=("rte", "mnli")),
+        finetune=FinetuneConfig(tasks=("rte", "mnli")),
     )  # fmt: skip
     names = [[f"{task.benchmark}/{task.name}" for task in group] for group in classification_tasks(config)]
     assert names == [["glue/rte"], ["glue/mnli", "glue/mnli-mm"], ["classification/weather"]]
@@ -494,10 +494,10 @@ def test_the_epoch_is_chosen_by_the_first_metric_unless_the_config_says(write):
     path = write(ROWS, name="cola", metrics=["macro_f1", "accuracy"])
     task = find_task(path, CONFIG)
     for preset in ("default", "babylm23", "source-study"):
-        settings = task.fine_tuning(FineTuneConfig(preset=preset))
+        settings = task.finetuning(FinetuneConfig(preset=preset))
         assert (settings.metric_for_best_model, settings.extra_metrics) == ("macro_f1", ())
-    given = FineTuneConfig(metric_for_best_model="cohen_kappa")
-    assert task.fine_tuning(given).metric_for_best_model == "cohen_kappa"
+    given = FinetuneConfig(metric_for_best_model="cohen_kappa")
+    assert task.finetuning(given).metric_for_best_model == "cohen_kappa"
     for name in ("cola", "rte"):
-        for config in (FineTuneConfig(), FineTuneConfig(preset="babylm25"), given):
-            assert GLUE_TASKS[name].fine_tuning(config) == config.resolve(name)
+        for config in (FinetuneConfig(), FinetuneConfig(preset="babylm25"), given):
+            assert GLUE_TASKS[name].finetuning(config) == config.resolve(name)
