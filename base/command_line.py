@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -125,10 +126,17 @@ def read_flags(
     words, unknown = read or read_words(flags, args, lenient=True) or ({}, [])
     if HELP.name in words:
         return CommandLine(kind, Typed({}, {}) if read is None else _typed(flags[1:], words), True)
+    empty = None if read else _without_value(flags, words)
+    if empty and unknown and re.match(r"-[^-]", unknown[0]):
+        raise UsageError(
+            f"{empty.name} needs a value; if it is {unknown[0]}, write {empty.name}={unknown[0]}"
+        )
     if unknown:
         raise _unknown(unknown[0], flags)
+    if empty:
+        raise UsageError(f"{empty.name} needs a value; --help says more")
     if read is None:
-        raise _incomplete(flags, words)
+        raise _missing(flags, words)
     return CommandLine(kind, _typed(flags[1:], words), False)
 
 
@@ -227,11 +235,14 @@ def _unknown(word: str, flags: Sequence[Flag]) -> UsageError:
     return UsageError(f"unknown flag {word}, {hint}")
 
 
-def _incomplete(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> UsageError:
-    """The error for a flag that lacks its value, or is missing itself."""
-    for flag in flags:
-        if flag.num_words == 1 and flag.name in words and not words[flag.name]:
-            return UsageError(f"{flag.name} needs a value; --help says more")
+def _without_value(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> Flag | None:
+    """Find a flag that lacks its value."""
+    given = (flag for flag in flags if flag.num_words == 1 and flag.name in words)
+    return next((flag for flag in given if not words[flag.name]), None)
+
+
+def _missing(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> UsageError:
+    """The error for a flag that is missing."""
     missing = next(flag for flag in flags if flag.is_required and flag.name not in words)
     return UsageError(f"{missing.name} is missing: {missing.help()} --help says more")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import select
 import signal
@@ -53,6 +54,11 @@ def run_cli(main: Callable[[], int | None]) -> None:
         status = 128 + signal.SIGPIPE
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
+        status = 2
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        print(f"error: {str(error.filename)[:100]}...: too long for the name of a file", file=sys.stderr)
         status = 2
     except KeyboardInterrupt:
         print("interrupted; the same command continues where it stopped", file=sys.stderr)

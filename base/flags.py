@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import docstring_parser
 import tyro
 from pydantic import BaseModel
-from tyro.conf import FlagCreatePairsOff, Positional, Suppress
+from tyro.conf import FlagCreatePairsOff, Positional, Suppress, UseAppendAction
 from tyro.constructors import PrimitiveConstructorSpec
 
 from base.errors import UsageError
@@ -35,6 +35,8 @@ class Flag:
     """Type of its value."""
     has_opposite: bool = False
     """Whether ``--no-...`` turns it off."""
+    is_repeated: bool = False
+    """Whether it is given once for each of its values."""
     is_required: bool = False
     """Whether there is no default."""
     help: Callable[[], str] = str
@@ -59,7 +61,9 @@ class Flag:
 
     @property
     def num_words(self) -> int | Literal["*"]:
-        """How many words follow it."""
+        """How many words follow it, each time that it is given."""
+        if self.is_repeated:
+            return 1
         kinds = [get_origin(kind) or kind for kind in members(self.annotation)]
         if any(kind in (tuple, list, dict) for kind in kinds):
             return "*"
@@ -146,6 +150,7 @@ def list_flags(kind: type, default: Any = None, path: FieldPath = (), prefix: st
             names=names,
             annotation=annotation,
             has_opposite=inner is bool and not others and FlagCreatePairsOff not in metadata,
+            is_repeated=UseAppendAction in metadata,
             is_required=_is_required(kind, field),
             help=partial(_help_of, kind, field),
         )
@@ -185,8 +190,12 @@ def read_words(
             markers = [Positional] if flag.is_positional else []
             named = tyro.conf.arg(name=name.removeprefix("--"), aliases=aliases)
             num_words = "*" if lenient and flag.num_words == 1 else flag.num_words
-            kind = Annotated[(_Words, *markers, named, _as_typed(num_words))]
             needed = flag.is_required and not lenient and num_words == 1
+            if flag.is_repeated:
+                each = Annotated[(_Words, _as_typed(num_words))]
+                fields.append((field, Annotated[(tuple[each, ...], UseAppendAction, named)], ()))
+                continue
+            kind = Annotated[(_Words, *markers, named, _as_typed(num_words))]
             fields.append((field, kind) if needed else (field, kind, None))
     try:
         read, unknown = tyro.cli(
@@ -199,12 +208,21 @@ def read_words(
     except SystemExit:
         return None
     found = {name: getattr(read, f"field_{place}") for place, name in enumerate(names)}
+    for name in (flag.name for flag in flags if flag.is_repeated):
+        found[name] = _join(found[name])
     positions = {flag.name for flag in flags if flag.is_positional}
     # tyro reads no word at all as an empty position.
     given = {
         name: words for name, words in found.items() if words or (words is not None and name not in positions)
     }
     return given, unknown
+
+
+def _join(times: tuple[tuple[str, ...], ...]) -> _Words:
+    """The words of each time that a flag was given; none if one of them lacks its own."""
+    if not times:
+        return None
+    return () if () in times else tuple(word for words in times for word in words)
 
 
 def _switches(flag: Flag) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -234,7 +252,7 @@ def to_value(flag: Flag, words: tuple[str, ...]) -> Any:
     origins = {get_origin(kind) or kind for kind in kinds}
     if words == ("None",) and _may_be_none(flag.annotation):
         return None
-    if flag.num_words != "*":
+    if flag.num_words != "*" and not flag.is_repeated:
         return words[0] if words else True
     if dict in origins:
         if len(words) % 2:

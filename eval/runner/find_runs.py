@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from base.errors import UsageError
+from base.mistakes import explain
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs, is_backbone
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -71,6 +72,7 @@ def study_config(paths: Sequence[Path]) -> EvalConfig:
                 content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
                 return EvalConfig.model_validate(content.get("evaluation") or {})
             except (yaml.YAMLError, UnicodeDecodeError, AttributeError, ValidationError) as error:
-                reason = " ".join(str(error).split())[:200]
+                told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
+                reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
     return EvalConfig()

@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -208,6 +209,21 @@ def test_imports_stand_at_the_top() -> None:
     ]
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES.values())
     assert len(set(inside)) <= lines / 1000, inside
+
+
+def test_an_installation_has_every_package_and_data_file() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folders = {path.parent for name in PACKAGES for path in (ROOT / name).rglob("__init__.py")}
+    assert told["packages"] == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
+    tracked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True)
+    files = {ROOT / name for name in tracked.stdout.split()}
+    installed = {path for folder in folders for path in folder.glob("*.py")} | {
+        path
+        for package, patterns in told["package-data"].items()
+        for pattern in patterns
+        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    assert not {str(path.relative_to(ROOT)) for path in files - installed}
 
 
 def test_the_report_never_touches_a_model() -> None:

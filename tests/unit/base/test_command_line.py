@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -103,3 +104,10 @@ def test_a_pipe_that_breaks_elsewhere_is_a_defect(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(sys, "stdout", out)
         with pytest.raises(BrokenPipeError, match="a worker's"):
             run_cli(main)
+
+
+def test_a_name_too_long_for_a_file_is_told_in_one_line(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run_cli(lambda: Path("x" * 5000).stat() and None)
+    told = capsys.readouterr().err
+    assert re.fullmatch(r"error: x{100}\.\.\.: too long for the name of a file\n", told)

@@ -12,6 +12,7 @@ from base.command_line import Section, parse_flags
 from base.errors import UsageError
 from base.flags import list_flags
 from eval.__main__ import EvaluateArgs
+from eval.report.__main__ import ReportArgs
 from pretrain.training.arguments import TrainArgs
 from slurm.arguments import SubmitArgs
 
@@ -57,3 +58,31 @@ def test_mistakes_are_told_in_plain_words(args: str) -> None:
     foreign = r"Input should|validation error|type=|literal\[|NoneType|is not allowed\b"
     assert not re.search(foreign, str(told.value))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "source", "contrasts"),
+    [
+        (["scores.csv"], "scores.csv", ()),
+        (["scores.csv", "--contrast", "a - b", "--contrast=c - d"], "scores.csv", ("a - b", "c - d")),
+        (["--contrast", "a - b", "scores.csv", "--contrast", "-c+d"], None, None),
+        (["--contrast", "a - b", "scores.csv", "--contrast=-c+d"], "scores.csv", ("a - b", "-c+d")),
+        (["scores.csv", "--contrast", "a - b", "--contrast"], None, None),
+        (["scores.csv", "--contrast", "a - b", "c - d"], None, None),
+    ],
+)
+def test_a_flag_may_be_given_several_times(
+    args: list[str], source: str | None, contrasts: tuple[str, ...] | None
+) -> None:
+    if contrasts is None:
+        with pytest.raises(UsageError, match=r"--contrast needs a value|one word too many"):
+            parse_flags(ReportArgs, args)
+    else:
+        read = parse_flags(ReportArgs, args)
+        assert (str(read.source), read.contrast) == (source, contrasts)
+
+
+def test_a_value_that_begins_with_a_dash_says_how_it_is_written() -> None:
+    with pytest.raises(UsageError, match=r"--text needs a value; if it is -a, write --text=-a$"):
+        parse_flags(Everything, ["--text", "-a"])
+    assert parse_flags(Everything, ["--text=-a"]).text == "-a"
