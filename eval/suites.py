@@ -6,6 +6,7 @@ that a new suite is one module, with its finder, and one entry here (see ``docs/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,8 +31,8 @@ class MetricSpec:
     """One metric of a suite, or of any task.
 
     Attributes:
-        name: As in rows. A name that contains it, as ``pseudo_perplexity`` contains ``perplexity``, has its
-            unit, too.
+        name: As in rows. A name with it at the start of a word, as ``pseudo_perplexity`` has ``perplexity``,
+            has its unit, too.
         better: Which scores are better; None where a number only describes, as the share of ties does.
         unit: Rows hold a correlation times 100, so that it shares an axis with percentages.
         chance: What guessing scores, in the row's scale; None where that depends on the task or has no
@@ -321,9 +322,12 @@ def chance_of_pairs(benchmark: str) -> float | None:
 
 
 _UNITS: dict[str, Unit] = {
-    metric.name: metric.unit
-    for metrics in (*(spec.metrics for spec in _SUITES), HARNESS_METRICS)
-    for metric in metrics
+    "matthews": "correlation",  # in a user's table, alone or as `matthews_corrcoef`
+    **{
+        metric.name: metric.unit
+        for metrics in (*(spec.metrics for spec in _SUITES), HARNESS_METRICS)
+        for metric in metrics
+    },
 }
 
 
@@ -332,7 +336,8 @@ def unit_of(metric: str) -> Unit | None:
     """Return a metric's unit: percent where nothing is known of its name, None where it comes without one."""
     if metric.startswith(RAW_PREFIX):
         return None
-    known = [name for name in _UNITS if f"_{name}_" in f"_{metric}_"]
+    # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
+    known = [name for name in _UNITS if re.search(rf"(?<![^\W_]){name}", metric)]
     return _UNITS[max(known, key=len)] if known else "percent"
 
 

@@ -15,7 +15,7 @@ def main() -> None:
     """Register the models and hand over to lm-eval."""
     from lm_eval.__main__ import cli_evaluate
 
-    import eval.scoring.lm_eval_models  # noqa: F401  registers ffn-clm and ffn-mlm
+    import eval.scoring.lm_eval_models  # noqa: F401  registers ffn-clm, ffn-mlm and ffn-s2s
 
     cli_evaluate()
 

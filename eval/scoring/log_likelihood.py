@@ -3,10 +3,10 @@
 Every score is a sum of natural-log probabilities over the scored tokens, never divided by their number. The
 softmax is taken in fp32 and the sum in fp64; the rest has the model's precision, whatever autocast says.
 
-There is a fast way for each other kind of model, in ``causal_scoring`` and ``masked_scoring``, and a plain
-one in ``token_scores``; an encoder-decoder has plain ones only, in ``span_scoring``. The first time that a
-model is scored, both score a few short texts, and a model to which the fast way does not apply is scored by
-the plain one from then on, with a warning.
+There is a fast way for each other kind of model, in ``causal.py`` and ``masked.py``, and a plain one in
+``plain.py``; an encoder-decoder has plain ones only, in ``span.py``. The first time that a model is scored,
+both score a few short texts, and a model to which the fast way does not apply is scored by the plain one from
+then on, with a warning.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def span_log_likelihoods(
     batch_tokens: int = 2048,
     formulation: Formulation = "span",
 ) -> Scores:
-    """Score texts with an encoder-decoder, as a missing span or token by token (see ``span_scoring``).
+    """Score texts with an encoder-decoder, as a missing span or token by token (see ``span.py``).
 
     Args:
         model: An encoder-decoder trained by span corruption, in evaluation mode.

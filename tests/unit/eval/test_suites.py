@@ -114,6 +114,21 @@ def test_a_metric_has_one_unit_wherever_it_stands() -> None:
     assert unit_of("score") == "percent"
 
 
+@pytest.mark.parametrize(
+    ("metric", "unit"),
+    [
+        ("matthews", "correlation"),
+        ("matthews_corrcoef", "correlation"),
+        ("eval/matthews", "correlation"),
+        ("perplexity (validation)", "ratio"),
+        ("pseudo_bits_per_byte_strict", "bits per byte"),
+        ("superperplexity", "percent"),
+    ],
+)
+def test_the_unit_of_a_metric_in_a_users_table_is_told_by_its_name(metric: str, unit: str) -> None:
+    assert unit_of(metric) == unit
+
+
 def test_a_finder_is_called_as_every_other(spec) -> None:
     assert list(inspect.signature(resolve_name(spec.finder)).parameters) == ["suite", "config", "run_dir"]
 
