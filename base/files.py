@@ -51,7 +51,12 @@ def read_json_if_whole(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return mapping(content)
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a mapping as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 @contextmanager

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from base.files import read_json_if_whole
-from eval.report.run_facts import mapping
+from base.files import mapping, read_json_if_whole
 from pretrain.config import RunConfig
 from pretrain.data.prepare import cached_summary
 from pretrain.model.build import build

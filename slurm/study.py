@@ -109,7 +109,8 @@ class Cell:
     @property
     def label(self) -> str:
         """The run's name without the hash, as shown to a reader."""
-        return self.run_id if self.config.output.run_name else self.run_id.rsplit("-", 1)[0]
+        config = self.config
+        return f"{config.family}/{config.model.ffn}/{config.output.run_name or f'seed{config.seed}'}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,13 +44,12 @@ class Backbone:
     def run_id(self) -> str:
         """``<model_type>/<name>/seed<N>-<hash>``."""
         digest = hashlib.sha256(self.folder.encode()).hexdigest()[:8]
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.model).name) or "model"
-        return f"{self.model_type}/{name}/seed{self.seed}-{digest}"
+        return f"{self.model_type}/{self.variant}/seed{self.seed}-{digest}"
 
     @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
-        return self.run_id.split("/")[1]
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.model).name) or "model"
 
 
 def is_backbone(path: Path) -> bool:

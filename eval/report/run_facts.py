@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from base.files import read_json_if_whole
+from base.files import mapping, read_json_if_whole
 from pretrain.run.folders import RunFolder
 
 
@@ -115,11 +115,6 @@ def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, f
         if (value := _number(entry.get(name))) is not None and _whole(entry.get("step")) is not None
     }
     return tuple(sorted(points.items()))
-
-
-def mapping(value: object) -> dict[str, Any]:
-    """Return a mapping as it is, and an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
 
 
 def _whole(value: object) -> int | None:

@@ -11,7 +11,8 @@ import pandas as pd
 import yaml
 
 from base.errors import UsageError, unknown_name
-from eval.report.run_facts import RunFacts, mapping, read_facts
+from base.files import mapping
+from eval.report.run_facts import RunFacts, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination

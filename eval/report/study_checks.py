@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.files import read_json_if_whole
-from eval.report.run_facts import mapping
+from base.files import mapping, read_json_if_whole
 from pretrain.run.folders import RunFolder, StudyFolder
 
 SHOWN = 4
@@ -56,7 +55,7 @@ def protocol_notes(runs: Mapping[str, RunFolder]) -> list[str]:
     fields: dict[tuple[str, str], list[dict]] = {}
     for run_id, run in runs.items():
         for task, protocol in mapping(read_json_if_whole(run.ledger_file).get("tasks")).items():
-            key, protocol = (run_id.split("/")[0], task), _without_seeds(mapping(protocol))
+            key, protocol = (run.family, task), _without_seeds(mapping(protocol))
             text = json.dumps(protocol, sort_keys=True)
             by_task.setdefault(key, {}).setdefault(text, []).append(run_id)
             fields.setdefault(key, []).append(protocol)

@@ -90,6 +90,11 @@ class RunFolder:
         return "/".join(self.path.parts[-3:])
 
     @property
+    def family(self) -> str:
+        """The family, by its place."""
+        return self.path.parts[-3]
+
+    @property
     def is_run(self) -> bool:
         """Whether a training was begun here."""
         return self.config_file.is_file()
