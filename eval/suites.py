@@ -190,11 +190,12 @@ TEXT_METRICS = (
 )
 # What guessing scores in the others depends on the labels: ``baselines.json`` has it for each task.
 CLASSIFICATION_METRICS = (
-    *(MetricSpec(name=name) for name in ("accuracy", "f1", "macro_f1", "micro_f1", "mean_accuracy_f1")),
+    *(MetricSpec(name=name) for name in ("accuracy", "f1", "macro_f1", "micro_f1")),
     *(
         MetricSpec(name=name, unit="correlation", chance=0.0)
         for name in ("cohen_kappa", "matthews_correlation")
     ),
+    MetricSpec(name="mean_accuracy_f1"),
     MetricSpec(name="mean_f1_matthews", unit="correlation"),  # half of it
 )
 HARNESS_METRICS = (
@@ -319,6 +320,12 @@ def chance_of_pairs(benchmark: str) -> float | None:
     """Return the percentage that guessing scores on minimal pairs; None for any other benchmark."""
     spec = SUITES.get(benchmark)
     return spec.chance if spec is not None and spec.kind == "minimal pairs" else None
+
+
+def asks_for_classes(benchmark: str) -> bool:
+    """Whether a benchmark is a suite of classification tasks, for which models are fine-tuned."""
+    spec = SUITES.get(benchmark)
+    return spec is not None and spec.kind == "classification"
 
 
 _UNITS: dict[str, Unit] = {

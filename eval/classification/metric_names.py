@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
-Metric = Literal[
-    "accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation", "mean_accuracy_f1",
-    "mean_f1_matthews",
-]  # fmt: skip
-METRIC_NAMES: tuple[str, ...] = get_args(Metric)
+from eval.suites import CLASSIFICATION_METRICS
+
+METRIC_NAMES: tuple[str, ...] = tuple(metric.name for metric in CLASSIFICATION_METRICS)
+Metric = Literal[METRIC_NAMES]  # type: ignore[invalid-literal]
 BINARY_METRICS = ("f1", "mean_accuracy_f1", "mean_f1_matthews")
 MULTI_LABEL_METRICS = ("accuracy", "macro_f1", "micro_f1")
 

@@ -9,7 +9,7 @@ from eval.report.markdown import listed, share
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
-from eval.suites import chance_of_pairs
+from eval.suites import asks_for_classes, chance_of_pairs
 
 INTERVALS = {
     "studentized": "studentized bootstrap",
@@ -85,7 +85,7 @@ def limits_section(analysis: Analysis) -> str:
             f"Chance is {chance:g}% on {listed(names)}: a difference, or an equivalence, near chance says "
             "little."
         )
-    if any("glue" in found.name for found in analysis.benchmarks):
+    if any(asks_for_classes(found.name) for found in analysis.benchmarks):
         lines.append(
             "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
             f"between {analysis.noun}s says little."

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from eval.config import EvalConfig
-from eval.suites import HARNESS_METRICS, SUITES, chance_of_pairs, unit_of
+from eval.suites import HARNESS_METRICS, SUITES, asks_for_classes, chance_of_pairs, unit_of
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}
@@ -127,6 +127,10 @@ def test_a_metric_has_one_unit_wherever_it_stands() -> None:
 )
 def test_the_unit_of_a_metric_in_a_users_table_is_told_by_its_name(metric: str, unit: str) -> None:
     assert unit_of(metric) == unit
+
+
+def test_only_models_of_a_suite_of_classification_are_fine_tuned() -> None:
+    assert [name for name in (*SUITES, "lm-eval-glue") if asks_for_classes(name)] == ["glue", "embedded-glue"]
 
 
 def test_a_finder_is_called_as_every_other(spec) -> None:
