@@ -1,11 +1,43 @@
-"""What the commands that look into a run's classifier are asked to do."""
+"""What the commands that look into a run's classifier are asked to do, and how that is read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
 
-from eval.interpretation.commands import ClassifierArgs
+import tyro
+from pydantic import BaseModel, create_model
+
+from base.command_line import read_flags
+from eval.classification.config import FinetuneConfig
+from eval.config import EvalConfig
+from eval.runner.find_runs import study_config
+from pretrain.run.folders import RunFolder
+
+SAY_EVERY_S = 20.0
+SEGMENT_HEAD = "swipe"
+"""The head that reads segments."""
+SPACE_HEAD = "space"
+"""The head that has concept spaces."""
+SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
+"""What of ``EvalConfig`` a single classifier depends on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierArgs:
+    """Which classifier such a command looks into."""
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """A classification task: a name of python -m eval.tasks, or a YAML file."""
+    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
+    """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
+    as in the run's study."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,3 +74,70 @@ class ConceptSpaceArgs(ClassifierArgs):
     """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
     max_examples: int = 1000
     """Draw only so many examples, evenly spaced over the file."""
+
+
+Args = TypeVar("Args", bound=ClassifierArgs)
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: str) -> Args:
+    """Read the process' flags; the settings of the run's study stand for what none says.
+
+    Args:
+        kind: What to read into.
+        head: What the command looks into; of the study's heads the first of that name is the default.
+        prog: The command, as a user types it.
+        description: What ``--help`` says first.
+
+    Raises:
+        UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
+    """
+    line = read_flags(kind, default=_open(kind, EvalConfig()))
+    run = line.typed.values.get(("run",))
+    config = config_with_head([] if run is None else [Path(run)], head)
+    return line.complete(_open(kind, config), prog=prog, description=description)
+
+
+def _open(kind: type[Args], config: EvalConfig) -> Args:
+    """Return arguments that still lack a run and a task."""
+    return kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
+
+
+def with_fewer_flags(config: EvalConfig) -> EvalConfig:
+    """Return the same settings, of which only those that a classifier depends on are flags."""
+    tuning = _without_flags(FinetuneConfig, {"tasks"})
+    kind = _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
+    return kind.model_validate(config.model_dump())
+
+
+def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> type[Model]:
+    """Derive a kind of section that has the same fields, some of which are not shown and are no flags."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields: dict[str, Any] = {
+        name: (Annotated[hints[name], tyro.conf.Suppress], kind.model_fields[name].default) for name in hidden
+    }
+    return create_model(kind.__name__, __base__=kind, **fields, **changed)
+
+
+def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
+    """Return the settings of a run's study, with the first of its heads of that name.
+
+    Raises:
+        UsageError: If the study's file is unusable.
+    """
+    config = study_config([RunFolder(path.resolve()).study.path for path in paths])
+    first = next((text for text in config.finetune.head if text.split()[0] == head), head)
+    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (first,)})})
+
+
+def say_rarely() -> Callable[[str], None]:
+    """Make a function that prints a message on standard error, at most one every ``SAY_EVERY_S`` seconds."""
+    next_s = 0.0
+
+    def say(message: str) -> None:
+        nonlocal next_s
+        if time.monotonic() >= next_s:
+            print(message, file=sys.stderr)
+            next_s = time.monotonic() + SAY_EVERY_S
+
+    return say

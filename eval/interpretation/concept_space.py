@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base.errors import run_cli
-from eval.interpretation.arguments import ConceptSpaceArgs
-from eval.interpretation.commands import SPACE_HEAD, parse_classifier_flags
+from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, parse_classifier_flags
 
 EXAMPLES = """Draw where the examples of a task lie in the spaces of the head space, one space for each class.
 

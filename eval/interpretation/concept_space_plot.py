@@ -17,8 +17,7 @@ from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.heads.space import SpaceHead
 from eval.config import EvalConfig
-from eval.interpretation.arguments import ConceptSpaceArgs
-from eval.interpretation.commands import SPACE_HEAD, say_rarely
+from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, say_rarely
 from eval.interpretation.concept_space_figure import draw_concept_space
 from eval.interpretation.kept_classifiers import find_task, finetuned
 from eval.report.figures.style import to_png, to_svg

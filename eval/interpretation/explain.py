@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base.errors import run_cli
-from eval.interpretation.arguments import ExplainArgs
-from eval.interpretation.commands import SEGMENT_HEAD, parse_classifier_flags
+from eval.interpretation.arguments import SEGMENT_HEAD, ExplainArgs, parse_classifier_flags
 
 EXAMPLES = """Show which segments of a text speak for the predicted label and which against it.
 

@@ -17,7 +17,7 @@ from eval.classification.inputs.segments import Segmented
 from eval.classification.prediction import Predictions, decide, predict
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
-from eval.interpretation.commands import SEGMENT_HEAD, say_rarely
+from eval.interpretation.arguments import SEGMENT_HEAD, say_rarely
 from eval.interpretation.explanations import Explained
 from eval.interpretation.kept_classifiers import FinetunedClassifier, finetuned
 

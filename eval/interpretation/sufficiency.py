@@ -7,8 +7,7 @@ from dataclasses import asdict
 
 from base.errors import run_cli
 from base.files import write_text
-from eval.interpretation.arguments import SufficiencyArgs
-from eval.interpretation.commands import SEGMENT_HEAD, parse_classifier_flags, say_rarely
+from eval.interpretation.arguments import SEGMENT_HEAD, SufficiencyArgs, parse_classifier_flags, say_rarely
 from eval.report.names import file_name
 from pretrain.run.folders import RunFolder
 

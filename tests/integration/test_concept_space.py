@@ -14,7 +14,7 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.commands import SPACE_HEAD, config_with_head
+from eval.interpretation.arguments import SPACE_HEAD, config_with_head
 from eval.interpretation.concept_space import main
 from eval.interpretation.concept_space_plot import concept_vectors
 from eval.interpretation.kept_classifiers import finetuned

@@ -17,7 +17,7 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
 from eval.interpretation import concept_space, explain, sufficiency
-from eval.interpretation.commands import with_fewer_flags
+from eval.interpretation.arguments import with_fewer_flags
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
 TOLD = {"happy": "she was very glad.", "sad": "he cried and cried."}

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from base.errors import UsageError
-from eval.interpretation.arguments import ExplainArgs
-from eval.interpretation.commands import config_with_head
+from eval.interpretation.arguments import ExplainArgs, config_with_head
 from eval.interpretation.explanation_files import explain
 from eval.interpretation.explanations import Explained, choose_examples, to_json, to_page
 
