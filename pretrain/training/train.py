@@ -219,19 +219,22 @@ def _pretrain(
 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
-        results["mean_tokens_per_s"] = round(
-            results["tokens"] / (results["time_s"] - results["compile_s"]), 1
-        )
-        folder = RunFolder(path)
-        _save_model(folder.model_dir, network, data, asked, costs["parameters"], results)
-        provenance.finish(path, {"results": results})
-        write_text(folder.completion_marker, json.dumps(results, indent=2) + "\n")
-        compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
-        print(
-            f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
-            f"model in {folder.model_dir}",
-            flush=True,
-        )
+        seconds = results["time_s"] - results["compile_s"]
+        results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
+        _save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
+        _finish(RunFolder(path), results)
+
+
+def _finish(folder: RunFolder, results: dict[str, Any]) -> None:
+    """Record the results of a run whose model is saved, then that it is complete, and say so."""
+    provenance.finish(folder.path, {"results": results})
+    write_text(folder.completion_marker, json.dumps(results, indent=2) + "\n")
+    compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
+    print(
+        f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
+        f"model in {folder.model_dir}",
+        flush=True,
+    )
 
 
 def _check_same_data(path: Path, data: PreparedData) -> None:
