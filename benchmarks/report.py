@@ -53,7 +53,7 @@ from eval.significance.contrasts import Contrast
 from eval.significance.factor import Relabelling
 from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
 from eval.significance.statistics.welch import CONFIDENCE
-from eval.suites import BLIMP_PARADIGMS
+from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
 
 FAMILIES = ("gpt_neo", "roberta", "family3", "family4")
 BENCHMARK = "blimp"

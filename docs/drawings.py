@@ -216,7 +216,7 @@ EVAL_FLOORS = (
     (("scoring", "one number for one text"),),
     (("models", "loading a model"),),
     (("config.py", "what can be asked for; made of the folders' own settings"),),
-    (("suites.py", "what each suite is"), ("files.py", "reading data")),
+    (("suites", "what each suite is"), ("files.py", "reading data")),
 )
 
 

@@ -12,7 +12,8 @@ from base.command_line import Section
 from base.errors import unknown_name
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
-from eval.suites import SUITES, SuiteSpec
+from eval.suites.registry import SUITES
+from eval.suites.spec import SuiteSpec
 
 Suite = Literal[tuple(SUITES)]  # type: ignore[invalid-literal]
 

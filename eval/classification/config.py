@@ -33,7 +33,7 @@ from base.errors import unknown_name
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.metric_names import Metric
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]

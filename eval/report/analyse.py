@@ -34,7 +34,7 @@ from eval.significance.data_checks import (
     range_notes,
 )
 from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
-from eval.suites import chance_of_pairs
+from eval.suites.registry import chance_of_pairs
 
 NEAR_CHANCE = 3.0  # points
 

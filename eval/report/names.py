@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from base import families
 from eval.significance.axes import Benchmark, Family, Models
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 
 Name = TypeVar("Name")
 

@@ -13,7 +13,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.files import write_atomically
-from eval.suites import is_percentage
+from eval.suites.registry import is_percentage
 
 ROW_COLUMNS = (
     "run_id",

@@ -9,7 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.results.rows import NO_HEAD, ROW_COLUMNS, with_primary
-from eval.suites import is_percentage
+from eval.suites.registry import is_percentage
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pandas as pd
 
 from eval.results.run_scores import is_percent, task_scores
-from eval.suites import MEAN_OF_TASKS, SUITES, UNGROUPED, MeanSpec
+from eval.suites.registry import SUITES, UNGROUPED
+from eval.suites.spec import MEAN_OF_TASKS, MeanSpec
 
 
 def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[str, float]:

@@ -25,7 +25,7 @@ from eval.config import EvalConfig
 from eval.models.identity import RunIdentity
 from eval.results.rows import NO_HEAD
 from eval.scoring.protocol import Protocol
-from eval.suites import HARNESS_FINDER, SUITES
+from eval.suites.registry import HARNESS_FINDER, SUITES
 from eval.zero_shot.suites import find_suite_tasks, find_text_tasks, missing_tasks
 from eval.zero_shot.task import TextTask
 

@@ -15,7 +15,7 @@ from eval.results.rows import RunKey, run_name
 from eval.results.run_scores import is_percent
 from eval.significance.axes import Level
 from eval.significance.statistics.welch import NO_SPREAD
-from eval.suites import unit_of
+from eval.suites.registry import unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 ARM = ["family", "variant"]

@@ -13,7 +13,7 @@ from base.families import get_family
 from eval.config import EvalConfig
 from eval.scoring.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 from pretrain.config import RunConfig

@@ -31,7 +31,7 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.scorers import TextScorer
-from eval.suites import HARNESS_PREFIX, RAW_PREFIX, is_percentage
+from eval.suites.registry import HARNESS_PREFIX, RAW_PREFIX, is_percentage
 from eval.zero_shot.task import TaskResult, evenly_spaced
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from base.errors import unknown_name
 from eval.config import EvalConfig
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 from eval.zero_shot.task import TextTask
 
 

@@ -22,7 +22,7 @@ from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
 from eval.scoring.protocol import ProtocolConfig
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
 from tests.processes import run_command

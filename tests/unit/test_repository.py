@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from eval import suites as eval_suites
 from eval.config import EvalConfig
+from eval.suites import registry as eval_suites
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, build_ffn
 from pretrain.resolution import load_config

@@ -21,7 +21,7 @@ from eval.report.figures.style import (
 )
 from eval.report.names import family_label
 from eval.significance.axes import Benchmark
-from eval.suites import chance_of_pairs
+from eval.suites.registry import chance_of_pairs
 
 MAX_COLUMNS = 4
 TITLE = 10.0  # points

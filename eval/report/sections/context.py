@@ -10,7 +10,7 @@ from eval.report.markdown import escape
 from eval.report.names import family_label, figure_names
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.axes import Benchmark
-from eval.suites import SUITES
+from eval.suites.registry import SUITES
 
 
 @dataclass(frozen=True, kw_only=True)

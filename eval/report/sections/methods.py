@@ -9,7 +9,7 @@ from eval.report.markdown import listed, share
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
-from eval.suites import asks_for_classes, chance_of_pairs
+from eval.suites.registry import asks_for_classes, chance_of_pairs
 
 INTERVALS = {
     "studentized": "studentized bootstrap",

@@ -10,7 +10,7 @@ from eval.report.exports import number_tables
 from eval.report.sources import read_source
 from eval.results.run_scores import is_percent, normalise_rows, run_scores
 from eval.results.suite_means import suite_means
-from eval.suites import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
+from eval.suites.blimp_paradigms import BLIMP_PARADIGMS, SUPPLEMENT_TASKS
 
 
 def rows_of(benchmark: str, scores: dict[tuple[str, str], float], metric: str = "accuracy") -> pd.DataFrame:

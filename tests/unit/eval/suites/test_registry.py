@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from eval.config import EvalConfig
-from eval.suites import HARNESS_METRICS, SUITES, asks_for_classes, chance_of_pairs, unit_of
+from eval.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, chance_of_pairs, unit_of
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}

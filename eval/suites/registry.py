@@ -1,0 +1,192 @@
+"""Every suite of the evaluation, and what follows from their specs.
+
+``SUITES`` is the one place where a suite is defined. Whatever else needs to know of a suite asks its spec, so
+that a new suite is one module, with its finder, and one entry here (see ``docs/adding-a-suite.md``).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from eval.suites.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
+from eval.suites.spec import MEAN_OF_TASKS, MeanSpec, MetricSpec, SuiteSpec, Unit
+
+HARNESS_PREFIX = "lm-eval-"
+"""Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
+HARNESS_FINDER = "eval.zero_shot.lm_eval_tasks:find_harness_tasks"
+"""Lists the tasks of lm-eval that an ``EvalConfig`` names."""
+UNGROUPED = "classification"
+"""The benchmark of classification tasks that name none, which have no scale in common."""
+RAW_PREFIX = "raw_"
+"""Before a metric of lm-eval that comes without a unit."""
+
+TIES = MetricSpec(name="ties", better=None)
+PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
+TEXT_METRICS = (
+    MetricSpec(name="perplexity", better="lower", unit="ratio"),
+    MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
+)
+# What guessing scores in the others depends on the labels: ``baselines.json`` has it for each task.
+CLASSIFICATION_METRICS = (
+    *(MetricSpec(name=name) for name in ("accuracy", "f1", "macro_f1", "micro_f1")),
+    *(
+        MetricSpec(name=name, unit="correlation", chance=0.0)
+        for name in ("cohen_kappa", "matthews_correlation")
+    ),
+    MetricSpec(name="mean_accuracy_f1"),
+    MetricSpec(name="mean_f1_matthews", unit="correlation"),  # half of it
+)
+HARNESS_METRICS = (
+    *(
+        MetricSpec(name=name)
+        for name in (
+            *("accuracy", "accuracy_by_length", "accuracy_by_bytes", "accuracy_by_mutual_information"),
+            *("exact_match", "f1"),
+        )
+    ),
+    MetricSpec(name="matthews_correlation", unit="correlation", chance=0.0),
+    *(
+        MetricSpec(name=name, better="lower", unit="ratio")
+        for name in ("perplexity", "word_perplexity", "byte_perplexity")
+    ),
+    MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
+)
+"""Those that tasks of lm-eval are known to have."""
+
+_SUITES = (
+    SuiteSpec(
+        name="blimp",
+        label="67 paradigms",
+        kind="minimal pairs",
+        finder="eval.zero_shot.blimp:find_tasks",
+        metrics=PAIR_METRICS,
+        tasks=PARADIGMS,
+        noun="paradigms",
+        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+    ),
+    SuiteSpec(
+        name="babylm23",
+        label="12 filtered tasks and 5 supplement tasks",
+        kind="minimal pairs",
+        finder="eval.zero_shot.blimp:find_tasks",
+        metrics=PAIR_METRICS,
+        tasks=(*FILTERED_TASKS, *SUPPLEMENT_TASKS),
+        means=(
+            MEAN_OF_TASKS,
+            MeanSpec(of="filtered BLiMP tasks", tasks=FILTERED_TASKS),
+            MeanSpec(of="supplement tasks", tasks=SUPPLEMENT_TASKS),
+            # The 2023 pipeline counts each pair of a task, the 2025 pipeline each paradigm.
+            MeanSpec(of="filtered BLiMP paradigms", over="paradigm", tasks=FILTERED_TASKS),
+        ),
+    ),
+    SuiteSpec(
+        name="blimp-fast",
+        label="200 pairs a paradigm",
+        kind="minimal pairs",
+        finder="eval.zero_shot.blimp:find_fast_tasks",
+        metrics=PAIR_METRICS,
+        tasks=PARADIGMS,
+        noun="paradigms",
+        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+    ),
+    SuiteSpec(
+        name="embedded-pairs",
+        kind="minimal pairs",
+        finder="eval.zero_shot.embedded_pairs:find_tasks",
+        metrics=PAIR_METRICS,
+    ),
+    SuiteSpec(
+        name="entity-tracking",
+        kind="choices",
+        finder="eval.zero_shot.entity_tracking:find_tasks",
+        metrics=(
+            MetricSpec(name="accuracy", chance=20.0),
+            MetricSpec(name="accuracy_by_operations", chance=20.0),
+            TIES,
+        ),
+        tasks=("regular", "ambiref", "move_contents"),
+        means=(
+            MEAN_OF_TASKS,
+            MeanSpec(of="tasks, each over its numbers of operations", metric="accuracy_by_operations"),
+        ),
+    ),
+    SuiteSpec(
+        name="wug",
+        kind="choices",
+        finder="eval.zero_shot.wug:find_tasks",
+        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
+        primary=("spearman_correlation",),
+        tasks=("wug_adj_nominalization",),
+    ),
+    SuiteSpec(
+        name="perplexity",
+        kind="text",
+        finder="eval.zero_shot.perplexity:find_tasks",
+        metrics=(
+            *TEXT_METRICS,
+            MetricSpec(name="pseudo_perplexity", better="lower", unit="ratio"),
+            MetricSpec(name="pseudo_bits_per_byte", better="lower", unit="bits per byte"),
+        ),
+        primary=("bits_per_byte", "pseudo_bits_per_byte"),
+    ),
+    SuiteSpec(
+        name="glue",
+        label="11 tasks",
+        kind="classification",
+        finder="eval.classification.tasks.chosen:find_glue_tasks",
+        metrics=CLASSIFICATION_METRICS,
+        primary=(),
+        tasks=(
+            *("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte"),
+            *("boolq", "multirc", "wsc"),
+        ),
+    ),
+    SuiteSpec(
+        name="embedded-glue",
+        kind="classification",
+        finder="eval.classification.tasks.chosen:find_embedded_tasks",
+        metrics=CLASSIFICATION_METRICS,
+        primary=(),
+    ),
+)
+SUITES: dict[str, SuiteSpec] = {spec.name: spec for spec in _SUITES}
+"""Every suite, in the order in which tables and figures show them; benchmarks that are none follow by name.
+A new one is a module with its finder, and its place in this list."""
+
+
+def chance_of_pairs(benchmark: str) -> float | None:
+    """Return the percentage that guessing scores on minimal pairs; None for any other benchmark."""
+    spec = SUITES.get(benchmark)
+    return spec.chance if spec is not None and spec.kind == "minimal pairs" else None
+
+
+def asks_for_classes(benchmark: str) -> bool:
+    """Whether a benchmark is a suite of classification tasks, for which models are fine-tuned."""
+    spec = SUITES.get(benchmark)
+    return spec is not None and spec.kind == "classification"
+
+
+_UNITS: dict[str, Unit] = {
+    "matthews": "correlation",  # in a user's table, alone or as `matthews_corrcoef`
+    **{
+        metric.name: metric.unit
+        for metrics in (*(spec.metrics for spec in _SUITES), HARNESS_METRICS)
+        for metric in metrics
+    },
+}
+
+
+@lru_cache(maxsize=1024)
+def unit_of(metric: str) -> Unit | None:
+    """Return a metric's unit: percent where nothing is known of its name, None where it comes without one."""
+    if metric.startswith(RAW_PREFIX):
+        return None
+    # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
+    known = [name for name in _UNITS if re.search(rf"(?<![^\W_]){name}", metric)]
+    return _UNITS[max(known, key=len)] if known else "percent"
+
+
+def is_percentage(metric: str) -> bool:
+    """Whether a metric's scores are percentages, which alone may be averaged; correlations count as such."""
+    return unit_of(metric) in ("percent", "correlation")
