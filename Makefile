@@ -3,10 +3,12 @@ PYTHON ?= python3
 # To try other versions than the tested ones: make CONSTRAINTS= test
 CONSTRAINTS ?= -c constraints.txt
 WORKERS ?= 2
+# One more than the cores: the tests of SLURM and of killed commands wait more than they compute.
+TEST_WORKERS ?= $(shell expr $(WORKERS) + 1)
 BIN := .venv/bin
 # A worker that is done takes over tests from the end of another's; so what a file's tests share is made once.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
-  $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+  $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 .PHONY: help environment quickstart test test-all slurm-packages check format clean-environment
 .DEFAULT_GOAL := help
