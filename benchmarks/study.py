@@ -28,7 +28,7 @@ from pathlib import Path
 
 import yaml
 
-from base.budgets import Budget
+from base.baseline import Budget
 from base.command_line import parse_flags
 from base.files import write_text
 from eval.models.identity import identify_run, remember_weights, weights_hash

@@ -1,6 +1,6 @@
 """Feed-forward variants of small language models; importing this registers the models with transformers."""
 
-from base.budgets import Budget
+from base.baseline import Budget
 from base.errors import UsageError
 from base.families import FAMILIES, FamilySpec
 from ffn_variants.budget import matching_width

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from base.budgets import Budget
+from base.baseline import Budget
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.table import describe_options, format_table

@@ -12,12 +12,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, get_args
 
-from base.budgets import Budget
+from base.baseline import BASELINE, Budget
 from base.errors import UsageError, unknown_name
 from ffn_variants.registry import get_variant
 from ffn_variants.spec import FFNSpec
 
-BASELINE = "gelu"
 TOLERANCE = 0.05
 """Largest share by which a match may miss; one unit of a KAN can be a tenth of a narrow baseline."""
 

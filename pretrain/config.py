@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import tyro
 from pydantic import Field, field_validator, model_validator
 
-from base.budgets import Budget
+from base.baseline import BASELINE, Budget
 from base.command_line import Section
 from base.families import FamilySpec, get_family
 
@@ -22,7 +22,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 class ModelConfig(Section):
     """The architecture, in the words of transformers."""
 
-    ffn: Annotated[str, tyro.conf.arg(aliases=["--ffn"])] = "gelu"
+    ffn: Annotated[str, tyro.conf.arg(aliases=["--ffn"])] = BASELINE
     """FFN variant of every layer; `python -m ffn_variants` lists them."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `grid_size 5 spline_order 3`."""

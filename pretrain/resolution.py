@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from base.budgets import Budget
+from base.baseline import Budget
 from base.command_line import Typed, check, read_flags, show_help
 from base.errors import UsageError
 from base.families import get_family

@@ -15,6 +15,7 @@ import yaml
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 import ffn_variants
+from base.baseline import BASELINE
 from base.command_line import Section
 from base.config_input import deep_merge, read_config
 from base.errors import UsageError
@@ -37,7 +38,7 @@ class ReportConfig(Section):
 
     factor: Factor = "ffn"
     """What is compared: ``ffn`` variants, classification heads (``head``), or ``both`` as ``kan/linear``."""
-    baseline: str = "gelu"
+    baseline: str = BASELINE
     """The variant, head or combination that every other one is compared with."""
     margin: Annotated[float, Field(gt=0)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""

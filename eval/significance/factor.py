@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from base.baseline import BASELINE
 from base.errors import UsageError, unknown_name
 from eval.classification.heads.choice import FROZEN, head_name
 from eval.classification.heads.registry import DEFAULT_HEAD
@@ -29,7 +30,6 @@ from eval.significance.axes import Benchmark, Combination, Family, Level, Models
 Factor = Literal["ffn", "head", "both"]
 NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combination"}
 """What sentences call a level."""
-DEFAULT_FFN = "gelu"
 DEFAULT_HEADS = ("linear", f"linear {FROZEN}", DEFAULT_HEAD, f"{DEFAULT_HEAD} {FROZEN}")
 """Heads that others are compared with unless another is named: the first that is there."""
 
@@ -51,7 +51,7 @@ def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tup
 
 def default_baseline(factor: Factor, present: Sequence[Level]) -> str:
     """Name the level that others are compared with where nobody named one."""
-    usual = levels(factor, (DEFAULT_FFN,), DEFAULT_HEADS)
+    usual = levels(factor, (BASELINE,), DEFAULT_HEADS)
     return str(next((level for level in usual if level in present), usual[0]))
 
 

@@ -31,7 +31,7 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.scorers import TextScorer
-from eval.suites.registry import HARNESS_PREFIX, RAW_PREFIX, is_percentage
+from eval.suites.registry import HARNESS_METRICS, HARNESS_PREFIX, RAW_PREFIX, is_percentage
 from eval.zero_shot.task import TaskResult, evenly_spaced
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
@@ -48,7 +48,7 @@ PERCENT_METRICS = {
 }
 # GLUE's headline of tasks that lm-eval measures in accuracy, too.
 HEADLINES = {"mrpc": "f1", "qqp": "f1"}
-PERPLEXITIES = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+PERPLEXITIES = tuple(metric.name for metric in HARNESS_METRICS if metric.better == "lower")
 
 
 @dataclass(frozen=True)

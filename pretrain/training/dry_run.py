@@ -23,7 +23,7 @@ from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
 
 HUB_TOKENS = 466_000_000
-"""The hub's TinyStories with the source study's tokenizer, for budgets before."""
+"""Of the hub's TinyStories with the source study's tokenizer, for budgets before it is prepared."""
 
 
 def describe_runs(configs: Sequence[RunConfig], num_processes: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""Several seeds of one cell in one process: ``--seeds 1,2,3``.
+"""Several seeds of one configuration in one process: ``--seeds 1,2,3``.
 
 They are trained one after the other, and so each is its single run to the bit. Side by side, with a dimension
 for the seeds in every parameter, was measured to save nothing that processes do not save as well

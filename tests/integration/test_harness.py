@@ -22,7 +22,8 @@ from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
 from eval.scoring.scorers import SCORERS
-from eval.zero_shot.lm_eval_tasks import find_harness_tasks
+from eval.suites.registry import HARNESS_METRICS
+from eval.zero_shot.lm_eval_tasks import PERCENT_METRICS, PERPLEXITIES, find_harness_tasks
 from ffn_variants import UsageError
 from pretrain.data.embedded import minimal_pairs, stories
 
@@ -30,6 +31,10 @@ PAIRS = next(iter(minimal_pairs(12, 0).values()))
 TEXTS = stories(4, 1)
 # lm-eval puts a space before a choice and none before a target, whose task brings its own.
 CLOZES = [{"context": "Once upon a", "word": " time"}, {"context": "The dog was very", "word": " happy"}]
+
+
+def test_the_metrics_that_get_a_name_in_rows_are_those_of_the_registry():
+    assert sorted([*PERCENT_METRICS.values(), *PERPLEXITIES]) == sorted(m.name for m in HARNESS_METRICS)
 
 
 @pytest.fixture(params=["gpt_neo", "roberta"])

@@ -1,0 +1,9 @@
+"""The variant that others are compared with, and what their feed-forward networks may have in common."""
+
+from typing import Literal
+
+BASELINE = "gelu"
+"""What the families have without a swap; compared with unless a user names another."""
+
+Budget = Literal["width", "params", "flops"]
+"""What is held equal: the width as given, the parameters, or the FLOPs of a token's forward pass."""
