@@ -34,7 +34,7 @@ class SubmitArgs:
     cancel: Annotated[bool, FlagCreatePairsOff] = False
     """Cancel the study's jobs; the same command without it continues later."""
     dry_run: Annotated[bool, FlagCreatePairsOff] = False
-    """Show the plan, its cost and the sbatch script, and stop; nothing is written."""
+    """Show every cell, the cost and the sbatch script, and stop; nothing is written."""
     report: bool = field(default=True)
     """Write the report after the last cell."""
 
