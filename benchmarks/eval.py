@@ -41,8 +41,8 @@ from transformers import (
 
 from eval.files import read_json_rows
 from eval.models.loading import load_tokenizer
-from eval.scoring.log_likelihood import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
-from eval.scoring.plain import plain_causal_scores
+from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.plain import ScoredText, plain_causal_scores
 from ffn_variants import build_model
 from pretrain.run.provenance import device_name
 

@@ -23,19 +23,9 @@ from transformers import PreTrainedModel
 
 from eval.scoring.causal import longest_tree, shared_causal_scores
 from eval.scoring.masked import shared_masked_scores
-from eval.scoring.plain import PLLMetric, ScoredText, Scores, plain_causal_scores, plain_masked_scores
-from eval.scoring.protocol import Formulation
+from eval.scoring.plain import ScoredText, Scores, plain_causal_scores, plain_masked_scores
+from eval.scoring.protocol import Formulation, Masking
 from eval.scoring.span import infilling_scores, span_scores
-
-__all__ = [
-    "PLLMetric",
-    "ScoredText",
-    "Scores",
-    "causal_log_likelihoods",
-    "num_positions",
-    "pseudo_log_likelihoods",
-    "span_log_likelihoods",
-]
 
 # Whether the fast way applies, for each model and what can change without making it another one.
 _fits: WeakKeyDictionary[PreTrainedModel, dict[tuple, bool]] = WeakKeyDictionary()
@@ -81,7 +71,7 @@ def pseudo_log_likelihoods(
     texts: Sequence[ScoredText],
     mask_token_id: int,
     batch_tokens: int = 2048,
-    pll_metric: PLLMetric = "original",
+    masking: Masking = "original",
 ) -> Scores:
     """Score texts with a masked model: mask one token at a time and sum log p(token | what is not masked).
 
@@ -90,16 +80,16 @@ def pseudo_log_likelihoods(
         texts: What to score; tokens outside ``start:end``, such as special ones, are never masked.
         mask_token_id: The id that stands for a masked token.
         batch_tokens: Tokens per forward pass, over all masked copies. Changes speed and memory, not scores.
-        pll_metric: What else is masked with a token: nothing (``original``, Salazar et al. 2020,
+        masking: What else is masked with a token: nothing (``original``, Salazar et al. 2020,
             https://aclanthology.org/2020.acl-main.240) or what follows it in its word (``within_word_l2r``,
             Kauf and Ivanova 2023, https://aclanthology.org/2023.acl-short.80), which needs the texts' words.
     """
 
     def fast(texts: Sequence[ScoredText]) -> Scores:
-        return shared_masked_scores(model, texts, mask_token_id, batch_tokens, pll_metric)
+        return shared_masked_scores(model, texts, mask_token_id, batch_tokens, masking)
 
     def plain(texts: Sequence[ScoredText]) -> Scores:
-        return plain_masked_scores(model, texts, mask_token_id, batch_tokens, pll_metric)
+        return plain_masked_scores(model, texts, mask_token_id, batch_tokens, masking)
 
     padding = model.config.pad_token_id
 

@@ -24,13 +24,13 @@ from transformers import PreTrainedModel
 
 from eval.models.one_query import attend_with_one_query
 from eval.scoring.plain import (
-    PLLMetric,
     ScoredText,
     Scores,
     TokenTable,
     batches_of_one_length,
     masked_tokens,
 )
+from eval.scoring.protocol import Masking
 
 
 def shared_masked_scores(
@@ -38,7 +38,7 @@ def shared_masked_scores(
     texts: Sequence[ScoredText],
     mask_token_id: int,
     batch_tokens: int,
-    pll_metric: PLLMetric,
+    masking: Masking,
 ) -> Scores:
     """Score texts with a masked model built of BERT's modules; ``AttributeError`` for any other.
 
@@ -47,13 +47,13 @@ def shared_masked_scores(
         texts: What to score.
         mask_token_id: The id that stands for a masked token.
         batch_tokens: Tokens per forward pass, over all copies.
-        pll_metric: Which tokens are masked with a scored one.
+        masking: Which tokens are masked with a scored one.
     """
     encoder = _Encoder(model.base_model, mask_token_id)
     head = model.get_submodule("lm_head" if hasattr(model, "lm_head") else "cls")
     table = TokenTable(texts, head, model.device)
     for batch in batches_of_one_length(texts, batch_tokens, model.device, copies=True):
-        masked = masked_tokens(texts, batch, pll_metric)
+        masked = masked_tokens(texts, batch, masking)
         places = table.places(batch.indices, batch.end - batch.start)
         read = encoder.read(batch.ids)
         # The copies of one text may be more than a batch.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-PLLMetric = Literal["original", "within_word_l2r"]
+from eval.scoring.protocol import Masking
 
 # Rows of logits at a time: with a vocabulary of 10,000 that is 10 MB. `F.cross_entropy` then costs 12 us a
 # row, with 2048 rows 28, and `torch.logsumexp` 165. A GPU needs more work per launch.
@@ -176,7 +176,7 @@ def batches_of_one_length(
             yield Batch(indices, ids, start, end)
 
 
-def masked_tokens(texts: Sequence[ScoredText], batch: Batch, pll_metric: PLLMetric) -> Tensor:
+def masked_tokens(texts: Sequence[ScoredText], batch: Batch, masking: Masking) -> Tensor:
     """Return which tokens of each copy are masked: (S, M, T) bool. Copy m is scored at token start + m.
 
     ``original`` masks the scored token only (Salazar et al. 2020, https://aclanthology.org/2020.acl-main.240),
@@ -187,7 +187,7 @@ def masked_tokens(texts: Sequence[ScoredText], batch: Batch, pll_metric: PLLMetr
     columns = torch.arange(batch.ids.shape[1], device=device)
     scored = columns[batch.start : batch.end]
     itself = columns == scored[:, None]
-    if pll_metric == "original":
+    if masking == "original":
         return itself.expand(len(batch.indices), -1, -1)
     words = torch.tensor([_words_of(texts[i]) for i in batch.indices], device=device)
     later = (columns > scored[:, None]) & (columns < batch.end)
@@ -217,7 +217,7 @@ def plain_masked_scores(
     texts: Sequence[ScoredText],
     mask_token_id: int,
     batch_tokens: int,
-    pll_metric: PLLMetric,
+    masking: Masking,
 ) -> Scores:
     """Score texts by whole forward passes of a masked model, one copy of the text for each scored token."""
 
@@ -225,14 +225,14 @@ def plain_masked_scores(
         logits = model(input_ids=copies).logits
         return logits[torch.arange(len(copies), device=model.device), scored]
 
-    return score_copies(texts, mask_token_id, batch_tokens, pll_metric, predict, model.device)
+    return score_copies(texts, mask_token_id, batch_tokens, masking, predict, model.device)
 
 
 def score_copies(
     texts: Sequence[ScoredText],
     mask_token_id: int,
     batch_tokens: int,
-    pll_metric: PLLMetric,
+    masking: Masking,
     predict: Callable[[Tensor, Tensor], Tensor],
     device: torch.device,
 ) -> Scores:
@@ -242,13 +242,13 @@ def score_copies(
         texts: What to score.
         mask_token_id: What stands in the place of a token.
         batch_tokens: Tokens of all copies of a forward pass.
-        pll_metric: What else is replaced.
+        masking: What else is replaced.
         predict: From (C, T) copies and the (C,) place of each that is scored to (C, V) logits of its token.
         device: Of the model.
     """
     table = TokenTable(texts, as_they_are, device)
     for batch in batches_of_one_length(texts, batch_tokens, device, copies=True):
-        masked = masked_tokens(texts, batch, pll_metric)
+        masked = masked_tokens(texts, batch, masking)
         scored = torch.arange(batch.start, batch.end, device=device).expand(len(batch.indices), -1)
         copies = batch.ids[:, None].masked_fill(masked, mask_token_id).flatten(0, 1)
         size = max(1, batch_tokens // copies.shape[1])

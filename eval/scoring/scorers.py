@@ -13,13 +13,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import UsageError, unknown_name
 from eval.scoring.log_likelihood import (
-    ScoredText,
-    Scores,
     causal_log_likelihoods,
     num_positions,
     pseudo_log_likelihoods,
     span_log_likelihoods,
 )
+from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.protocol import Protocol, ProtocolConfig
 from eval.scoring.tokens import TextTokenizer
 from pretrain.data.tokenizer import sentinel
@@ -148,8 +147,7 @@ class MaskedScorer(TextScorer):
 
     def score(self, texts: Sequence[ScoredText]) -> Scores:
         mask_id = self.texts.required_id("mask_token")
-        metric = self.protocol.masking
-        return pseudo_log_likelihoods(self.model, texts, mask_id, self.batch_tokens, pll_metric=metric)
+        return pseudo_log_likelihoods(self.model, texts, mask_id, self.batch_tokens, self.protocol.masking)
 
 
 class SpanScorer(TextScorer):

@@ -14,7 +14,7 @@ from functools import lru_cache
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
-from eval.scoring.log_likelihood import ScoredText
+from eval.scoring.plain import ScoredText
 from eval.scoring.protocol import Protocol
 
 Pairs = tuple[tuple[str, str], ...]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from eval.scoring.log_likelihood import ScoredText, causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
+from eval.scoring.plain import ScoredText
 from ffn_variants import build_model
 
 pytestmark = [

@@ -28,13 +28,8 @@ from transformers import (
 
 from eval.files import read_json_rows
 from eval.scoring.causal import longest_tree, shared_causal_scores
-from eval.scoring.log_likelihood import (
-    ScoredText,
-    Scores,
-    causal_log_likelihoods,
-    num_positions,
-    pseudo_log_likelihoods,
-)
+from eval.scoring.log_likelihood import causal_log_likelihoods, num_positions, pseudo_log_likelihoods
+from eval.scoring.plain import ScoredText, Scores
 from ffn_variants import FFN_VARIANTS, build_model
 
 PARADIGMS = ("anaphor_gender_agreement", "principle_A_case_2", "wh_vs_that_with_gap", "passive_1")
@@ -111,7 +106,7 @@ def causal_one_by_one(model: PreTrainedModel, texts: list[ScoredText]) -> Scores
 
 
 def masked_one_by_one(
-    model: PreTrainedModel, texts: list[ScoredText], mask: int, pll_metric: str = "original"
+    model: PreTrainedModel, texts: list[ScoredText], mask: int, masking: str = "original"
 ) -> Scores:
     """The formulas of Salazar et al. 2020 and Kauf and Ivanova 2023, one text at a time, in float64."""
     totals, greedy = [], []
@@ -122,7 +117,7 @@ def masked_one_by_one(
         for row, place in enumerate(places):
             for other in range(place, text.end):
                 same_word = text.words is not None and text.words[other] == text.words[place]
-                if other == place or (pll_metric == "within_word_l2r" and same_word):
+                if other == place or (masking == "within_word_l2r" and same_word):
                     copies[row, other] = mask
         with torch.no_grad():
             logits = model(input_ids=copies, attention_mask=torch.ones_like(copies)).logits
@@ -213,8 +208,8 @@ def test_every_attention_of_gpt_neo_sees_the_prefix_only(attention):
     assert_same(found, causal_one_by_one(model, texts))
 
 
-@pytest.mark.parametrize(("steps", "pll_metric"), [(0, "original"), (12, "within_word_l2r")])
-def test_pseudo_log_likelihoods_are_those_of_the_formula(tokenizer, sentences, steps, pll_metric):
+@pytest.mark.parametrize(("steps", "masking"), [(0, "original"), (12, "within_word_l2r")])
+def test_pseudo_log_likelihoods_are_those_of_the_formula(tokenizer, sentences, steps, masking):
     torch.manual_seed(0)
     config = RobertaConfig(**{**TINY, "vocab_size": 601}, **MASKED, type_vocab_size=1)
     model = RobertaForMaskedLM(config).eval()
@@ -226,8 +221,8 @@ def test_pseudo_log_likelihoods_are_those_of_the_formula(tokenizer, sentences, s
     train_a_little(model, texts, is_causal=False, steps=steps, mask=600)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = pseudo_log_likelihoods(model, texts, 600, pll_metric=pll_metric)
-    expected = masked_one_by_one(model, texts, 600, pll_metric)
+        found = pseudo_log_likelihoods(model, texts, 600, masking=masking)
+    expected = masked_one_by_one(model, texts, 600, masking)
     assert_same(found, expected)
     assert_same_decisions(found, expected, sentences)
 
@@ -238,14 +233,12 @@ def test_what_follows_in_a_word_is_masked_too():
     model = RobertaForMaskedLM(config).eval()
     text = ScoredText([1, 10, 11, 12, 2], 1, 4, words=[-1, 0, 0, 1, -1])
     apart = ScoredText([1, 10, 11, 12, 2], 1, 4, words=[-1, 0, 1, 2, -1])
-    original, l2r = (pseudo_log_likelihoods(model, [text], 59, pll_metric=m).log_likelihood[0]
+    original, l2r = (pseudo_log_likelihoods(model, [text], 59, masking=m).log_likelihood[0]
                      for m in ("original", "within_word_l2r"))  # fmt: skip
     assert abs(original - l2r) > 1e-3
-    assert (
-        pseudo_log_likelihoods(model, [apart], 59, pll_metric="within_word_l2r").log_likelihood[0] == original
-    )
+    assert pseudo_log_likelihoods(model, [apart], 59, masking="within_word_l2r").log_likelihood[0] == original
     with pytest.raises(ValueError, match="needs the word of every token"):
-        pseudo_log_likelihoods(model, [ScoredText([1, 10, 2], 1, 2)], 59, pll_metric="within_word_l2r")
+        pseudo_log_likelihoods(model, [ScoredText([1, 10, 2], 1, 2)], 59, masking="within_word_l2r")
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
@@ -264,9 +257,9 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
         if family == "gpt_neo":
             assert_same(causal_log_likelihoods(model, texts, batch_tokens), causal_one_by_one(model, texts))
             continue
-        for pll_metric in ("original", "within_word_l2r"):
-            found = pseudo_log_likelihoods(model, texts, 59, batch_tokens, pll_metric)
-            assert_same(found, masked_one_by_one(model, texts, 59, pll_metric))
+        for masking in ("original", "within_word_l2r"):
+            found = pseudo_log_likelihoods(model, texts, 59, batch_tokens, masking)
+            assert_same(found, masked_one_by_one(model, texts, 59, masking))
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from eval.scoring.log_likelihood import ScoredText, Scores, span_log_likelihoods
+from eval.scoring.log_likelihood import span_log_likelihoods
+from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.scorers import SpanScorer
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories

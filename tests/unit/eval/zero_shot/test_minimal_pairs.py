@@ -14,7 +14,7 @@ from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
 from eval.scoring.lm_eval_models import LMEvalModel
-from eval.scoring.log_likelihood import ScoredText, Scores
+from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.scorers import ContinuationScores, TextScorer
 from eval.zero_shot.choices import Choice, credit, score_choices
 from eval.zero_shot.minimal_pairs import PairTask, read_pairs, task_group
