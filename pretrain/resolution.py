@@ -40,9 +40,10 @@ def load_config(
     Raises:
         UsageError: For an unreadable file, an unknown key (with the closest match) or a value not allowed.
     """
-    line = read_flags(RunConfig, args or ())
-    sources = merge_sources(path, overrides, line.typed)
-    if line.wants_help:
+    # A study reads hundreds of these without a flag, and looking for flags takes longer than the rest.
+    line = read_flags(RunConfig, args) if args else None
+    sources = merge_sources(path, overrides, line.typed if line else Typed({}, {}))
+    if line and line.wants_help:
         show_help(RunConfig, check(RunConfig, sources.values, source=sources.name))
     return resolve_sources(sources)
 

@@ -194,3 +194,10 @@ def test_every_field_has_help():
 @pytest.mark.parametrize("name", ["gpt-neo", "roberta", "tiny"])
 def test_shipped_configs_load(repository, name):
     assert load_config(repository / "configs" / f"{name}.yaml").data.block_size > 0
+
+
+def test_a_configuration_without_flags_is_read_without_looking_for_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pretrain.resolution.read_flags", None)  # a study reads hundreds
+    assert load_config(None, overrides={"seed": 3}).seed == 3
