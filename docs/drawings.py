@@ -212,10 +212,11 @@ EVAL_FLOORS = (
     (("report", "from rows to a document"), ("runner", "the missing work, in processes")),
     (("significance", "contrasts, tests, verdicts; statistics of arrays"),),
     (("results", "rows, their store, one number a run"),),
-    (("classification", "fine-tuning: inputs, tasks, heads"), ("zero_shot", "pairs, perplexity, lm-eval")),
+    (("zero_shot", "minimal pairs, choices, perplexity, lm-eval"),),
+    (("config.py", "what can be asked for"),),
+    (("classification", "fine-tuning: inputs, tasks, heads"),),
     (("scoring", "one number for one text"),),
     (("models", "loading a model"),),
-    (("config.py", "what can be asked for; made of the folders' own settings"),),
     (("suites", "what each suite is"), ("files.py", "reading data")),
 )
 

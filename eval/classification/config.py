@@ -23,7 +23,8 @@ The presets follow their originals in data order, schedule, stopping and choice 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
 
 import tyro
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
@@ -287,3 +288,27 @@ class FinetuneConfig(Section):
         if given.get("eval_steps") == "epoch":
             given["eval_steps"] = None
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)
+
+
+class ClassificationConfig(Protocol):
+    """What classification reads of an ``eval.config.EvalConfig``, where each field is described.
+
+    So that the whole config, which is made of this file's, need not be imported below it.
+    """
+
+    @property
+    def suites(self) -> tuple[str, ...]: ...
+    @property
+    def tasks(self) -> tuple[str, ...]: ...
+    @property
+    def classify(self) -> tuple[str, ...]: ...
+    @property
+    def glue_dir(self) -> Path | None: ...
+    @property
+    def classification_dir(self) -> Path | None: ...
+    @property
+    def embedded_seed(self) -> int: ...
+    @property
+    def device(self) -> str | None: ...
+    @property
+    def finetune(self) -> FinetuneConfig: ...

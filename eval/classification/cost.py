@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from eval.classification.config import ClassificationConfig
 from eval.classification.finetune import evaluation_interval, num_steps
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
-from eval.config import EvalConfig
 
 # Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.
 CHARACTERS_PER_TOKEN = 4
@@ -18,7 +18,9 @@ FORWARD_SHARE = 1 / 3
 _LENGTHS: dict[tuple[str, ...], np.ndarray] = {}
 
 
-def estimated_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoice | None = None) -> float:
+def estimated_cost(
+    task: ClassificationTask, config: ClassificationConfig, head: HeadChoice | None = None
+) -> float:
     """Estimate the work of fine-tuning on a task, if nothing stops early.
 
     Args:
@@ -45,7 +47,9 @@ def estimated_cost(task: ClassificationTask, config: EvalConfig, head: HeadChoic
     return len(settings.seeds) * (epochs * train_tokens + forward)
 
 
-def _size(task: ClassificationTask, part: str, config: EvalConfig, limit: int | None) -> tuple[int, float]:
+def _size(
+    task: ClassificationTask, part: str, config: ClassificationConfig, limit: int | None
+) -> tuple[int, float]:
     """Examples of a file, or as many as the limit allows, and about how many tokens they have."""
     lengths = _text_lengths(task, part, data_source(task, part, config), config)
     tokens = np.minimum(lengths / CHARACTERS_PER_TOKEN, task.finetuning(config.finetune).max_length)
@@ -53,7 +57,9 @@ def _size(task: ClassificationTask, part: str, config: EvalConfig, limit: int | 
     return count, float(tokens.mean() * count)
 
 
-def _text_lengths(task: ClassificationTask, part: str, source: str, config: EvalConfig) -> np.ndarray:
+def _text_lengths(
+    task: ClassificationTask, part: str, source: str, config: ClassificationConfig
+) -> np.ndarray:
     """(n,) characters of each example of a file."""
     key = (task.benchmark, task.name, part, source)
     if key not in _LENGTHS:

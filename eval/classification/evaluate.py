@@ -14,7 +14,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
-from eval.classification.config import Finetuning
+from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.features import FeatureClassifier, features, fits_memory
 from eval.classification.finetune import Ticker, finetune
 from eval.classification.heads.choice import HeadChoice
@@ -24,7 +24,6 @@ from eval.classification.metric_names import unfit_metric
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
 from eval.classification.tasks.task import ClassificationTask
-from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.models.identity import model_files
 from eval.scoring.log_likelihood import num_positions
@@ -48,7 +47,7 @@ class Trained:
 def evaluate_tasks(
     model_dir: Path,
     tasks: list[ClassificationTask],
-    config: EvalConfig,
+    config: ClassificationConfig,
     head: HeadChoice | None = None,
     tell: Tell = lambda message: None,
 ) -> dict[str, tuple[dict[str, float], pd.DataFrame]]:
@@ -96,7 +95,7 @@ def evaluate_tasks(
 def train(
     model_dir: Path,
     tasks: Sequence[ClassificationTask],
-    config: EvalConfig,
+    config: ClassificationConfig,
     settings: Finetuning,
     seed: int,
     tell: Tell = lambda message: None,

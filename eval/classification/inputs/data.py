@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from eval.classification.classifier import Batch
-from eval.classification.config import Finetuning
+from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.heads.choice import parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.inputs.segments import Segmentation, encode_segments
@@ -19,7 +19,6 @@ from eval.classification.inputs.tokens import cached, encode, tokenizer_key
 from eval.classification.metrics import majority_scores
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
-from eval.config import EvalConfig
 
 VALIDATION_SEED = 12
 """Draws the validation examples that are reported on, where not all are: the same for every run and seed."""
@@ -42,7 +41,7 @@ def read_task_data(
     tasks: Sequence[ClassificationTask],
     tokenizer: PreTrainedTokenizerBase,
     max_length: int,
-    config: EvalConfig,
+    config: ClassificationConfig,
     settings: Finetuning,
 ) -> TaskData:
     """Read and tokenise the training set of tasks that share one, and their validation files.
@@ -125,7 +124,7 @@ def describe_truncation(data: TaskData, max_length: int) -> str:
 
 
 def majority_baselines(
-    tasks: Sequence[ClassificationTask], config: EvalConfig
+    tasks: Sequence[ClassificationTask], config: ClassificationConfig
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Score constant answers on what is reported on, with no model; for ``write_baselines``.
 
@@ -144,7 +143,7 @@ def majority_baselines(
     return baselines
 
 
-def chosen_rows(task: ClassificationTask, config: EvalConfig, settings: Finetuning) -> list[dict]:
+def chosen_rows(task: ClassificationTask, config: ClassificationConfig, settings: Finetuning) -> list[dict]:
     """Return the validation examples that are reported on, as their file has them."""
     rows = read_examples(task, "validation", config)
     chosen = _chosen(len(rows), settings.max_validation_examples, VALIDATION_SEED)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
-from eval.classification.config import GLUE_TASK_NAMES
+from eval.classification.config import GLUE_TASK_NAMES, ClassificationConfig
 from eval.classification.metric_names import unfit_metric
 from eval.classification.tasks.examples import (
     SPLITS,
@@ -24,7 +24,6 @@ from eval.classification.tasks.examples import (
 from eval.classification.tasks.labels import Label, find_labels
 from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_task
 from eval.classification.tasks.task import EMBEDDED_GLUE, ClassificationTask
-from eval.config import EvalConfig
 from eval.suites.registry import SUITES
 
 # Their labels mean the same.
@@ -40,19 +39,21 @@ def _glue_task(name: str) -> ClassificationTask:
 GLUE_TASKS: dict[str, ClassificationTask] = {name: _glue_task(name) for name in GLUE_TASK_NAMES}
 
 
-def find_glue_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[ClassificationTask]:
+def find_glue_tasks(
+    suite: str, config: ClassificationConfig, run_dir: Path | None = None
+) -> list[ClassificationTask]:
     """List the tasks of GLUE that are asked for."""
     return [GLUE_TASKS[name] for name in config.finetune.task_names]
 
 
 def find_embedded_tasks(
-    suite: str, config: EvalConfig, run_dir: Path | None = None
+    suite: str, config: ClassificationConfig, run_dir: Path | None = None
 ) -> list[ClassificationTask]:
     """List the small tasks that the embedded grammar writes."""
     return list(embedded_tasks(config).values())
 
 
-def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
+def embedded_tasks(config: ClassificationConfig) -> dict[str, ClassificationTask]:
     """Return the small tasks that the embedded grammar writes, by name."""
     tasks = {}
     for name, splits in embedded_examples(config.embedded_seed).items():
@@ -65,7 +66,7 @@ def embedded_tasks(config: EvalConfig) -> dict[str, ClassificationTask]:
     return tasks
 
 
-def find_task(task: str, config: EvalConfig) -> ClassificationTask:
+def find_task(task: str, config: ClassificationConfig) -> ClassificationTask:
     """Return a task by its name, or by the path of its YAML file.
 
     Where the file declares no labels, the training set is read for them.
@@ -94,7 +95,7 @@ def find_task(task: str, config: EvalConfig) -> ClassificationTask:
     return ClassificationTask(definition, _found_labels[key])
 
 
-def classification_tasks(config: EvalConfig) -> list[list[ClassificationTask]]:
+def classification_tasks(config: ClassificationConfig) -> list[list[ClassificationTask]]:
     """Group the tasks asked for by the training set that they share.
 
     Raises:

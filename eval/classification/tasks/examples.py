@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
+from eval.classification.config import ClassificationConfig
 from eval.classification.tasks.inputs import read_field, text_parts
 from eval.classification.tasks.labels import encode_label, list_labels, most_frequent
 from eval.classification.tasks.schema import TaskFile
 from eval.classification.tasks.sources import check_file, find_in_folder, read_file, read_hub
 from eval.classification.tasks.task import GLUE, ClassificationTask
-from eval.config import EvalConfig
 from eval.files import fingerprint
 from pretrain.data.embedded import classification_tasks
 
 SPLITS = ("train", "validation")
 
 
-def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> list[dict]:
+def read_examples(task: ClassificationTask, split: str, config: ClassificationConfig) -> list[dict]:
     """Read a task's examples.
 
     Args:
@@ -47,17 +47,17 @@ def read_examples(task: ClassificationTask, split: str, config: EvalConfig) -> l
     return examples
 
 
-def data_source(task: ClassificationTask, split: str, config: EvalConfig) -> str:
+def data_source(task: ClassificationTask, split: str, config: ClassificationConfig) -> str:
     """Return what stands for the content of a task's split and what is made of it, wherever it lies."""
     return _source(task, config, split)
 
 
-def protocol_source(task: ClassificationTask, config: EvalConfig) -> str:
+def protocol_source(task: ClassificationTask, config: ClassificationConfig) -> str:
     """Return what stands for a task in the protocol of its scores: both splits and what is made of them."""
     return _source(task, config, *SPLITS)
 
 
-def _source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
+def _source(task: ClassificationTask, config: ClassificationConfig, *splits: str) -> str:
     files = [path for split in splits if (path := find_file(task, split, config)) is not None]
     if files:
         source = fingerprint(files)
@@ -68,7 +68,7 @@ def _source(task: ClassificationTask, config: EvalConfig, *splits: str) -> str:
     return source if task.benchmark == GLUE else f"{source}:{task.digest}"
 
 
-def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path | None:
+def find_file(task: ClassificationTask, split: str, config: ClassificationConfig) -> Path | None:
     """Return the file of a split; None for what comes from the hub or is generated.
 
     Raises:
@@ -82,13 +82,13 @@ def find_file(task: ClassificationTask, split: str, config: EvalConfig) -> Path 
     return find_in_folder(task.train if split == "train" else task.validation, task.name, folder, flag)
 
 
-def _folder(task: ClassificationTask, config: EvalConfig) -> tuple[Path | None, str]:
+def _folder(task: ClassificationTask, config: ClassificationConfig) -> tuple[Path | None, str]:
     if task.benchmark == GLUE:
         return config.glue_dir, "--glue-dir"
     return config.classification_dir, "--classification-dir"
 
 
-def read_rows(task: ClassificationTask, split: str, config: EvalConfig) -> tuple[list[dict], str]:
+def read_rows(task: ClassificationTask, split: str, config: ClassificationConfig) -> tuple[list[dict], str]:
     """Return the rows of a split as its data has them, and what messages call it.
 
     Raises:

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from base.command_line import Section
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
+from eval.classification.config import ClassificationConfig
 from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
-from eval.config import EvalConfig
 from eval.suites.registry import HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
@@ -186,12 +186,12 @@ def find_task_file(task: str) -> TaskFile:
     return shipped_task(task)
 
 
-def classified_benchmarks(config: EvalConfig) -> tuple[str, ...]:
+def classified_benchmarks(config: ClassificationConfig) -> tuple[str, ...]:
     """Return the benchmarks that the tasks in ``classify`` belong to; errors as in ``find_task_file``."""
     return tuple(dict.fromkeys(find_task_file(task).benchmark for task in config.classify))
 
 
-def benchmarks_asked_for(config: EvalConfig) -> tuple[str, ...]:
+def benchmarks_asked_for(config: ClassificationConfig) -> tuple[str, ...]:
     """Return what scores are called in rows: suites, the benchmarks of ``classify``, one a name in ``tasks``.
 
     Raises:
