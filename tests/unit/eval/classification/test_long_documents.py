@@ -21,7 +21,7 @@ from eval.classification.inputs.segments import Segmented
 
 family, num_tokens, is_chunked = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "chunks"
 if not is_chunked:
-    classifiers.embed_in_chunks = lambda encode, pieces: encode(pieces)
+    classifiers.embed_in_chunks = lambda encode, pieces, device: encode(pieces)
 torch.manual_seed(0)
 sizes = {
     "gpt_neo": {"num_layers": 2, "num_heads": 4, "window_size": 256, "max_position_embeddings": 512},
