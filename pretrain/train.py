@@ -27,7 +27,6 @@ def main() -> int | None:
     if line.wants_help:
         show_help(TrainArgs, shown_defaults(line), prog="train.py", description=__doc__)
 
-    from eval.zero_shot.during_training import TrainingScorer
     from pretrain.training.dry_run import check_usable, describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
@@ -38,10 +37,15 @@ def main() -> int | None:
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, int(os.environ.get("WORLD_SIZE", "1"))))
         return None
+    build_scorer = None
+    if configs[0].train.eval_every:  # the seeds of one command share all other settings
+        from eval.zero_shot.during_training import TrainingScorer
+
+        build_scorer = TrainingScorer
     if len(configs) == 1:
-        train(configs[0], TrainingScorer)
+        train(configs[0], build_scorer)
     else:
-        train_in_turn(configs, lambda config: train(config, TrainingScorer))
+        train_in_turn(configs, lambda config: train(config, build_scorer))
     return None
 
 
