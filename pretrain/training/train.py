@@ -27,6 +27,7 @@ from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.data.word_frequencies import word_frequency_loss
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.costs import cost_facts
 from pretrain.model.objective import build_loss
@@ -209,6 +210,7 @@ def _pretrain(
         **costs,
     }
     if main:
+        facts["word_frequency_loss"] = _word_frequency_loss(config, data, path)
         provenance.start(path, facts, loop.state.step)
         print(_header(config, loop, facts, path), flush=True)
 
@@ -223,6 +225,12 @@ def _pretrain(
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
         _save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
         _finish(RunFolder(path), results)
+
+
+def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> float:
+    """That of the run's data, which a resumed run has recorded."""
+    known = provenance.read(path).get("word_frequency_loss")
+    return known or word_frequency_loss(data, get_family(config.family).objective == "causal")
 
 
 def _finish(folder: RunFolder, results: dict[str, Any]) -> None:
