@@ -1,0 +1,108 @@
+"""How well an outcome tells variants apart: signal over noise, and decisions that one seed gets right.
+
+Signal and noise follow Heineman et al. 2025 (https://arxiv.org/abs/2508.13144): signal is the largest
+difference between two models' scores, noise the standard deviation of one model's. There both are divided by
+the mean score, which cancels in their ratio; here they keep the outcome's unit, so that a mean near zero or
+below it does no harm. There noise is over the last checkpoints of a run, here over seeds: that is what
+another run of the same variant would change.
+
+Decision accuracy follows DataDecide (Magnusson et al. 2025, https://arxiv.org/abs/2504.11393): the share of
+pairs of recipes that a small experiment ranks as the target does. Here the experiment is one seed of each
+variant, and the target is their means over the other seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import integrate, stats
+
+from eval.significance.statistics.welch import NO_SPREAD
+
+TIE = 1e-9
+"""Differences below this share of the largest score are those of rounding in sums."""
+
+
+@dataclass(frozen=True)
+class SignalNoise:
+    """Spread between variants and between seeds, both in the outcome's unit."""
+
+    signal: float
+    """The largest difference between the means of two variants."""
+    noise: float
+    """Standard deviation of one seed's score, the root of the mean variance within arms."""
+    ratio: float
+    """Signal over noise."""
+    ratio_of_equals: float
+    """What the ratio is on average where all variants are equal: means of few seeds differ, too."""
+
+
+def signal_noise(arms: Sequence[Sequence[np.ndarray]]) -> SignalNoise | None:
+    """Compare the spread between variants with that between seeds.
+
+    Args:
+        arms: For each family and each of V variants (n,) scores of its runs; families weigh alike, and their
+            runs are independent. Every arm holds a run.
+
+    Returns:
+        None for fewer than two variants, or where no arm of a family has two runs, or none any spread.
+    """
+    num_families, num_variants = len(arms), len(arms[0])
+    repeated = [[arm for arm in family if len(arm) > 1] for family in arms]
+    if num_variants < 2 or not all(repeated):
+        return None
+    variances = np.array([np.mean([arm.var(ddof=1) for arm in family]) for family in repeated])
+    noise = float(np.sqrt(variances.sum())) / num_families
+    if noise < NO_SPREAD:
+        return None
+    means = np.mean([[arm.mean() for arm in family] for family in arms], axis=0)
+    one_over_runs = np.array([np.mean([1 / len(arm) for arm in family]) for family in arms])
+    error = float(np.sqrt((variances * one_over_runs).sum())) / num_families
+    signal = float(np.ptp(means))
+    return SignalNoise(signal, noise, signal / noise, expected_range(num_variants) * error / noise)
+
+
+@lru_cache
+def expected_range(num_variants: int) -> float:
+    """Return the mean range of so many draws from a standard normal (Tippett 1925)."""
+
+    def density(x: float) -> float:
+        return float(1 - stats.norm.cdf(x) ** num_variants - stats.norm.sf(x) ** num_variants)
+
+    return float(integrate.quad(density, -np.inf, np.inf)[0])
+
+
+def decision_accuracy(scores: np.ndarray) -> float | None:
+    """Return how often one seed ranks two variants as the means over the other seeds do.
+
+    The tested seed is left out of the means, so that it is not judged by itself. A tie, in the seed or in the
+    means, counts half: 0.5 is guessing.
+
+    Args:
+        scores: (V, n) score of each variant and seed, nan where there is no run.
+
+    Returns:
+        Share of seeds and pairs of variants from 0 to 1; None where no pair has a seed to be tested and
+        another one in both variants.
+    """
+    first, second = np.triu_indices(len(scores), k=1)
+    tie = TIE * float(np.nanmax(np.abs(scores), initial=0.0))
+    agreements = []
+    for seed in range(scores.shape[1]):
+        rest = np.delete(scores, seed, axis=1)
+        num_runs = (~np.isnan(rest)).sum(axis=1)
+        target = np.where(num_runs > 0, np.nansum(rest, axis=1) / np.maximum(num_runs, 1), np.nan)
+        tested = scores[:, seed]
+        agreements.append(
+            _signs(tested[first] - tested[second], tie) * _signs(target[first] - target[second], tie)
+        )
+    agreement = np.concatenate(agreements) if agreements else np.empty(0)
+    agreement = agreement[~np.isnan(agreement)]
+    return float((1 + agreement).mean() / 2) if len(agreement) else None
+
+
+def _signs(differences: np.ndarray, tie: float) -> np.ndarray:
+    return np.where(np.abs(differences) <= tie, 0.0, np.sign(differences))
