@@ -38,22 +38,26 @@ class ScoredChoice(NamedTuple):
     num_tokens: list[int]
 
 
-def score_choices(choices: Sequence[Choice], scorer: TextScorer) -> list[ScoredChoice]:
-    """Score every option of every choice, given its context.
+def continuations(choices: Sequence[Choice]) -> list[tuple[str, str]]:
+    """List every option of every choice with its context, as they are scored.
 
     A text without context gets a space in front, which lm-eval puts there; the protocol decides whether it
     stays.
+    """
+    return [
+        (choice.context, option if choice.context else f" {option}")
+        for choice in choices
+        for option in choice.options
+    ]
+
+
+def score_choices(choices: Sequence[Choice], scorer: TextScorer) -> list[ScoredChoice]:
+    """Score every option of every choice, given its context.
 
     Raises:
         UsageError: For a text that cannot be scored, or a score that is not finite.
     """
-    scores = scorer.score_continuations(
-        [
-            (choice.context, option if choice.context else f" {option}")
-            for choice in choices
-            for option in choice.options
-        ]
-    )
+    scores = scorer.score_continuations(continuations(choices))
     ends = accumulate((len(choice.options) for choice in choices), initial=0)
     return [
         ScoredChoice(scores.log_likelihood[start:end], scores.num_tokens[start:end])

@@ -5,6 +5,7 @@ Seven pairs of BLiMP are identical: a tie counts one half, and ties are counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.progress import Tell
-from eval.zero_shot.choices import Choice, score_choices
+from eval.zero_shot.choices import Choice, continuations, score_choices
 from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, read_checked
 
 if TYPE_CHECKING:
@@ -82,14 +83,15 @@ def score_pairs(task: PairTask, pairs: pd.DataFrame, scorer: TextScorer) -> pd.D
 
     Returns:
         One row a pair: suite, task, phenomenon, paradigm, pair_id, score_good and score_bad (nats), margin
-        (their difference), num_tokens_good and num_tokens_bad (scored tokens), tie, and correct (1, 0, or 0.5
-        for a tie).
+        (their difference), num_tokens_good and num_tokens_bad (scored tokens), num_tokens_differing (see
+        ``count_differing``), tie, and correct (1, 0, or 0.5 for a tie).
 
     Raises:
         UsageError: If a score is not a finite number.
     """
     sentences = zip(pairs["sentence_good"], pairs["sentence_bad"], strict=True)
-    scored = score_choices([Choice("", both) for both in sentences], scorer)
+    choices = [Choice("", both) for both in sentences]
+    scored = score_choices(choices, scorer)
     good, bad = np.array([s.scores for s in scored]).T
     lengths = np.array([s.num_tokens for s in scored])
     return pd.DataFrame(
@@ -104,10 +106,35 @@ def score_pairs(task: PairTask, pairs: pd.DataFrame, scorer: TextScorer) -> pd.D
             "margin": good - bad,
             "num_tokens_good": lengths[:, 0],
             "num_tokens_bad": lengths[:, 1],
+            "num_tokens_differing": _differing(choices, scorer),
             "tie": good == bad,
             "correct": (good > bad) + 0.5 * (good == bad),
         }
     )
+
+
+def _differing(choices: Sequence[Choice], scorer: TextScorer) -> list[int]:
+    """Count for each pair the tokens that differ; the tokens are those of the scoring just done."""
+    texts = scorer.encode(continuations(choices))
+    tokens = [list(text.input_ids[text.start : text.end]) for text in texts]
+    return [count_differing(good, bad) for good, bad in zip(tokens[::2], tokens[1::2], strict=True)]
+
+
+def count_differing(first: Sequence[int], second: Sequence[int]) -> int:
+    """Count the tokens in which two sequences differ: those between what both begin and what both end with.
+
+    Of ``a b c d`` and ``a x y d`` two differ. Where one has more of them than the other, it is the larger
+    number: of ``a b d`` and ``a d`` one differs. Equal sequences differ in none.
+    """
+    begun = _num_shared(first, second)
+    ended = _num_shared(first[begun:][::-1], second[begun:][::-1])
+    return max(len(first), len(second)) - begun - ended
+
+
+def _num_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Count the tokens with which both begin."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def task_group(items: pd.DataFrame) -> str:

@@ -72,6 +72,9 @@ class LengthScorer:
         lengths = [len(text) for _, text in pairs]
         return SimpleNamespace(log_likelihood=-np.array(lengths, dtype=float), num_tokens=lengths)
 
+    def encode(self, pairs: Sequence[tuple[str, str]]) -> list[SimpleNamespace]:
+        return [SimpleNamespace(input_ids=text, start=0, end=len(text)) for _, text in pairs]
+
     def score_documents(self, documents: Sequence[str]) -> list[SimpleNamespace]:
         return [SimpleNamespace(log_likelihood=-float(len(text)), num_tokens=len(text)) for text in documents]
 

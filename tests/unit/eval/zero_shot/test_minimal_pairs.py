@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from functools import partial
 from types import SimpleNamespace
 
@@ -10,6 +11,8 @@ import pandas as pd
 import pytest
 import torch
 from datasets import Dataset
+from hypothesis import given as draw
+from hypothesis import strategies as st
 from lm_eval.api.task import ConfigurableTask
 from lm_eval.evaluator import evaluate
 
@@ -17,7 +20,7 @@ from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.scorers import ContinuationScores, TextScorer
 from eval.zero_shot.choices import Choice, credit, score_choices
-from eval.zero_shot.minimal_pairs import PairTask, read_pairs, task_group
+from eval.zero_shot.minimal_pairs import PairTask, count_differing, read_pairs, task_group
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants import UsageError
 
@@ -32,6 +35,10 @@ class LengthScorer(TextScorer):
         scores = [-float(len(context + continuation)) for context, continuation in pairs]
         num_tokens = [len(continuation.split()) for _, continuation in pairs]
         return ContinuationScores(np.array(scores), np.zeros(len(scores), dtype=bool), num_tokens)
+
+    def encode(self, pairs):
+        words = [continuation.split() for _, continuation in pairs]
+        return [ScoredText([0, *(zlib.crc32(w.encode()) for w in own)], 1, len(own) + 1) for own in words]
 
     def score(self, texts: list[ScoredText]) -> Scores:
         raise NotImplementedError
@@ -60,6 +67,7 @@ def test_items_hold_the_scores_of_each_pair_in_order():
     assert items["correct"].tolist() == [1, 0, 0.5]
     assert items["tie"].tolist() == [False, False, True]
     assert items["num_tokens_good"].tolist() == [2, 4, 1]
+    assert items["num_tokens_differing"].tolist() == [1, 2, 0]
     assert items["pair_id"].tolist() == ["7", "0", "2"]
     assert items["paradigm"].tolist() == ["one", "two", "binding"]
     assert set(items["suite"]) == {"babylm23"}
@@ -112,6 +120,36 @@ def test_a_tie_is_shared():
     assert [credit(np.array(scores)) for scores in ([2, 1], [1, 2], [1, 1])] == [1, 0, 0.5]
     assert credit(np.array([3, 3, 1, 3])) == pytest.approx(1 / 3)
     assert credit(np.array([1, 3, 3])) == 0
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "differing"),
+    [
+        ("the dogs bark", "the dogs barks", 1),
+        ("a cat that the dogs see sleeps", "a cat that the dogs sees sleep", 2),
+        ("who did she see", "did she see who", 4),
+        ("she saw him", "she saw saw him", 1),
+        ("aa a", "a a a", 2),
+        ("the same", "the same", 0),
+    ],
+)
+def test_what_differs_stands_between_what_both_begin_and_end_with(good, bad, differing):
+    assert count_differing(good.split(), bad.split()) == differing
+
+
+@draw(st.text("ab", max_size=8), st.text("ab", max_size=8))
+def test_differing_tokens_are_the_fewest_whose_replacement_makes_one_text_of_the_other(first, second):
+    """Tried out: every window of the first, and whether a window of the second in its place gives it."""
+    windows = [(start, stop) for start in range(len(first) + 1) for stop in range(start, len(first) + 1)]
+    expected = min(
+        max(stop - start, len(second) - len(first) + stop - start)
+        for start, stop in windows
+        if second.startswith(first[:start])
+        and second.endswith(first[stop:])
+        and len(second) - len(first) + stop - start >= 0
+    )
+    assert count_differing(first, second) == count_differing(second, first) == expected
+    assert (expected == 0) == (first == second)
 
 
 def test_fewer_pairs_are_spread_over_the_file():
