@@ -1,4 +1,8 @@
-"""What constant answers score in a run's tasks, kept beside its scores."""
+"""What scores without a model in a run's tasks, kept beside its scores.
+
+In a classification it is the constant answer that does best on the training set, in lm-eval's tasks with
+choices a guess.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from pretrain.run.folders import RunFolder
 
 
 def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
-    """Write what constant answers score beside the scores of a run.
+    """Write what constant answers and guesses score beside the scores of a run.
 
     Args:
         run_dir: The run's folder.
@@ -24,5 +28,5 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
 
 
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Read what constant answers score: benchmark, task, metric, score in percent; empty where unknown."""
+    """Read what they score: benchmark, task, metric, score in percent; empty where unknown."""
     return read_json(RunFolder(run_dir).baselines_file)

@@ -1,4 +1,4 @@
-"""What a run's scores are to be read against: constant answers, and the test items that were trained on.
+"""What a run's scores are to be read against: constant answers and guesses, and test items trained on.
 
 Both lie beside the rows, where the report finds them.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from pkgutil import resolve_name
 
 from base.errors import UsageError
 from eval.classification.inputs.data import majority_baselines
@@ -18,6 +19,7 @@ from eval.models.backbones import read_backbone
 from eval.results.baselines import read_baselines, write_baselines
 from eval.results.contamination import read_contamination, write_contamination
 from eval.runner.contamination import contamination
+from eval.suites.registry import HARNESS_FINDER
 from eval.zero_shot.suites import find_text_tasks
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
@@ -37,7 +39,7 @@ def write_references(run_dir: Path, config: EvalConfig) -> str | None:
     """
     try:
         baselines, texts, problem = _of_classification(config.model_dump_json())
-        if baselines:
+        if baselines := baselines | _guesses(config.model_dump_json()):
             write_baselines(run_dir, baselines)
         if not config.check_contamination or read_backbone(run_dir) is not None:
             return problem  # what another model was trained on is not known here
@@ -54,6 +56,18 @@ def has_references(run_dir: Path, config: EvalConfig) -> bool:
     """Whether both files speak of every suite that they could speak of."""
     known = read_baselines(run_dir).keys() | read_contamination(run_dir).keys()
     return {*config.suites, *classified_benchmarks(config)} <= known or not config.check_contamination
+
+
+# All runs of a study have the same.
+@lru_cache(maxsize=1)
+def _guesses(config_json: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return what guessing scores in lm-eval's tasks with choices, as ``write_baselines`` wants it."""
+    config = EvalConfig.model_validate_json(config_json)
+    guesses: dict[str, dict[str, dict[str, float]]] = {}
+    for task in resolve_name(HARNESS_FINDER)(config) if config.tasks else []:
+        if guess := task.guess():
+            guesses.setdefault(task.suite, {})[task.name] = guess
+    return guesses
 
 
 def _cache_dir(run_dir: Path, run: RunConfig) -> Path:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import datasets
@@ -48,6 +49,8 @@ PERCENT_METRICS = {
 }
 # GLUE's headline of tasks that lm-eval measures in accuracy, too.
 HEADLINES = {"mrpc": "f1", "qqp": "f1"}
+# Metrics of rows that count how often the right one of several choices is preferred.
+CHOICE_METRICS = tuple(name for metric, name in PERCENT_METRICS.items() if metric.startswith("acc"))
 PERPLEXITIES = tuple(metric.name for metric in HARNESS_METRICS if metric.better == "lower")
 
 
@@ -77,6 +80,16 @@ class HarnessTask:
     def num_items(self) -> int:
         """How many documents there are to score."""
         return len(self._indices())
+
+    def guess(self) -> dict[str, float]:
+        """Return what preferring any choice alike scores, by metric in percent; empty without choices."""
+        task = self._task()
+        # How a task counts right answers that does so by code of its own is not known.
+        if task.OUTPUT_TYPE != "multiple_choice" or callable(task.config.process_results):
+            return {}
+        docs: list[Any] = list(task.eval_docs)
+        share = fmean(_share_right(task, docs[index]) for index in self._indices())
+        return dict.fromkeys(CHOICE_METRICS, 100 * share)
 
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         """Let lm-eval evaluate the task.
@@ -120,6 +133,12 @@ class HarnessTask:
             "num_tokens": scorer.count_tokens(pairs),
             **{f"metric_{name}": float(value) for name, value in measured.items()},
         }
+
+
+def _share_right(task: Any, doc: dict[str, Any]) -> float:
+    """Return the share of a document's choices that count as right: several may."""
+    right = task.doc_to_text(doc) if task.multiple_input else task.doc_to_target(doc)
+    return (len(set(right)) if isinstance(right, list) else 1) / len(task.doc_to_choice(doc))
 
 
 def find_harness_tasks(config: EvalConfig) -> list[HarnessTask]:

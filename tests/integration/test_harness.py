@@ -18,6 +18,7 @@ from eval.__main__ import main
 from eval.config import EvalConfig
 from eval.models.identity import model_folder
 from eval.models.loading import load_language_model
+from eval.results.baselines import read_baselines
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
@@ -123,6 +124,29 @@ def test_tasks_of_every_scored_kind_give_rows_and_items(run, tasks):
     num_bytes = sum(len(text.encode()) for text in TEXTS)
     bits = found["lm-eval-my_texts", "my_texts", f"{pseudo}bits_per_byte"]
     assert bits == pytest.approx(nats / math.log(2) / num_bytes, rel=1e-4)
+
+
+def test_what_guessing_scores_is_kept_beside_the_scores(make_run, tasks):
+    questions = [
+        {"choices": ["a cat", "a dog"], "right": 1},
+        {"choices": ["a cat", "a dog", "a hen", "a cow"], "right": 0},
+    ]
+    (tasks / "my_questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in questions))
+    task = yaml.safe_load((tasks / "my_pairs.yaml").read_text()) | {
+        "task": "my_questions",
+        "doc_to_target": "right",
+        "doc_to_choice": "choices",
+    }
+    task["dataset_kwargs"]["data_files"]["test"] = str(tasks / "my_questions.jsonl")
+    (tasks / "my_questions.yaml").write_text(yaml.safe_dump(task))
+    run = make_run("gpt_neo")
+    config = EvalConfig(suites=(), tasks=("my_group", "my_questions", "my_texts"), include_path=(tasks,))
+    evaluate_run(run, config, progress=False)
+    known = read_baselines(run)
+    assert known.keys() == {"lm-eval-my_group", "lm-eval-my_questions"}
+    assert known["lm-eval-my_group"].keys() == {"my_pairs"}  # a cloze has no choices
+    assert known["lm-eval-my_group"]["my_pairs"]["accuracy"] == 50
+    assert known["lm-eval-my_questions"]["my_questions"]["accuracy"] == pytest.approx((50 + 25) / 2)
 
 
 def test_fewer_documents_are_spread_over_a_task(run, tasks):
