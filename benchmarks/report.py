@@ -44,7 +44,7 @@ from base.command_line import parse_flags
 from eval.report.noise import analyse_items
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS, write_rows
-from eval.results.run_scores import mean_scores, percent_scores
+from eval.results.run_scores import comparable_scores, mean_scores
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark
 from eval.significance.compare import compare_with_baseline, scopes
@@ -254,7 +254,7 @@ def measure(study: Path, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as out:
         seconds, memory = measure_report(study, Path(out))
     source = read_source(study)
-    tasks = percent_scores(Relabelling.of_rows(source.rows, "ffn").rows(source.rows))
+    tasks = comparable_scores(Relabelling.of_rows(source.rows, "ffn").rows(source.rows))
     scores, _ = mean_scores(tasks)
     benchmark = Benchmark(BENCHMARK)
     others = [name for name in source.design.variants if name != "gelu"]

@@ -42,6 +42,8 @@ class ReportConfig(Section):
     """The variant, head or combination that every other one is compared with."""
     margin: Annotated[float, Field(gt=0)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
+    margins: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """The same for single outcomes, each in its own unit: ``{held-out-loss: 0.02, blimp: 1.0}``."""
     contrasts: tuple[str, ...] = ()
     """Further comparisons of groups of variants, such as ``relu+silu - prelu+swish``."""
     paired: bool = False

@@ -14,9 +14,12 @@ from base.errors import UsageError, run_cli
 from eval.report.analysis import Method, Request
 from eval.report.power import plan
 from eval.report.sections.answer import answer
+from eval.results.declarations import Scale, named_numbers
+from eval.results.outcome import Declared
 from eval.significance.comparison import Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
+from eval.suites.spec import USUAL_MARGINS
 from pretrain.run.folders import REPORT_NAME, StudyFolder
 
 
@@ -48,8 +51,15 @@ class ReportArgs:
     """What the others are compared with (default: the study's, else gelu, of heads linear)."""
     contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A further comparison, "a+b - c+d"; may be given several times."""
-    margin: float | None = None
-    """Percentage points named negligible before the results (default: the study's, else 1)."""
+    margin: tuple[str, ...] = ()
+    """What was named negligible before the results, by outcome and in its unit: "held-out-loss=0.02 blimp=1";
+    a number alone is percentage points (default: the study's, else 1 point, .02 nats, .01 bits per byte)."""
+    lower_is_better: tuple[str, ...] = ()
+    """Outcomes of a table of which lower scores are better; a column lower_is_better says it too."""
+    chance: tuple[str, ...] = ()
+    """What guessing scores, "ewok=50"; shipped suites say theirs, and a table may in a column chance."""
+    scale: Scale | None = None
+    """Whether a table's percentages are written as fractions, to be taken times 100."""
     paired: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     bootstrap: Bootstrap = "studentized"
@@ -82,7 +92,8 @@ def main() -> int:
         head=args.head,
         baseline=args.baseline,
         contrasts=args.contrast,
-        margin=args.margin,
+        declared=_declared(args),
+        scale=args.scale,
         paired=args.paired,
         bootstrap=args.bootstrap,
         method=args.method,
@@ -97,8 +108,23 @@ def _plan(args: ReportArgs) -> str:
         raise UsageError("--plan needs --sd, the expected spread over seeds in points, above 0; 1 is usual")
     if args.variants < 2 or args.families < 1:
         raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
-    margin = Inference().margin if args.margin is None else args.margin
-    return plan(args.sd, args.variants, args.families, Inference(margin=margin))
+    margin = _declared(args).margin or USUAL_MARGINS["percent"]
+    return plan(args.sd, args.variants, args.families, margin, Inference())
+
+
+def _declared(args: ReportArgs) -> Declared:
+    margins, margin = named_numbers(args.margin, "--margin")
+    chances, alone = named_numbers(args.chance, "--chance")
+    if alone is not None:
+        raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
+    if margin is not None and margin <= 0:
+        raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
+    return Declared(
+        lower_is_better=dict.fromkeys(args.lower_is_better, True),
+        chances=chances,
+        margins=margins,
+        margin=margin,
+    )
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -17,13 +16,16 @@ from eval.report.power import Power, power_of
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
-from eval.report.sources import Design, Source
+from eval.report.sources import Source
+from eval.results.declarations import check_margins, check_names
+from eval.results.outcome import Outcome
 from eval.results.rows import NO_HEAD
-from eval.results.run_scores import is_percent, mean_scores, percent_scores, run_scores
+from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
+from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.compare import compare_arms, compare_with_baseline, scopes
-from eval.significance.comparison import DEFAULT_MARGIN, Comparison, Inference
+from eval.significance.compare import compare_arms, compare_with_baseline, outcomes, scopes
+from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
     balance_notes,
@@ -34,9 +36,6 @@ from eval.significance.data_checks import (
     range_notes,
 )
 from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
-from eval.suites.registry import chance_of_pairs
-
-NEAR_CHANCE = 3.0  # points
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,11 @@ class _Scores:
     source: Source
     rows: pd.DataFrame
     tasks: pd.DataFrame
-    """What ``percent_scores`` returns of the rows."""
+    """What ``comparable_scores`` returns of the rows."""
     runs: pd.DataFrame
     """What ``mean_scores`` returns of the tasks."""
+    outcomes: Mapping[Benchmark, Outcome]
+    """What they are."""
     notes: tuple[str, ...]
     """What was left out, in sentences."""
 
@@ -82,7 +83,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     request = request or Request()
     seen, rows, copied = _seen(source, request)
     question = _question(seen, request, rows)
-    return _analysis(_scores(seen, rows, copied), question, request)
+    return _analysis(_scores(seen, rows, copied, request), question, request)
 
 
 def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
@@ -119,23 +120,23 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
     texts = (*design.contrasts, *request.contrasts)
     contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
-    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), _inference(request, design))
+    how = Inference(paired=request.paired or design.paired, bootstrap=request.bootstrap)
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how)
 
 
-def _inference(request: Request, design: Design) -> Inference:
-    """What was asked for now goes before what the study says, and that before the default."""
-    margin = next((m for m in (request.margin, design.margin) if m is not None), DEFAULT_MARGIN)
-    if not (math.isfinite(margin) and margin > 0):
-        raise UsageError(f"margin {margin} is not a positive number of percentage points")
-    return Inference(margin=margin, paired=request.paired or design.paired, bootstrap=request.bootstrap)
-
-
-def _scores(source: Source, rows: pd.DataFrame, copied: list[str]) -> _Scores:
-    tasks = percent_scores(rows)
+def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
+    tasks = comparable_scores(rows)
+    names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
+    check_names(request.declared, [*names, *tasks.metric.unique()], "--margin, --chance or --lower-is-better")
+    declared = request.declared.over(source.declared)
+    kinds = outcomes(tasks, declared, tasks.benchmark.unique())
+    check_margins(kinds.values(), declared)
+    if source.is_table:
+        tasks = in_percent(tasks, kinds, request.scale, str(source.path))
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    return _Scores(source, rows, tasks, runs, (*source.notes, *copied, *left_out))
+    return _Scores(source, rows, tasks, runs, kinds, (*source.notes, *copied, *left_out))
 
 
 def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
@@ -143,7 +144,10 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     baseline, others = question.baseline, question.others
     benchmarks = ordered_benchmarks(runs.benchmark.unique(), source.design.benchmarks)
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
-    tables = [ArmTable.of_scores(runs[runs.benchmark == name], name) for name in benchmarks]
+    tables = [
+        ArmTable.of_scores(runs[runs.benchmark == name], name, outcome=scores.outcomes[name])
+        for name in benchmarks
+    ]
     comparisons = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
@@ -157,12 +161,13 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         families=families,
         variants=(baseline, *others),
         benchmarks=benchmarks,
+        outcomes=scores.outcomes,
         runs=runs,
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
         comparisons=tuple(comparisons),
         contrasts=tuple(_contrasts(tables, question.contrasts, inference)),
-        parts=tuple(compare_parts(parts, baseline, others, inference)),
+        parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
         power=tuple(_power(tables, question.pairs, comparisons, inference)),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, others, inference)),
         items=items,
@@ -178,13 +183,12 @@ def _warnings(
 ) -> Iterable[str]:
     """Everything that is amiss with the scores, in sentences."""
     yield from scores.notes
-    yield from range_notes(scores.rows)
+    yield from range_notes(scores.tasks, scores.outcomes)
     yield from balance_notes(scores.runs, baseline)
     yield from outlier_notes(outliers)
     yield from _item_notes(scores.rows)
     yield from of_items
     yield from flat_notes(scores.runs)
-    yield from _chance_notes(scores.runs)
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -193,7 +197,9 @@ def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
     # A causal model's perplexity and a masked one's have names of their own: all of them.
-    others = scores.rows[~is_percent(scores.rows["metric"])]
+    compared = pd.MultiIndex.from_frame(scores.tasks[["benchmark", "task", "metric"]])
+    of_rows = pd.MultiIndex.from_frame(scores.rows[["benchmark", "task", "metric"]])
+    others = scores.rows[~is_percent(scores.rows["metric"]) & ~of_rows.isin(compared)]
     keys = ["benchmark", "group", "task", "metric", "family", "variant"]
     return (
         pd.concat([scores.tasks, others])
@@ -243,7 +249,7 @@ def _missing(
 ) -> pd.DataFrame:
     """List the runs of the study without a score, seeds of one family and variant together."""
     design = source.design
-    # Perplexity is measured and not compared.
+    # What has no unit is measured and not compared.
     unscaled = set(source.rows.benchmark) - set(benchmarks)
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
     missing = []
@@ -254,21 +260,6 @@ def _missing(
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])
-
-
-def _chance_notes(scores: pd.DataFrame) -> list[str]:
-    """Name benchmarks on which nothing was learnt: there, being equal says nothing."""
-    near: dict[float, list[str]] = {}
-    arms = scores.groupby(["benchmark", "family", "variant"])["score"].mean()
-    for benchmark in sorted(scores.benchmark.unique()):
-        chance = chance_of_pairs(benchmark.name)
-        if chance is not None and (arms[benchmark] - chance).abs().max() < NEAR_CHANCE:
-            near.setdefault(chance, []).append(str(benchmark))
-    return [
-        f"{', '.join(names)}: every cell scores within {NEAR_CHANCE:g} points of chance ({chance:g}%), where "
-        "a difference or an equivalence says little about what was learnt"
-        for chance, names in near.items()
-    ]
 
 
 def _item_notes(rows: pd.DataFrame) -> Iterable[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import pandas as pd
@@ -13,6 +14,8 @@ from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
 from eval.report.source_study import Intervals
 from eval.report.sources import Source
+from eval.results.declarations import Scale
+from eval.results.outcome import Declared, Outcome
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.compare import scopes
 from eval.significance.comparison import Comparison, Inference
@@ -35,7 +38,10 @@ class Request:
     """With the FFN as factor: keep the scores of this head only, and those without a head."""
     baseline: str | None = None
     contrasts: tuple[str, ...] = ()
-    margin: float | None = None
+    declared: Declared = field(default_factory=Declared)
+    """Directions, chance levels and margins of outcomes, before those of the source."""
+    scale: Scale | None = None
+    """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
     paired: bool = False
     bootstrap: Bootstrap = "studentized"
     method: Method = "default"
@@ -54,6 +60,8 @@ class Analysis:
     variants: tuple[Level, ...]
     """The baseline first."""
     benchmarks: tuple[Benchmark, ...]
+    outcomes: Mapping[Benchmark, Outcome]
+    """What the scores of each benchmark are."""
     runs: pd.DataFrame
     """run_id, family, variant, seed, benchmark, score: one row per run and benchmark."""
     arms: pd.DataFrame
@@ -87,11 +95,6 @@ class Analysis:
         return self.source.factor != "ffn"
 
     @property
-    def margin(self) -> float:
-        """Percentage points below which a difference is called negligible."""
-        return self.inference.margin
-
-    @property
     def confidence(self) -> float:
         """Level of the intervals."""
         return self.inference.confidence
@@ -103,13 +106,17 @@ class Analysis:
 
     @property
     def not_compared(self) -> list[Benchmark]:
-        """Benchmarks without percentages: measured, and in no mean and no test."""
+        """Benchmarks without a unit: measured, and in no mean and no test."""
         return [name for name in self.tasks.benchmark.unique() if name not in self.benchmarks]
 
     @property
     def facts(self) -> tuple[RunFacts, ...]:
         """What the run folders tell beside the scores; empty for a table."""
         return self.source.facts
+
+    def outcome(self, benchmark: Benchmark) -> Outcome:
+        """Return what a benchmark's scores are."""
+        return self.outcomes[benchmark]
 
     def scopes(self, benchmark: Benchmark) -> list[Family | None]:
         """The average over families first, then each; the average is None."""

@@ -62,7 +62,11 @@ def _label(value: object) -> str | None:
 
 
 def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
-    return {**vars(comparison), "families": "+".join(map(str, comparison.families))}
+    own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
+    if isinstance(comparison, Comparison):
+        own |= {"unit": comparison.unit, "better": comparison.outcome.better}
+    own.pop("outcome", None)
+    return own
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
@@ -133,6 +137,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "families": list(map(str, analysis.families)),
         "variants": list(map(str, analysis.variants)),
         "benchmarks": list(map(str, analysis.benchmarks)),
+        "outcomes": {str(name): asdict(outcome) for name, outcome in analysis.outcomes.items()},
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},
         "baselines": _by_label(analysis, analysis.source.baselines),

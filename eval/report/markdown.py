@@ -1,4 +1,4 @@
-"""Numbers and Markdown as the report writes them: scores to one decimal, differences to two."""
+"""Numbers and Markdown as the report writes them, with the decimals that their spread over seeds allows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import numpy as np
 from eval.significance.comparison import Comparison
 
 Name = TypeVar("Name", bound=Hashable)
+UNITS = {"percent": "points", "correlation": "points", "ratio": ""}
+"""What a difference is said to be in, where that is not the name of the unit."""
 
 
 def listed(names: Iterable[str], word: str = "and") -> str:
@@ -18,14 +20,37 @@ def listed(names: Iterable[str], word: str = "and") -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, digits: int = 2) -> str:
     """Write a difference, always with its sign."""
-    return "-" if value is None else f"{value:+.2f}"
+    return "-" if value is None else f"{value:+.{digits}f}"
+
+
+def difference(comparison: Comparison) -> str:
+    """Write an estimate with the decimals of its outcome; a ratio with a percent sign."""
+    sign = "%" if comparison.is_relative and comparison.estimate is not None else ""
+    return signed(comparison.estimate, comparison.digits) + sign
+
+
+def amount(value: float | None, comparison: Comparison) -> str:
+    """Write a number in the unit of a comparison, and the unit."""
+    if value is None:
+        return "-"
+    if comparison.is_relative:
+        return f"{value:.{comparison.digits}f}%"
+    return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()
+
+
+def unit_name(unit: str | None) -> str:
+    """Name the unit of a difference; empty where there is none."""
+    return UNITS.get(unit, unit) if unit else ""
 
 
 def interval(comparison: Comparison) -> str:
     """Write both ends of an interval."""
-    return "-" if comparison.low is None else f"[{comparison.low:+.2f}, {comparison.high:+.2f}]"
+    if comparison.low is None or comparison.high is None:
+        return "-"
+    digits = comparison.digits
+    return f"[{comparison.low:+.{digits}f}, {comparison.high:+.{digits}f}]"
 
 
 def p_value(value: float | None) -> str:

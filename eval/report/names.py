@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from base import families
 from eval.significance.axes import Benchmark, Family, Models
-from eval.suites.registry import SUITES
+from eval.suites.registry import HELD_OUT, SUITES
 
 Name = TypeVar("Name")
 
@@ -45,12 +46,15 @@ def ordered(names: Iterable[Name], wanted: Sequence[Name]) -> list[Name]:
 
 
 def ordered_benchmarks(benchmarks: Iterable[Benchmark], listed: Sequence[Benchmark]) -> tuple[Benchmark, ...]:
-    """Sort benchmarks as ``SUITES`` does, any other by name, and the heads of one as the study lists them."""
-    places = {name: place for place, name in enumerate(SUITES)}
+    """Sort benchmarks: held-out loss, then as ``SUITES`` does, any other by name.
+
+    Heads of one stand as the study lists them, graded metrics behind what they belong to.
+    """
+    places = {name: place for place, name in enumerate((HELD_OUT, *SUITES))}
     own_places = {benchmark: place for place, benchmark in enumerate(listed)}
 
-    def key(found: Benchmark) -> tuple[int, str, int, str]:
-        own = own_places.get(found, len(listed))
-        return places.get(found.name, len(places)), found.name, own, found.head
+    def key(found: Benchmark) -> tuple[int, str, int, str, str]:
+        own = own_places.get(replace(found, metric=""), len(listed))
+        return places.get(found.name, len(places)), found.name, own, found.head, found.metric
 
     return tuple(sorted(benchmarks, key=key))

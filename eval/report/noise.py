@@ -105,7 +105,7 @@ def analyse_items(
 
     Args:
         folder: Where the scores come from; only a study's folder has items.
-        tasks: What ``percent_scores`` returns.
+        tasks: What ``comparable_scores`` returns.
         scores: What ``mean_scores`` returns of them.
         contrasts: Those wanted, usually of every variant with the baseline.
         benchmarks: Those to look at, in the order wanted.
@@ -142,8 +142,8 @@ def _outcomes(
     folder: Path, benchmark: Benchmark, runs: pd.DataFrame, tasks: pd.DataFrame
 ) -> Outcomes | str | None:
     """Read how all runs did on the items of the tasks that all of them have."""
-    if benchmark.head != NO_HEAD:
-        return None  # items of several heads lie in one file and are not told apart here
+    if benchmark.head != NO_HEAD or benchmark.metric:
+        return None  # items of several heads lie in one file, and graded ones are no shares of right answers
     counts = tasks.groupby("task").run_id.nunique()
     return read_outcomes(folder, benchmark.name, runs, set(counts.index[counts == len(runs)]))
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
+from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Level
+from eval.significance.axes import Benchmark, Level
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
@@ -21,7 +22,7 @@ def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """Average each run's tasks within each part of a benchmark.
 
     Args:
-        scores: What ``task_scores`` returns of cleaned rows, percentages only.
+        scores: What ``comparable_scores`` returns of cleaned rows.
 
     Returns:
         benchmark, part, family, variant, seed, score; benchmarks of one part only are left out.
@@ -60,7 +61,11 @@ def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_parts(
-    parts: pd.DataFrame, baseline: Level, variants: Sequence[Level], inference: Inference
+    parts: pd.DataFrame,
+    outcomes: Mapping[Benchmark, Outcome],
+    baseline: Level,
+    variants: Sequence[Level],
+    inference: Inference,
 ) -> list[Comparison]:
     """Compare every variant with the baseline on every part, averaged over families.
 
@@ -68,6 +73,7 @@ def compare_parts(
 
     Args:
         parts: What ``part_scores`` returns.
+        outcomes: What the scores of each benchmark are; chance may differ between its parts.
         baseline: The variant that the others are compared with.
         variants: The others.
         inference: How.
@@ -76,7 +82,7 @@ def compare_parts(
     for benchmark in sorted(parts.benchmark.unique()):
         group = []
         for part, scores in parts[parts.benchmark == benchmark].groupby("part"):
-            arms = ArmTable.of_scores(scores, benchmark, str(part))
+            arms = ArmTable.of_scores(scores, benchmark, str(part), replace(outcomes[benchmark], chance=None))
             scope = scopes(arms.families)[0]
             group += [
                 compare_arms(arms, Contrast((name,), (baseline,)), scope, inference, thorough=False)

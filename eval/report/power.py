@@ -37,26 +37,28 @@ class Power:
 
 def power_of(arms: ArmTable, contrast: Contrast, comparison: Comparison, inference: Inference) -> Power:
     """Work out what an estimable comparison would need, its arms' variances being the true ones."""
-    sample = arms.sample(contrast, comparison.families, inference.paired)
+    scaled = arms.logarithms if comparison.is_relative else arms
+    sample = scaled.sample(contrast, comparison.families, inference.paired)
     variances = [float(arm.var(ddof=1)) for arm in sample.arms]
     return Power(
         comparison=comparison,
         sd=math.sqrt(sum(variances) / len(variances)),
         seeds=tuple(runs_to_detect(effect, variances, sample.weights, inference.level) for effect in EFFECTS),
-        seeds_for_equivalence=runs_to_show_equivalence(
-            inference.margin, variances, sample.weights, inference.level
-        ),
+        seeds_for_equivalence=None
+        if comparison.margin is None
+        else runs_to_show_equivalence(comparison.margin, variances, sample.weights, inference.level),
     )
 
 
-def plan(sd: float, variants: int, families: int, inference: Inference) -> str:
+def plan(sd: float, variants: int, families: int, margin: float, inference: Inference) -> str:
     """Say what studies of several sizes can find, before anything was run.
 
     Args:
         sd: Expected standard deviation over seeds within an arm, in percentage points.
         variants: How many in all, the baseline included.
         families: How many are averaged over.
-        inference: Level and margin.
+        margin: The largest difference that is negligible, in percentage points.
+        inference: Level.
     """
     variances, weights = [sd**2] * 2 * families, [1 / families, -1 / families] * families
     corrected = inference.level / (variants - 1)
@@ -76,8 +78,8 @@ def plan(sd: float, variants: int, families: int, inference: Inference) -> str:
         ]
         for effect in EFFECTS
     ]
-    equivalence = runs_to_show_equivalence(inference.margin, variances, weights, inference.level)
-    needs.append([f"equivalence within {inference.margin:g}", seeds_text(equivalence), "-"])
+    equivalence = runs_to_show_equivalence(margin, variances, weights, inference.level)
+    needs.append([f"equivalence within {margin:g}", seeds_text(equivalence), "-"])
     return (
         f"Standard deviation over seeds {sd:g} points, {variants} variants, families: {families}; "
         f"two-sided level {inference.level:.2g}, {POWER:.0%} power.\n\n"

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import yaml
+
+from base.errors import UsageError
 from base.files import mapping, read_json_if_whole
+from eval.results.rows import NO_HEAD, ROW_COLUMNS, RunKey
+from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 
 
@@ -32,7 +38,7 @@ class RunFacts:
     ffn_flops_per_token: int | None = None
     """Of them those of all FFNs."""
     eval_loss: float | None = None
-    """Held-out loss at the end of training, nats per token."""
+    """Held-out loss at the end of a finished training, nats per target token."""
     curve: tuple[tuple[int, float], ...] = ()
     """(step, held-out loss) pairs."""
     grad_norms: tuple[tuple[int, float], ...] = ()
@@ -46,8 +52,18 @@ class RunFacts:
     """Commit, library versions and device, in words."""
 
 
-def read_facts(run: RunFolder, run_id: str, family: str, variant: str, seed: int) -> RunFacts:
-    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing."""
+def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
+    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing.
+
+    Args:
+        run: Its folder.
+        run_id: What it is called.
+        rows: Its scores, which say what it is; None takes its configuration.
+
+    Raises:
+        UsageError: If nothing in it says which family, variant and seed it is.
+    """
+    family, variant, seed = _identity(run, rows)
     provenance = read_json_if_whole(run.provenance_file)
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
@@ -68,13 +84,52 @@ def read_facts(run: RunFolder, run_id: str, family: str, variant: str, seed: int
         ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
         flops_per_token=_whole(flops.get("total")),
         ffn_flops_per_token=_whole(flops.get("ffn")),
-        eval_loss=curve[-1][1] if curve else None,
+        eval_loss=curve[-1][1] if curve and run.is_complete else None,
         curve=curve,
         grad_norms=_curve(logged, "grad_norm"),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=None if time_s is None else time_s / 3600,
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         trained_with=_origin(provenance),
+    )
+
+
+def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
+    """Family, variant and seed, by the rows of a run where it has any, else by its configuration."""
+    if rows is not None and len(rows):
+        first = rows.iloc[0]
+        return str(first["family"]), str(first["variant"]), int(first["seed"])
+    try:
+        config = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
+        return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise UsageError(
+            f"{run.config_file} does not say family, model.ffn and seed; is it damaged?"
+        ) from None
+
+
+def held_out_rows(facts: Sequence[RunFacts]) -> pd.DataFrame:
+    """Write the held-out loss of every finished run as a row, as if it had been scored."""
+    return pd.DataFrame(
+        [
+            {
+                "run_id": run.run_id,
+                "family": run.family,
+                "variant": run.variant,
+                "seed": run.seed,
+                "benchmark": HELD_OUT,
+                "task": "validation",
+                "group": "held-out text",
+                "metric": HELD_OUT_LOSS.name,
+                "score": run.eval_loss,
+                "n_items": 0,
+                "head": NO_HEAD,
+                "primary": True,
+            }
+            for run in facts
+            if run.eval_loss is not None
+        ],
+        columns=list(ROW_COLUMNS),
     )
 
 

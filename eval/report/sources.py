@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,14 +12,17 @@ import yaml
 
 from base.errors import UsageError, unknown_name
 from base.files import mapping
-from eval.report.run_facts import RunFacts, read_facts
+from eval.report.run_facts import RunFacts, held_out_rows, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
+from eval.results.declarations import declared_by_columns
+from eval.results.outcome import Declared
 from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.factor import Factor, listed_heads
+from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import RunFolder, StudyFolder
 
 
@@ -33,8 +36,6 @@ class Design:
     benchmarks: tuple[Benchmark, ...]
     written: bool
     baseline: str | None = None
-    margin: float | None = None
-    """Percentage points below which a difference was called negligible before the results were seen."""
     contrasts: tuple[str, ...] = ()
     paired: bool = False
     factor: Factor = "ffn"
@@ -61,10 +62,17 @@ class Source:
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
     contamination: Mapping[str, Contamination] = field(default_factory=dict)
     """Benchmark to how many of its texts stand in the training text."""
+    declared: Declared = field(default_factory=Declared)
+    """What the table or the study says of its outcomes."""
     factor: Factor = "ffn"
     """Whose levels the variants are."""
     remarks: tuple[str, ...] = ()
     """What stands behind the names of variants, families and benchmarks."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether somebody wrote the scores down, who may have meant fractions."""
+        return self.kind == "CSV"
 
 
 def read_source(path: Path) -> Source:
@@ -92,6 +100,7 @@ def read_source(path: Path) -> Source:
         rows=rows,
         design=_design_from(rows),
         run_order=_run_order(table),
+        declared=declared_by_columns(table, str(path)),
     )
 
 
@@ -122,17 +131,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    runs = {run.run_id: run for run in study.run_folders() if run.is_scored}
+    runs = {run.run_id: run for run in study.run_folders() if run.is_scored or run.is_complete}
     if not runs:
         hint = (
             "it is one run: give its study's folder"
-            if RunFolder(folder).eval_dir.is_dir()
-            else "score its runs first: python -m eval RUN..."
+            if RunFolder(folder).is_run
+            else "train some: python -m slurm.submit STUDY.yaml"
         )
-        raise UsageError(
-            f"{folder} holds no scored runs (<family>/<variant>/<run>/eval/rows.parquet); {hint}"
-        )
-    written = _read_design(study.study_file)
+        raise UsageError(f"{folder} holds no finished and no scored run (<family>/<variant>/<run>); {hint}")
+    written, declared = _read_design(study.study_file)
     notes = []
     if written is not None and written.run_ids is not None:
         file = study.study_file.name
@@ -140,30 +147,41 @@ def _read_study(folder: Path) -> Source:
             notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
         if not runs:
-            raise UsageError(f"{folder}: none of the cells of {file} is scored; run the study first")
+            raise UsageError(f"{folder}: no cell of {file} is finished or scored; run the study first")
     # A run is told by its place: rows of a named run may say what it would be called without the name.
-    tables = [read_rows(run.rows_file).assign(run_id=run_id) for run_id, run in runs.items()]
-    table = pd.concat(tables, ignore_index=True)
+    tables = {
+        run_id: read_rows(run.rows_file).assign(run_id=run_id)
+        for run_id, run in runs.items()
+        if run.is_scored
+    }
+    facts = tuple(read_facts(run, run_id, tables.get(run_id)) for run_id, run in runs.items())
+    losses = held_out_rows(facts)
+    parts = [part for part in (losses, *tables.values()) if len(part)]
+    if not parts:
+        raise UsageError(
+            f"{folder}: no run has a score or a held-out loss; score runs: python -m eval RUN..."
+        )
+    table = pd.concat(parts, ignore_index=True)
     rows = normalise_rows(table, str(folder))
-    identity = rows.drop_duplicates("run_id").set_index("run_id")
-    facts = tuple(
-        read_facts(runs[str(run_id)], str(run_id), str(row.family), str(row.variant), int(row.seed))
-        for run_id, row in identity.iterrows()
-    )
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
     notes += protocol_notes(runs)
+    design = written or _design_from(rows)
+    if len(losses):  # every run has a held-out loss, whatever it was to be scored on
+        wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
+        design = replace(design, benchmarks=tuple(wanted))
     return Source(
         path=folder,
         kind="study folder",
         title=folder.resolve().name,
         rows=rows,
-        design=written or _design_from(rows),
+        design=design,
         run_order=_run_order(table),
         facts=facts,
         notes=tuple(notes),
         baselines=_last_known(read_baselines(run.path) for run in runs.values()),
         contamination=_last_known(read_contamination(run.path) for run in runs.values()),
+        declared=declared,
     )
 
 
@@ -180,9 +198,10 @@ def _design_from(rows: pd.DataFrame) -> Design:
     return Design(names["family"], names["variant"], seeds, benchmarks, written=False)
 
 
-def _read_design(path: Path) -> Design | None:
+def _read_design(path: Path) -> tuple[Design | None, Declared]:
+    """Read what a study's file says was to be run, and of its outcomes; None where there is no file."""
     if not path.is_file():
-        return None
+        return None, Declared()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -199,22 +218,23 @@ def _read_design(path: Path) -> Design | None:
     try:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
+        margins = {str(name): float(value) for name, value in mapping(report.get("margins")).items()}
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{path}: seeds and report.margin must be numbers: {error}") from None
-    return Design(
+        raise UsageError(f"{path}: seeds and the report's margins must be numbers: {error}") from None
+    design = Design(
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
         benchmarks=tuple(Benchmark(str(name)) for name in benchmarks),
         written=True,
         baseline=report.get("baseline"),
-        margin=margin,
         contrasts=tuple(map(str, report.get("contrasts") or ())),
         paired=bool(report.get("paired", False)),
         factor=factor,
         heads=_listed_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
     )
+    return design, Declared(margin=margin, margins=margins)
 
 
 def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from eval.report.html import to_html
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
+from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
 
 VERSIONED = ("ffn-ablations", "numpy", "scipy", "pandas", "matplotlib", "markdown-it-py")
@@ -68,7 +69,10 @@ def _command(analysis: Analysis, out: Path) -> str:
     """The command that makes this report again, with every choice written out that was made for it."""
     request, how = analysis.request, analysis.inference
     words = ["python", "-m", "eval.report", _shown(analysis.source.path), "--out", _shown(out)]
-    words += ["--baseline", str(analysis.baseline), "--margin", f"{how.margin:g}"]
+    words += ["--baseline", str(analysis.baseline)]
+    words += declarations(request.declared)
+    words += ["--margin", *(f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin)]
+    words += ["--scale", request.scale] if request.scale else []
     words += ["--factor", analysis.source.factor] if analysis.is_of_heads or request.factor else []
     words += ["--head", request.head] if request.head else []
     for contrast in request.contrasts:
@@ -77,6 +81,13 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--bootstrap", how.bootstrap] if how.bootstrap != "studentized" else []
     words += ["--method", request.method] if request.method != "default" else []
     return shlex.join(words)
+
+
+def declarations(declared: Declared) -> list[str]:
+    """Flags that say again which scores are better when lower, and what guessing scores."""
+    lower = [name for name, is_lower in declared.lower_is_better.items() if is_lower]
+    chances = [f"{name}={chance:g}" for name, chance in declared.chances.items()]
+    return [*(["--lower-is-better", *lower] if lower else []), *(["--chance", *chances] if chances else [])]
 
 
 def _shown(path: Path) -> str:

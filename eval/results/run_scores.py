@@ -9,14 +9,14 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.results.rows import NO_HEAD, ROW_COLUMNS, with_primary
-from eval.suites.registry import is_percentage
+from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
 
 def is_percent(metrics: pd.Series) -> pd.Series:
-    """Say of each metric's name whether its scores are percentages, which alone may be averaged."""
+    """Say of each metric's name whether its scores are percentages."""
     return metrics.map(is_percentage).astype(bool)
 
 
@@ -109,23 +109,37 @@ def task_scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep each task's primary metric, so that (run, benchmark, task, head) is unique.
 
     Where runs or heads differ in what is primary, it is what most of them say, so that one task's scores are
-    always of one metric.
+    always of one metric. What is no percentage may have a metric in each family, as perplexities have.
     """
-    keys = ["benchmark", "task", "metric"]
+    in_percent = is_percent(rows["metric"]).to_numpy(bool)
+    parts = [_headlines(rows[in_percent], []), _headlines(rows[~in_percent], ["family"])]
+    return pd.concat([part for part in parts if len(part)] or parts[:1]).sort_index().reset_index(drop=True)
+
+
+def _headlines(rows: pd.DataFrame, within: list[str]) -> pd.DataFrame:
+    """Keep what most runs say of each task, within each family or over all."""
+    keys = ["benchmark", "task", *within, "metric"]
     said = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
     said = said.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
-    chosen = pd.MultiIndex.from_frame(said.drop_duplicates(["benchmark", "task"])[keys])
-    return rows[pd.MultiIndex.from_frame(rows[keys]).isin(chosen)].reset_index(drop=True)
+    chosen = pd.MultiIndex.from_frame(said.drop_duplicates(["benchmark", "task", *within])[keys])
+    return rows[pd.MultiIndex.from_frame(rows[keys]).isin(chosen)]
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Average each run's tasks of what ``normalise_rows`` returns, as ``mean_scores`` does."""
-    return mean_scores(percent_scores(rows))
+    return mean_scores(comparable_scores(rows))
 
 
-def percent_scores(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep the primary metric of every task that has percentages, which alone may be averaged."""
-    return task_scores(rows[is_percent(rows["metric"])])
+def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
+    """Keep the primary metric of every task that has a unit.
+
+    Tasks of lm-eval may have several: of those of one benchmark the percentages, where it has any.
+    """
+    scores = task_scores(rows[[unit_of(metric) is not None for metric in rows["metric"]]])
+    in_percent = is_percent(scores["metric"])
+    is_foreign = np.array([str(name).startswith(HARNESS_PREFIX) for name in scores["benchmark"]], bool)
+    has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
+    return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 
 
 def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -135,10 +149,10 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     have it, and a run counts when it has all of those tasks; whatever is left out is named.
 
     Args:
-        scores: What ``percent_scores`` returns.
+        scores: What ``comparable_scores`` returns.
 
     Returns:
-        A table of run_id, family, variant, seed, benchmark, score (percent), and sentences that name what was
+        A table of run_id, family, variant, seed, benchmark, score, and sentences that name what was
         left out.
     """
     kept, notes = [], []

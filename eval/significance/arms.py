@@ -5,20 +5,28 @@ An arm is the runs of one variant, in one family or averaged over families.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
+from scipy import special
 
+from eval.results.outcome import Outcome
 from eval.results.rows import run_name
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import ResampledArm, resample
+from eval.significance.statistics.welch import NO_SPREAD
+from eval.suites.spec import USUAL_MARGINS
 
 Key = tuple[Family, Level]
+MOST_DIGITS = 5
+LEVEL_ABOVE_CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -54,33 +62,99 @@ class ArmTable:
         runs: Family and variant to the scores of the arm's runs by seed.
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
+        outcome: What the scores are; None takes percentages of which nothing else is known.
     """
 
-    def __init__(self, runs: Mapping[Key, pd.Series], benchmark: Benchmark, part: str | None = None) -> None:
+    def __init__(
+        self,
+        runs: Mapping[Key, pd.Series],
+        benchmark: Benchmark,
+        part: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
         self.runs = runs
         self.benchmark = benchmark
         self.part = part
+        self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
         self.families = sorted({family for family, _ in runs})
         self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
 
     @classmethod
-    def of_scores(cls, scores: pd.DataFrame, benchmark: Benchmark, part: str | None = None) -> ArmTable:
+    def of_scores(
+        cls,
+        scores: pd.DataFrame,
+        benchmark: Benchmark,
+        part: str | None = None,
+        outcome: Outcome | None = None,
+    ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
         runs = {
             (f, v): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
             for (f, v), arm in ordered.groupby(["family", "variant"])
         }
-        return cls(runs, benchmark, part)
+        return cls(runs, benchmark, part, outcome)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
-        return ArmTable(left, self.benchmark, self.part)
+        return ArmTable(left, self.benchmark, self.part, self.outcome)
 
     def variants(self) -> list[Level]:
         """Return every variant that has a run, by name."""
         return sorted({variant for _, variant in self.runs})
+
+    def has_ratios(self, families: Sequence[Family]) -> bool:
+        """Whether what is averaged over these families are ratios, as their scores differ in scale."""
+        return self.outcome.is_relative and len(families) > 1
+
+    @cached_property
+    def logarithms(self) -> ArmTable:
+        """The same runs with 100 times the logarithm of their scores, whose differences are ratios.
+
+        A difference d of these is one of 100 (exp(d / 100) - 1) percent, about d itself. Other units of the
+        scores, nats or bits, give the same differences.
+        """
+        runs = {
+            key: pd.Series(self.sign * 100 * np.log(np.abs(arm)), arm.index) for key, arm in self.runs.items()
+        }
+        return ArmTable(runs, self.benchmark, self.part, self.outcome)
+
+    @property
+    def sign(self) -> int:
+        """Of all scores, where ratios of them can be taken."""
+        return -1 if any((arm < 0).any() for arm in self.runs.values()) else 1
+
+    @cached_property
+    def digits(self) -> int:
+        """Decimals with which the spread over seeds has two digits that count; 2 where there is none."""
+        arms = [arm for arm in self.runs.values() if len(arm) > 1]
+        df = sum(len(arm) - 1 for arm in arms)
+        squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
+        if not df or squares / df < NO_SPREAD**2:
+            return 2
+        return min(max(1 - math.floor(math.log10(math.sqrt(squares / df))), 1), MOST_DIGITS)
+
+    @cached_property
+    def above_chance(self) -> frozenset[Key]:
+        """Arms that are shown to score more than the margin above chance, if chance is known.
+
+        One-sided t-tests with the variance within all arms of the family, at 5% over all arms (Bonferroni).
+        """
+        chance, sign = self.outcome.chance, self.outcome.sign
+        if chance is None:
+            return frozenset(self.runs)
+        level, found = LEVEL_ABOVE_CHANCE / max(1, len(self.runs)), set()
+        for family in self.families:
+            arms = {key: arm for key, arm in self.runs.items() if key[0] == family and len(arm)}
+            df = sum(len(arm) - 1 for arm in arms.values())
+            squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms.values())
+            for key, arm in arms.items():
+                lead = sign * (float(arm.mean()) - chance) - (self.outcome.margin or 0.0)
+                error = math.sqrt(squares / df / len(arm)) if df else 0.0
+                if lead > 0 and (error < NO_SPREAD or special.stdtr(df, -lead / error) < level):
+                    found.add(key)
+        return frozenset(found)
 
     def sample(self, contrast: Contrast, families: Sequence[Family], is_paired: bool) -> Sample:
         """Gather what a contrast over these families, weighed alike, is made of."""

@@ -14,13 +14,18 @@ from eval.results.rows import NO_HEAD
 
 @dataclass(frozen=True, order=True)
 class Benchmark:
-    """A benchmark; with a head where the scores of each head count as a benchmark of their own."""
+    """A benchmark; with a head where the scores of each head count as a benchmark of their own.
+
+    With a metric it is a graded one of a suite, an outcome of its own beside that of the tasks' headlines.
+    """
 
     name: str
     head: str = NO_HEAD
+    metric: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.head})" if self.head else self.name
+        name = f"{self.name} {self.metric.replace('_', ' ')}" if self.metric else self.name
+        return f"{name} ({self.head})" if self.head else name
 
 
 @dataclass(frozen=True, order=True)

@@ -7,7 +7,8 @@ this one, and what stands beside it: docs/statistics.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from eval.results.run_scores import normalise_rows, run_scores
+from eval.results.outcome import Declared, Outcome, find_outcome
+from eval.results.run_scores import comparable_scores, mean_scores, normalise_rows
 from eval.significance.arms import ArmTable, Sample
-from eval.significance.axes import Family, Level
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
@@ -42,6 +44,7 @@ def compare(
     baseline: str | None = None,
     inference: Inference | None = None,
     factor: Factor = "ffn",
+    declared: Declared | None = None,
 ) -> Comparison:
     """Compare variants on one benchmark.
 
@@ -51,25 +54,50 @@ def compare(
         benchmark: Which one; may be left out when the table holds one.
         family: One family, or None for the average over all families with equal weights.
         baseline: What a one-sided contrast is compared with.
-        inference: Level, margin, pairing and bootstrap; None takes the defaults.
+        inference: Level, pairing and bootstrap; None takes the defaults.
         factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
             several heads is one for each of them: ``glue (linear)``.
+        declared: Which scores are better, units, chance and margins, where names do not say them.
 
     Raises:
         UsageError: For an unusable table or an unknown variant, benchmark or family.
     """
     rows = normalise_rows(rows)
-    scores, _ = run_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
+    tasks = comparable_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
+    scores, _ = mean_scores(tasks)
     benchmarks = sorted(scores.benchmark.unique())
     if benchmark is None and len(benchmarks) > 1:
         raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(map(str, benchmarks))}")
     chosen = benchmarks[0] if benchmark is None else _named("benchmark", benchmark, benchmarks)
-    arms = ArmTable.of_scores(scores[scores.benchmark == chosen], chosen)
+    outcome = outcomes(tasks, declared or Declared(), [chosen])[chosen]
+    arms = ArmTable.of_scores(scores[scores.benchmark == chosen], chosen, outcome=outcome)
     scope = None if family is None else _named("family", family, arms.families)
     parsed = parse_contrast(contrast, arms.variants(), baseline, factor)
     how = inference or Inference()
     how = replace(how, paired=how.paired or is_paired(factor))
     return compare_arms(arms, parsed, scope, how)
+
+
+def outcomes(
+    tasks: pd.DataFrame, declared: Declared, benchmarks: Iterable[Benchmark]
+) -> dict[Benchmark, Outcome]:
+    """Say what the scores of each benchmark are.
+
+    Args:
+        tasks: What ``comparable_scores`` returns.
+        declared: What users said of them.
+        benchmarks: Those wanted.
+
+    Raises:
+        UsageError: For scores of which nobody said which are better, or of several directions or units.
+    """
+    found = {}
+    for benchmark in benchmarks:
+        own = tasks[tasks.benchmark == benchmark]
+        found[benchmark] = find_outcome(
+            benchmark.name, own.metric.unique(), own.score, declared, label=str(benchmark)
+        )
+    return found
 
 
 def _named(what: str, label: str, present: Sequence[Named]) -> Named:
@@ -93,8 +121,26 @@ def compare_arms(
         thorough: Also what a verdict does not rest on: permutation, bootstrap, power, interaction.
     """
     strata = tuple(arms.families) if family is None else (family,)
+    scaled = arms.logarithms if arms.has_ratios(strata) else arms
+    found = replace(
+        _inferred(scaled, contrast, family, strata, margin_of(arms, contrast, strata), inference, thorough),
+        is_at_chance=not any((f, v) in arms.above_chance for f in strata for v in contrast.weights()),
+    )
+    return replace(_as_percent(found, arms.sign), is_relative=True) if arms.has_ratios(strata) else found
+
+
+def _inferred(
+    arms: ArmTable,
+    contrast: Contrast,
+    family: Family | None,
+    strata: tuple[Family, ...],
+    margin: float | None,
+    inference: Inference,
+    thorough: bool,
+) -> Comparison:
+    """Compare in the scale of the arms."""
     sample = arms.sample(contrast, strata, inference.paired)
-    known = _known(arms, contrast, family, strata, sample, inference)
+    known = replace(_known(arms, contrast, family, strata, sample, inference), margin=margin)
     if known.reason is not None:
         return known
     result = _welch(sample, inference)
@@ -108,10 +154,39 @@ def compare_arms(
         p=float(result.p),
         low=float(result.low),
         high=float(result.high),
-        p_equivalence=float(equivalence_p(estimate, standard_error, df, inference.margin)),
+        p_equivalence=None if margin is None else float(equivalence_p(estimate, standard_error, df, margin)),
         smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
     )
     return replace(known, **_beside(arms, contrast, strata, sample, known, inference)) if thorough else known
+
+
+def margin_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> float | None:
+    """Return the margin of a comparison in its own scale, the outcome's unit or logarithms.
+
+    Of ratios it is what the outcome's margin is of the scores that are subtracted, averaged over families.
+    """
+    margin = arms.outcome.margin
+    if margin is None or not arms.has_ratios(families):
+        return margin
+    means = [[arms.runs[f, v].mean() for v in contrast.minus if (f, v) in arms.runs] for f in families]
+    if not all(means):
+        return None
+    return float(np.mean([100 * np.log1p(margin / abs(np.mean(of_family))) for of_family in means]))
+
+
+_SIGNED = ("estimate", "low", "high", "bootstrap_low", "bootstrap_high")
+_SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
+
+
+def _as_percent(found: Comparison, sign: int) -> Comparison:
+    """Turn differences of 100 times logarithms into percent; ``sign`` is that of the scores."""
+    signs = {**dict.fromkeys(_SIGNED, sign), **dict.fromkeys(_SIZES, 1)}
+    percent: dict[str, Any] = {
+        name: own * 100 * math.expm1(own * value / 100)
+        for name, own in signs.items()
+        if (value := getattr(found, name)) is not None
+    }
+    return replace(found, **percent)
 
 
 def compare_with_baseline(
@@ -178,6 +253,8 @@ def _known(
     is_complete = bool(sample.arms) and all(len(arm) for arm in sample.arms)
     return Comparison(
         benchmark=arms.benchmark,
+        outcome=arms.outcome,
+        digits=arms.digits,
         part=arms.part,
         contrast=contrast,
         family=family,
@@ -185,7 +262,6 @@ def _known(
         num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
         num_runs_minus=sum(n for (_, v), n in counts.items() if v in contrast.minus),
         confidence=inference.confidence,
-        margin=inference.margin,
         estimate=float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])) if is_complete else None,
         reason=sample.reason,
         dropped=sample.dropped,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from eval.results.outcome import Outcome
 from eval.significance.axes import Benchmark, Family
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import RESAMPLES, Bootstrap
 from eval.significance.statistics.welch import CONFIDENCE
 
-DEFAULT_MARGIN = 1.0
-
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
-INCONCLUSIVE, NOT_ESTIMABLE = "inconclusive", "not estimable"
+INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +20,6 @@ class Inference:
 
     confidence: float = CONFIDENCE
     """Level of the intervals; one minus it is the level of every test."""
-    margin: float = DEFAULT_MARGIN
-    """Percentage points below which a difference is called negligible."""
     paired: bool = False
     """Compare runs of one family and seed with each other instead of the means of arms."""
     bootstrap: Bootstrap = "studentized"
@@ -37,9 +34,16 @@ class Inference:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One contrast on one benchmark, in percentage points; ``None`` where the runs do not allow a number."""
+    """One contrast on one benchmark, in ``unit``; ``None`` where the runs do not allow a number."""
 
     benchmark: Benchmark
+    outcome: Outcome
+    """What the scores are."""
+    is_relative: bool = False
+    """Whether it is a ratio of scores, averaged over families of different scales: in percent of the scores
+    that are subtracted. ``standard_error`` is then that of 100 times the logarithm."""
+    digits: int = 2
+    """Decimals that are worth showing."""
     contrast: Contrast
     family: Family | None
     """None: averaged over ``families`` with equal weights."""
@@ -59,8 +63,8 @@ class Comparison:
     """Corrected over the variants of this benchmark and scope; None outside such a group of tests."""
     p_bh: float | None = None
     """Corrected by Benjamini and Hochberg over all parts and variants of this benchmark."""
-    margin: float = DEFAULT_MARGIN
-    """Percentage points named negligible before the results."""
+    margin: float | None = None
+    """What was named negligible before the results; None where nobody did."""
     p_equivalence: float | None = None
     """The larger p of the two one-sided tests at ``margin``."""
     smallest_margin: float | None = None
@@ -79,18 +83,32 @@ class Comparison:
     """Share of pairs of runs in which the first scores higher, ties counted half."""
     minimum_detectable_effect: float | None = None
     """Smallest true difference found with 80% power by this test at this spread, before any correction."""
+    is_at_chance: bool = False
+    """Whether no arm is shown to score more than the margin above chance."""
     reason: str | None = None
     """Why it is not estimable."""
     dropped: tuple[str, ...] = ()
     """Runs without a partner, where runs are paired by seed."""
 
     @property
+    def unit(self) -> str | None:
+        """Of the estimate and its interval; None where nobody said the unit of the scores."""
+        return "percent" if self.is_relative else self.outcome.unit
+
+    @property
+    def is_better(self) -> bool | None:
+        """Whether the first group is the better one, as far as the estimate goes; None for no difference."""
+        return None if not self.estimate else self.estimate * self.outcome.sign > 0
+
+    @property
     def verdict(self) -> str:
-        """One of five; the last two never say that there is no effect."""
+        """One of six; the last three never say that there is no effect."""
         p = next((p for p in (self.p_bh, self.p_holm, self.p) if p is not None), None)
-        if p is None or self.p_equivalence is None:
+        if p is None:
             return NOT_ESTIMABLE
-        is_negligible = self.p_equivalence < 1 - self.confidence
+        if self.is_at_chance:
+            return AT_CHANCE
+        is_negligible = self.p_equivalence is not None and self.p_equivalence < 1 - self.confidence
         if p < 1 - self.confidence:
             return NEGLIGIBLE if is_negligible else DIFFERENT
         return EQUIVALENT if is_negligible else INCONCLUSIVE

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
+from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
-from eval.results.run_scores import is_percent
-from eval.significance.axes import Level
+from eval.significance.axes import Benchmark, Level
 from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites.registry import unit_of
 
@@ -98,19 +98,22 @@ def _decimals(score: float) -> int:
     return len(text) - text.index(".") - 1
 
 
-def range_notes(rows: pd.DataFrame) -> list[str]:
-    """Point out percentages that are none, and those that look like fractions."""
-    percent = rows[is_percent(rows["metric"])]
-    lowest = np.where(percent.metric.map(unit_of) == "correlation", -100.0, 0.0)
+def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:
+    """Point out percentages that are none.
+
+    Args:
+        tasks: What ``comparable_scores`` returns.
+        outcomes: What the scores of each benchmark are.
+    """
+    units = [outcomes[name].unit for name in tasks["benchmark"]]
+    is_correlation = [unit_of(metric) == "correlation" for metric in tasks["metric"]]
+    percent = tasks[[unit in ("percent", "correlation") for unit in units]]
+    lowest = np.where(is_correlation, -100.0, 0.0)[percent.index]
     outside = percent[(percent.score < lowest) | (percent.score > 100)]
-    notes = []
-    if len(outside):
-        names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]
-        notes.append(f"scores outside 0 to 100 percent: {_names(names)}")
-    of_benchmark = percent.groupby("benchmark")["score"].agg(["min", "max"])
-    for benchmark in of_benchmark[(of_benchmark["min"] >= 0) & (of_benchmark["max"] <= 1)].index:
-        notes.append(f"{benchmark}: no score is above 1; are these fractions? Scores are percentages")
-    return notes
+    if outside.empty:
+        return []
+    names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]
+    return [f"scores outside 0 to 100 percent: {_names(names)}"]
 
 
 def balance_notes(scores: pd.DataFrame, baseline: Level) -> list[str]:

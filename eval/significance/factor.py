@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from base.baseline import BASELINE
@@ -26,6 +27,7 @@ from eval.classification.heads.choice import FROZEN, head_name
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import Benchmark, Combination, Family, Level, Models
+from eval.suites.registry import is_graded
 
 Factor = Literal["ffn", "head", "both"]
 NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combination"}
@@ -172,8 +174,8 @@ class Relabelling:
         is_headless = rows["head"] == NO_HEAD
         if self.factor == "ffn":
             chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
-            names = zip(chosen["benchmark"], chosen["head"], strict=True)
-            chosen = _with(chosen, "benchmark", [self.benchmark(name, head) for name, head in names])
+            names = zip(chosen["benchmark"], chosen["head"], chosen["metric"], strict=True)
+            chosen = _with(chosen, "benchmark", [self.benchmark(*name) for name in names])
         elif self.factor == "head":
             chosen = rows[~is_headless]
             names = zip(chosen["family"], chosen["variant"], strict=True)
@@ -183,13 +185,17 @@ class Relabelling:
             names = zip(chosen["variant"], chosen["head"], strict=True)
             chosen = _with(chosen, "variant", [Combination(*name) for name in names])
         if self.factor != "ffn":
-            chosen = _with(chosen, "benchmark", [self.benchmark(name) for name in chosen["benchmark"]])
-        return chosen.reset_index(drop=True)
+            names = zip(chosen["benchmark"], chosen["metric"], strict=True)
+            chosen = _with(chosen, "benchmark", [self.benchmark(name, metric=own) for name, own in names])
+        # A graded metric stands for its task in an outcome of its own.
+        has_own = np.array([bool(benchmark.metric) for benchmark in chosen["benchmark"]], bool)
+        return chosen.assign(primary=chosen["primary"] | has_own).reset_index(drop=True)
 
-    def benchmark(self, benchmark: str, head: str = NO_HEAD) -> Benchmark:
-        """Name what a benchmark's scores under one head are scores of."""
+    def benchmark(self, benchmark: str, head: str = NO_HEAD, metric: str = "") -> Benchmark:
+        """Name what a benchmark's scores under one head in one metric are scores of."""
         has_several = self.factor == "ffn" and len(self.heads.get(benchmark, ())) > 1
-        return Benchmark(benchmark, head if has_several else NO_HEAD)
+        own = metric if is_graded(benchmark, metric) else ""
+        return Benchmark(benchmark, head if has_several else NO_HEAD, own)
 
     def benchmarks(self, benchmark: str) -> tuple[Benchmark, ...]:
         """Return all that a benchmark's scores are scores of."""

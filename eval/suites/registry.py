@@ -20,6 +20,10 @@ UNGROUPED = "classification"
 """The benchmark of classification tasks that name none, which have no scale in common."""
 RAW_PREFIX = "raw_"
 """Before a metric of lm-eval that comes without a unit."""
+HELD_OUT = "held-out-loss"
+"""The benchmark of the loss on held-out text at the end of training, which every run has."""
+HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
+"""Nats per target token; families have different objectives, and so losses of different sizes."""
 
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
@@ -155,38 +159,59 @@ SUITES: dict[str, SuiteSpec] = {spec.name: spec for spec in _SUITES}
 A new one is a module with its finder, and its place in this list."""
 
 
-def chance_of_pairs(benchmark: str) -> float | None:
-    """Return the percentage that guessing scores on minimal pairs; None for any other benchmark."""
-    spec = SUITES.get(benchmark)
-    return spec.chance if spec is not None and spec.kind == "minimal pairs" else None
-
-
 def asks_for_classes(benchmark: str) -> bool:
     """Whether a benchmark is a suite of classification tasks, for which models are fine-tuned."""
     spec = SUITES.get(benchmark)
     return spec is not None and spec.kind == "classification"
 
 
-_UNITS: dict[str, Unit] = {
-    "matthews": "correlation",  # in a user's table, alone or as `matthews_corrcoef`
+_KNOWN: dict[str, MetricSpec] = {
+    "matthews": MetricSpec(name="matthews_correlation", unit="correlation"),  # or as `matthews_corrcoef`
+    "bpb": MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
+    "eval_loss": HELD_OUT_LOSS,  # as transformers' Trainer calls it
+    HELD_OUT_LOSS.name: HELD_OUT_LOSS,
     **{
-        metric.name: metric.unit
-        for metrics in (*(spec.metrics for spec in _SUITES), HARNESS_METRICS)
+        metric.name: MetricSpec(name=metric.name, better=metric.better, unit=metric.unit)
+        for metrics in (*((*spec.metrics, *spec.graded) for spec in _SUITES), HARNESS_METRICS)
         for metric in metrics
     },
 }
 
 
+def suite_metric(benchmark: str, metric: str) -> MetricSpec | None:
+    """Return what a suite's spec says of one of its metrics, graded ones included."""
+    if benchmark == HELD_OUT:
+        return HELD_OUT_LOSS
+    spec = SUITES.get(benchmark)
+    if spec is None:
+        return None
+    return next((found for found in (*spec.metrics, *spec.graded) if found.name == metric), None)
+
+
+def is_graded(benchmark: str, metric: str) -> bool:
+    """Whether a metric of a suite is an outcome of its own beside the one that stands for a task."""
+    spec = SUITES.get(benchmark)
+    return spec is not None and metric in {graded.name for graded in spec.graded}
+
+
 @lru_cache(maxsize=1024)
+def known_metric(name: str) -> MetricSpec | None:
+    """Return what is known of a metric by its name, wherever it stands; not what guessing scores in it."""
+    plain = re.sub(r"[-\s]", "_", name.lower())
+    # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
+    known = [found for found in _KNOWN if re.search(rf"(?<![^\W_]){found}", plain)]
+    return _KNOWN[max(known, key=len)] if known else None
+
+
 def unit_of(metric: str) -> Unit | None:
     """Return a metric's unit: percent where nothing is known of its name, None where it comes without one."""
     if metric.startswith(RAW_PREFIX):
         return None
-    # A known name begins at a word; what follows may say more, as in `perplexity (validation)`.
-    known = [name for name in _UNITS if re.search(rf"(?<![^\W_]){name}", metric)]
-    return _UNITS[max(known, key=len)] if known else "percent"
+    known = known_metric(metric)
+    return known.unit if known else "percent"
 
 
-def is_percentage(metric: str) -> bool:
-    """Whether a metric's scores are percentages, which alone may be averaged; correlations count as such."""
-    return unit_of(metric) in ("percent", "correlation")
+def is_percentage(metric: str | MetricSpec) -> bool:
+    """Whether a metric's scores are percentages; correlations count as such."""
+    unit = unit_of(metric) if isinstance(metric, str) else metric.unit
+    return unit in ("percent", "correlation")

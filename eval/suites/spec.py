@@ -8,7 +8,13 @@ from pkgutil import resolve_name
 from typing import Any, Literal
 
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
+Better = Literal["higher", "lower"]
 Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
+USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.01}
+"""The largest difference called negligible where nobody names one.
+
+0.02 nats are 2% of a perplexity, and about 0.01 bits per byte at three bytes a token. What is negligible in a
+ratio depends on the ratio."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,15 +25,18 @@ class MetricSpec:
         name: As in rows. A name with it at the start of a word, as ``pseudo_perplexity`` has ``perplexity``,
             has its unit, too.
         better: Which scores are better; None where a number only describes, as the share of ties does.
-        unit: Rows hold a correlation times 100, so that it shares an axis with percentages.
+        unit: None where it comes without one. Rows hold a correlation times 100, so that it shares an axis
+            with percentages.
         chance: What guessing scores, in the row's scale; None where that depends on the task or has no
             meaning.
+        margin: The largest difference that is negligible, in the row's scale; None takes the unit's.
     """
 
     name: str
-    better: Literal["higher", "lower"] | None = "higher"
-    unit: Unit = "percent"
+    better: Better | None = "higher"
+    unit: Unit | None = "percent"
     chance: float | None = None
+    margin: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,9 @@ class SuiteSpec:
         finder: Lists the suite's tasks, ``module:function``, called with the suite's name, the
             ``EvalConfig`` and the run's folder, or None where no run is at hand. A name, since what it is
             made of may be heavy to import.
-        metrics: Every metric that its rows may have.
+        metrics: Every metric that its rows may have, but the graded ones.
+        graded: Metrics of degree beside those that count right answers, made of its stored items; each is
+            compared as an outcome of its own.
         primary: The metric that stands for a task: the first of these that the task was scored in. Empty
             where the task's file says it.
         tasks: The tasks that it should have: without some of them its mean is another one. Empty where they
@@ -77,6 +88,7 @@ class SuiteSpec:
     kind: Kind
     finder: str
     metrics: tuple[MetricSpec, ...]
+    graded: tuple[MetricSpec, ...] = ()
     primary: tuple[str, ...] = ("accuracy",)
     tasks: tuple[str, ...] = ()
     noun: str = "tasks"

@@ -22,6 +22,7 @@ from eval.report.figures.style import (
     new_figure,
     text_width,
 )
+from eval.report.markdown import difference, interval
 from eval.report.names import family_label
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
@@ -52,7 +53,9 @@ def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
                 va="center", ha="left", fontsize=SMALL - 0.5, color=styles[scope][0],
                 fontweight="bold" if offset == 0 else "normal",
             )  # fmt: skip
-    axes.axvspan(-analysis.margin, analysis.margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
+    margin = _margin(analysis, benchmark)
+    if margin is not None:
+        axes.axvspan(-margin, margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
     axes.axvline(0, color=GREY, lw=1, zorder=1)
     axes.set_xlim(-limit, limit)
     axes.set_ylim(step * len(labels) - 0.95, -0.95)
@@ -77,8 +80,12 @@ def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
         *handles,
         Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="shown to differ"),
         Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not shown to differ"),
-        Patch(color=MARGIN_COLOUR, lw=0, label=f"within {analysis.margin:g} (negligible)"),
+        Patch(color=MARGIN_COLOUR, lw=0, label="negligible"),
     ]
+
+
+def _margin(analysis: Analysis, benchmark: Benchmark) -> float | None:
+    return next((c.margin for c in analysis.primary(benchmark) if c.margin is not None), None)
 
 
 def _axis_limit(analysis: Analysis, benchmark: Benchmark) -> float:
@@ -87,7 +94,7 @@ def _axis_limit(analysis: Analysis, benchmark: Benchmark) -> float:
     bounds = [c.largest_remaining for c in chosen if c.largest_remaining is not None]
     points = [abs(c.estimate) for c in chosen if c.estimate is not None]
     reach = min(max(bounds), 4 * float(np.median(bounds))) if bounds else 1.0
-    return 1.06 * max([reach, *points, analysis.margin, 0.1])
+    return 1.06 * max([reach, *points, _margin(analysis, benchmark) or 0.0, 1e-6])
 
 
 def _interval(axes: Axes, comparison: Comparison, y: float, limit: float, colour: str, marker: str) -> None:
@@ -109,8 +116,8 @@ def interval_text(comparison: Comparison) -> str:
     if comparison.estimate is None:
         return "not estimable"
     if comparison.low is None:
-        return f"{comparison.estimate:+.2f} (no interval)"
-    return f"{comparison.estimate:+.2f} [{comparison.low:+.2f}, {comparison.high:+.2f}]"
+        return f"{difference(comparison)} (no interval)"
+    return f"{difference(comparison)} {interval(comparison)}"
 
 
 def _alt(analysis: Analysis, benchmark: Benchmark) -> str:

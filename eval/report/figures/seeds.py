@@ -21,7 +21,6 @@ from eval.report.figures.style import (
 )
 from eval.report.names import family_label
 from eval.significance.axes import Benchmark
-from eval.suites.registry import chance_of_pairs
 
 MAX_COLUMNS = 4
 TITLE = 10.0  # points
@@ -36,7 +35,7 @@ def draw_seeds(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     titles = [filled(family_label(family), 20) for family in families]
     figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=_columns(titles), sharey=True)
     styles = family_styles(families)
-    chance = chance_of_pairs(benchmark.name)
+    chance = analysis.outcome(benchmark).chance
     limits = _limits([np.asarray(scores[scores.family == family].score) for family in families])
     for axes, family, title, (low, high) in zip(drawn, families, titles, limits, strict=True):
         for place, variant in enumerate(variants):

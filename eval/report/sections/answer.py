@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import escape, interval, listed, signed, table
+from eval.report.markdown import difference, escape, interval, listed, table
 from eval.report.names import family_label
 from eval.report.sections.context import place
 from eval.significance.axes import Level
@@ -54,8 +54,7 @@ def _what_differs(analysis: Analysis) -> str:
 
 def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str]:
     return [
-        f"`{c.contrast.compared}` ({signed(c.estimate)}"
-        + (", negligible)" if c.verdict == NEGLIGIBLE else ")")
+        f"`{c.contrast.compared}` ({difference(c)}" + (", negligible)" if c.verdict == NEGLIGIBLE else ")")
         for c in comparisons
         if c.is_different
     ]
@@ -64,7 +63,7 @@ def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[st
 def _the_rest(analysis: Analysis) -> str:
     """Name the equivalent and the impossible, and the inconclusive where they are few."""
     parts = [
-        f"equivalent within {analysis.margin:g} on {listed(places)}: {_quoted(names)}"
+        f"equivalent on {listed(places)}: {_quoted(names)}"
         for names, places in _by_names(analysis, EQUIVALENT).items()
     ]
     parts += _inconclusive(analysis)
@@ -131,7 +130,7 @@ def verdicts(analysis: Analysis) -> str:
     return (
         f"{shown}\n\nDifference to `{analysis.baseline}` in percentage points, positive is better, with its "
         f"{analysis.confidence:.0%} interval. *Different*: Holm-corrected p below {_level(analysis)}. "
-        f"*Equivalent*: shown to be smaller than {analysis.margin:g}, which takes the "
+        "*Equivalent*: shown to be smaller than the margin, which takes the "
         f"{1 - 2 * analysis.inference.level:.0%} interval. *Inconclusive*: neither is shown, and "
         "every value in the interval remains possible"
         + ("; more seeds would tell ([Power](#power))." if analysis.power else ".")
@@ -147,7 +146,7 @@ def _verdict_cell(comparison: Comparison) -> str:
         return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
     is_shown = comparison.verdict != INCONCLUSIVE
     word = f"**{comparison.verdict}**" if is_shown else comparison.verdict
-    return f"{word}<br>{signed(comparison.estimate)} {interval(comparison)}"
+    return f"{word}<br>{difference(comparison)} {interval(comparison)}"
 
 
 def warnings(analysis: Analysis) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import bold, interval, p_value, signed, table
+from eval.report.markdown import amount, bold, difference, interval, p_value, signed, table
 from eval.report.names import family_label
 from eval.report.power import EFFECTS, POWER, seeds_text
 from eval.report.sections.context import Context
@@ -60,11 +60,12 @@ def _test_cells(comparison: Comparison) -> list[str]:
     beside = (
         "-"
         if comparison.bootstrap_low is None
-        else f"[{comparison.bootstrap_low:+.2f}, {comparison.bootstrap_high:+.2f}]"
+        else f"[{signed(comparison.bootstrap_low, comparison.digits)}, "
+        f"{signed(comparison.bootstrap_high, comparison.digits)}]"
     )
     return [
         family_label(comparison.family),
-        signed(comparison.estimate),
+        difference(comparison),
         interval(comparison),
         p_value(comparison.p),
         p_value(comparison.p_holm),
@@ -101,9 +102,9 @@ def equivalence_section(analysis: Analysis) -> str:
         [
             str(comparison.benchmark),
             f"`{name}`",
-            signed(comparison.estimate),
+            difference(comparison),
             p_value(comparison.p_equivalence),
-            f"{comparison.smallest_margin:.2f}",
+            amount(comparison.smallest_margin, comparison),
             verdict_text(comparison),
         ]
         for name, comparison in _primary_and_contrasts(analysis)
@@ -112,7 +113,7 @@ def equivalence_section(analysis: Analysis) -> str:
     if not rows:
         return ""
     return (
-        f"## Equivalence\n\nTwo one-sided tests at ±{analysis.margin:g} points, not corrected. *Smallest "
+        "## Equivalence\n\nTwo one-sided tests at the margin of each outcome, not corrected. *Smallest "
         "margin* is where they would pass: the largest difference that the data leave plausible.\n\n"
         + table(["benchmark", analysis.noun, "difference", "p", "smallest margin", "verdict"], rows)
     )
@@ -153,7 +154,7 @@ def power_section(analysis: Analysis) -> str:
     return (
         f"## Power\n\n*Detectable*: the smallest true difference, in points, that this study finds with "
         f"{POWER:.0%} power, before correction. *Seeds for*: how many in every cell would find a difference "
-        f"of so many points, or show equivalence within {analysis.margin:g} where there is none, with "
+        f"of so many points, or show equivalence within the margin where there is none, with "
         f"{POWER:.0%} power at the spread seen here (*sd*, over seeds within cells). A spread seen in few "
         "runs is itself uncertain: these are orders of magnitude.\n\n"
         + table([*header, "seeds for equivalence"], rows)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import listed, share
+from eval.report.markdown import listed, share, unit_name
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
-from eval.suites.registry import asks_for_classes, chance_of_pairs
+from eval.suites.registry import asks_for_classes
 
 INTERVALS = {
     "studentized": "studentized bootstrap",
@@ -32,7 +32,7 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "Holm's correction runs over the variants within each benchmark, for the average and for each family "
         "separately, Benjamini and Hochberg's over all cells of the table of phenomena. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
-        f"margin) at a margin of {how.margin:g} points {_origin(analysis)}; it is "
+        f"margin) at the margin of each outcome ({_margins(analysis)}); it is "
         f"claimed for each comparison by itself. {_pairing(analysis)} Beside this stand a "
         f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each cell) and a "
         f"permutation test of Welch's t; generator seed {how.generator_seed}. Nothing is inferred from an "
@@ -53,12 +53,14 @@ def _pairing(analysis: Analysis) -> str:
     return "Seeds are treated as independent, not as pairs."
 
 
-def _origin(analysis: Analysis) -> str:
-    if analysis.request.margin is not None:
-        return "given on the command line"
-    if analysis.source.design.margin is not None:
-        return "named in the study"
-    return "(the default; the study names none)"
+def _margins(analysis: Analysis) -> str:
+    """Every outcome with what was named negligible, those of one margin together."""
+    groups: dict[str, list[str]] = {}
+    for benchmark in analysis.benchmarks:
+        found = analysis.outcome(benchmark)
+        said = "none" if found.margin is None else f"{found.margin:g} {unit_name(found.unit)}".strip()
+        groups.setdefault(said, []).append(str(benchmark))
+    return "; ".join(f"{said} on {listed(names)}" for said, names in groups.items())
 
 
 def limits_section(analysis: Analysis) -> str:
@@ -76,15 +78,9 @@ def limits_section(analysis: Analysis) -> str:
         )
     if len(analysis.benchmarks) > 1:
         lines.append("Benchmarks are not corrected against one another.")
-    of_chance: dict[float, list[str]] = {}
-    for name in analysis.benchmarks:
-        if (chance := chance_of_pairs(name.name)) is not None:
-            of_chance.setdefault(chance, []).append(str(name))
-    for chance, names in of_chance.items():
-        lines.append(
-            f"Chance is {chance:g}% on {listed(names)}: a difference, or an equivalence, near chance says "
-            "little."
-        )
+    at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.primary(b))]
+    if at_chance:
+        lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
     if any(asks_for_classes(found.name) for found in analysis.benchmarks):
         lines.append(
             "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "

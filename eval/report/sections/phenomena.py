@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import bold, details, p_value, signed, table
+from eval.report.markdown import bold, details, difference, p_value, table
 from eval.report.names import figure_names
 from eval.report.sections.context import Context
 
@@ -19,7 +19,7 @@ def parts_section(analysis: Analysis, context: Context) -> str:
         rows = []
         for part in dict.fromkeys(part for part, _ in chosen):
             found = [chosen[part, contrast] for contrast in contrasts]
-            cells = [bold(f"{signed(c.estimate)} ({p_value(c.p_bh)})", c.is_different) for c in found]
+            cells = [bold(f"{difference(c)} ({p_value(c.p_bh)})", c.is_different) for c in found]
             rows.append([str(part), *cells])
         header = ["", *(f"`{contrast.compared}`" for contrast in contrasts)]
         bodies.append(context.figure(figures[benchmark]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import interval, signed, table
+from eval.report.markdown import difference, interval, signed, table
 from eval.report.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
 
@@ -16,8 +16,8 @@ def sensitivity_section(analysis: Analysis) -> str:
         [
             str(x.comparison.benchmark),
             f"`{x.variant}`",
-            f"{signed(x.comparison.estimate)} {x.comparison.verdict}",
-            f"{signed(x.lowest_estimate)} to {signed(x.highest_estimate)}",
+            f"{difference(x.comparison)} {x.comparison.verdict}",
+            _range(x),
             _changes(x),
             _other(x.without_outliers),
             _other(x.paired),
@@ -35,6 +35,11 @@ def sensitivity_section(analysis: Analysis) -> str:
     )
 
 
+def _range(x: Sensitivity) -> str:
+    digits = x.comparison.digits
+    return f"{signed(x.lowest_estimate, digits)} to {signed(x.highest_estimate, digits)}"
+
+
 def _changes(x: Sensitivity) -> str:
     if not x.changed:
         return f"holds in all {x.num_left_out}"
@@ -48,4 +53,4 @@ def _other(comparison: Comparison | None) -> str:
         return "-"
     if comparison.low is None:
         return comparison.reason or comparison.verdict
-    return f"{signed(comparison.estimate)} {interval(comparison)} {comparison.verdict}"
+    return f"{difference(comparison)} {interval(comparison)} {comparison.verdict}"

@@ -122,18 +122,18 @@ def study_rows() -> pd.DataFrame:
 
 def test_perplexity_is_never_averaged_with_accuracy():
     scores, notes = run_scores(normalise_rows(study_rows()))
-    assert set(scores["benchmark"]) == {"blimp", "lm-eval-lambada"}
+    assert set(scores["benchmark"]) == {"blimp", "lm-eval-lambada", "perplexity"}
     assert scores.loc[scores["benchmark"] == "lm-eval-lambada", "score"].tolist() == [30.0] * 4
     assert notes == []
-    only, _ = run_scores(normalise_rows(study_rows().query("benchmark == 'perplexity'")))
-    assert only.empty
+    assert scores.loc[scores["benchmark"] == "perplexity", "score"].tolist() == [1.2] * 4  # bits per byte
 
 
 def test_a_report_with_perplexity_misses_nothing(tmp_path):
     path = tmp_path / "scores.csv"
     study_rows().to_csv(path, index=False)
     analysis = analyse(read_source(path))
-    assert tuple(map(str, analysis.benchmarks)) == ("blimp", "lm-eval-lambada")
+    assert tuple(map(str, analysis.benchmarks)) == ("blimp", "perplexity", "lm-eval-lambada")
+    assert [analysis.outcome(name).better for name in analysis.benchmarks] == ["higher", "lower", "higher"]
     assert analysis.missing.empty
     means = (
         number_tables(analysis)["tasks"]

@@ -11,7 +11,10 @@ import pytest
 from scipy import stats
 
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
-from eval.results.run_scores import normalise_rows, run_scores
+from eval.results.outcome import Declared
+from eval.results.run_scores import comparable_scores, normalise_rows, run_scores
+from eval.significance.axes import Benchmark
+from eval.significance.compare import outcomes
 from eval.significance.data_checks import (
     balance_notes,
     clean_rows,
@@ -20,6 +23,7 @@ from eval.significance.data_checks import (
     outlier_notes,
     range_notes,
 )
+from eval.significance.factor import Relabelling
 from pretrain.run.folders import RunFolder
 from slurm.state import CellState, write_state
 
@@ -85,14 +89,15 @@ def test_one_equal_rounded_score_is_no_news():
         ("accuracy", [50.0, 100.5], "scores outside 0 to 100 percent: f a seed 2 x (100.5)"),
         ("accuracy", [-0.5, 50.0], "scores outside 0 to 100 percent: f a seed 1 x (-0.5)"),
         ("matthews_correlation", [-20.0, 40.0], None),
-        ("accuracy", [0.61, 0.58], "x: no score is above 1; are these fractions? Scores are percentages"),
         ("perplexity", [0.9, 120.0], None),
     ],
 )
 def test_ranges(metric: str, scores: list[float], said: str | None):
     rows = pd.DataFrame([("f", "a", seed, "x", metric, s) for seed, s in enumerate(scores, start=1)],
                         columns=["family", "variant", "seed", "benchmark", "metric", "score"])  # fmt: skip
-    assert range_notes(normalise_rows(rows)) == ([said] if said else [])
+    rows = normalise_rows(rows)
+    tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
+    assert range_notes(tasks, outcomes(tasks, Declared(), [Benchmark("x")])) == ([said] if said else [])
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:

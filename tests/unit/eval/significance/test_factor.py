@@ -23,7 +23,7 @@ from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
-from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.results.rows import ROW_COLUMNS, with_primary, write_rows
 from eval.significance.axes import Benchmark, Combination, Models
 from eval.significance.compare import compare
 from eval.significance.factor import Relabelling, levels, listed_heads
@@ -342,7 +342,7 @@ def test_order_of_rows_is_irrelevant(tmp_path: Path):
 
 def test_rows_without_heads_stay_as_they_are():
     rows = scores()
-    rows = rows[rows["head"] == ""].reset_index(drop=True)
+    rows = with_primary(rows[rows["head"] == ""].reset_index(drop=True))
     found = Relabelling.of_rows(rows, "ffn").rows(rows)
     assert set(found.benchmark) == {Benchmark("blimp")}
     pd.testing.assert_frame_equal(found.assign(benchmark="blimp").astype({"benchmark": "str"}), rows)

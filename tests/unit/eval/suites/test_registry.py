@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from eval.config import EvalConfig
-from eval.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, chance_of_pairs, unit_of
+from eval.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, unit_of
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}
@@ -107,7 +107,6 @@ def test_a_metric_has_a_direction_a_unit_and_a_chance_within_its_range(spec) -> 
         if metric.chance is not None:
             assert lowest[metric.unit] <= metric.chance < 100
     assert spec.kind != "minimal pairs" or spec.chance == 50
-    assert chance_of_pairs(spec.name) == (50 if spec.kind == "minimal pairs" else None)
 
 
 def test_a_metric_has_one_unit_wherever_it_stands() -> None:

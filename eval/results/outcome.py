@@ -1,0 +1,181 @@
+"""What is compared: one number a run, with everything that a reader must know of it.
+
+A suite's spec says what its metrics are. Of any other name a table or a flag says it (``Declared``), else the
+name itself where it is that of a known metric. A name that looks like a loss is never taken for a percentage.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from base.errors import UsageError
+from eval.suites.registry import SUITES, is_graded, is_percentage, known_metric, suite_metric
+from eval.suites.spec import USUAL_MARGINS, Better, MetricSpec, Unit
+
+LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
+_LOSS_WORD = re.compile(
+    r"loss(es)?|nll|ppl|bpb|bpc|bpt|bits|surprisal|xent|ce|kl|err(ors?)?|wer|cer|mse|mae|rmse|mape|divergence|"
+    r"brier|regret|.*(loss|entropy|perplexity)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """An outcome of a run.
+
+    Attributes:
+        name: As a reader sees it.
+        better: Which scores are better.
+        unit: Of the scores; None where nobody said.
+        chance: What guessing scores, in the unit; None where that is not known.
+        margin: The largest difference that is negligible, in the unit; None where nobody named one, and then
+            nothing is called equivalent.
+        is_relative: Whether families may differ in scale, as losses of different objectives do, so that what
+            is averaged over them are ratios. Every score then has one sign.
+    """
+
+    name: str
+    better: Better = "higher"
+    unit: Unit | None = "percent"
+    chance: float | None = None
+    margin: float | None = None
+    is_relative: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, else -1."""
+        return 1 if self.better == "higher" else -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What users said of outcomes, by the name of an outcome, its benchmark or its metric."""
+
+    lower_is_better: Mapping[str, bool] = field(default_factory=dict)
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    chances: Mapping[str, float] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
+    margin: float | None = None
+    """In percentage points, of every outcome in percent that has none of its own."""
+
+    def over(self, other: Declared) -> Declared:
+        """Return both, this one going before the other."""
+        return Declared(
+            lower_is_better={**other.lower_is_better, **self.lower_is_better},
+            units={**other.units, **self.units},
+            chances={**other.chances, **self.chances},
+            margins={**other.margins, **self.margins},
+            margin=other.margin if self.margin is None else self.margin,
+        )
+
+    def names(self) -> set[str]:
+        """Return every name of which something is said."""
+        return {*self.lower_is_better, *self.units, *self.chances, *self.margins}
+
+
+def find_outcome(
+    benchmark: str,
+    metrics: Iterable[str],
+    scores: Iterable[float],
+    declared: Declared,
+    label: str | None = None,
+) -> Outcome:
+    """Say what the scores of one benchmark are.
+
+    Args:
+        benchmark: Its name.
+        metrics: Those that stand for its tasks.
+        scores: All of them, which say whether ratios can be taken.
+        declared: What users said.
+        label: The outcome's name; None takes the benchmark's.
+
+    Raises:
+        UsageError: For scores of which nobody said which are better, or of several directions or units.
+    """
+    label = label or benchmark
+    specs = {metric: _spec(benchmark, metric, label, declared) for metric in sorted(set(metrics))}
+    _refuse_mixtures(label, specs)
+    spec = next(iter(specs.values()))
+    names = (label, benchmark, *specs)
+    unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
+    chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
+    usual = USUAL_MARGINS.get(unit) if unit else None
+    if declared.margin is not None and unit in ("percent", "correlation"):
+        usual = declared.margin
+    elif spec.margin is not None:
+        usual = spec.margin
+    return Outcome(
+        name=label,
+        better=spec.better or "higher",
+        unit=unit,
+        chance=chance,
+        margin=_margin(label, _said(declared.margins, names, usual)),
+        is_relative=unit in LOSS_UNITS
+        and not any(is_graded(benchmark, metric) for metric in specs)
+        and _have_one_sign(scores),
+    )
+
+
+def _said(known: Mapping[str, float], names: Iterable[str], otherwise: float | None) -> float | None:
+    return next((known[name] for name in names if name in known), otherwise)
+
+
+def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> MetricSpec:
+    """What is known of a metric where it stands; a user's word goes before the registry's."""
+    names = (label, benchmark, metric)
+    known = suite_metric(benchmark, metric) or known_metric(metric) or _of_benchmark(benchmark)
+    said = next((declared.lower_is_better[name] for name in names if name in declared.lower_is_better), None)
+    unit = next((declared.units[name] for name in names if name in declared.units), None)
+    if said is None and (known is None or known.better != "lower") and not suite_metric(benchmark, metric):
+        own = [metric] if known_metric(metric) else [metric, benchmark]
+        if found := next((name for name in own if looks_like_a_loss(name)), None):
+            raise UsageError(
+                f"{found} looks like a loss, and nothing says which scores are better; add "
+                f"--lower-is-better {found}, or a column lower_is_better with true or false"
+            )
+    spec = known or MetricSpec(name=metric)
+    if said is not None and said != (spec.better == "lower"):
+        # A score of another direction than the name's is another one, of which the unit has to be said.
+        spec = MetricSpec(name=metric, better="lower" if said else "higher", unit=None if said else spec.unit)
+    return replace(spec, unit=unit) if unit is not None else spec
+
+
+def _of_benchmark(benchmark: str) -> MetricSpec | None:
+    """What a table's scores are that names no metric: one called as the benchmark, else its suite's first."""
+    suite = SUITES.get(benchmark)
+    return known_metric(benchmark) or (
+        suite_metric(benchmark, suite.primary[0]) if suite and suite.primary else None
+    )
+
+
+def looks_like_a_loss(name: str) -> bool:
+    """Whether a name is one of those under which people write down what is better when lower."""
+    words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
+    return any(_LOSS_WORD.fullmatch(word) for word in words)
+
+
+def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:
+    first, *others = specs.items()
+    for metric, spec in others:
+        if spec.better != first[1].better:
+            raise UsageError(
+                f"{label} mixes {first[0]} and {metric}, one better when higher and one when lower; give "
+                "each a benchmark of its own"
+            )
+        if spec.unit != first[1].unit and not (is_percentage(spec) and is_percentage(first[1])):
+            pairs = f"{first[0]} ({first[1].unit}) and {metric} ({spec.unit})"
+            raise UsageError(f"{label} mixes {pairs}; give each a benchmark of its own")
+
+
+def _margin(label: str, margin: float | None) -> float | None:
+    if margin is not None and not (math.isfinite(margin) and margin > 0):
+        raise UsageError(f"margin {margin:g} of {label} is not a positive number")
+    return margin
+
+
+def _have_one_sign(scores: Iterable[float]) -> bool:
+    scores = list(scores)
+    return bool(scores) and (min(scores) > 0 or max(scores) < 0)
