@@ -27,6 +27,10 @@ HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
+GRADED_PAIRS = (
+    MetricSpec(name="log_odds", unit="nats", chance=0.0, margin=0.05),
+    MetricSpec(name="log_odds_per_token", unit="nats", chance=0.0, margin=0.05),
+)
 TEXT_METRICS = (
     MetricSpec(name="perplexity", better="lower", unit="ratio"),
     MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),
@@ -65,6 +69,7 @@ _SUITES = (
         kind="minimal pairs",
         finder="eval.zero_shot.blimp:find_tasks",
         metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
         tasks=PARADIGMS,
         noun="paradigms",
         means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
@@ -75,6 +80,7 @@ _SUITES = (
         kind="minimal pairs",
         finder="eval.zero_shot.blimp:find_tasks",
         metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
         tasks=(*FILTERED_TASKS, *SUPPLEMENT_TASKS),
         means=(
             MEAN_OF_TASKS,
@@ -90,6 +96,7 @@ _SUITES = (
         kind="minimal pairs",
         finder="eval.zero_shot.blimp:find_fast_tasks",
         metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
         tasks=PARADIGMS,
         noun="paradigms",
         means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
@@ -99,6 +106,7 @@ _SUITES = (
         kind="minimal pairs",
         finder="eval.zero_shot.embedded_pairs:find_tasks",
         metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
     ),
     SuiteSpec(
         name="entity-tracking",
@@ -109,6 +117,7 @@ _SUITES = (
             MetricSpec(name="accuracy_by_operations", chance=20.0),
             TIES,
         ),
+        graded=(MetricSpec(name="probability", chance=20.0),),
         tasks=("regular", "ambiref", "move_contents"),
         means=(
             MEAN_OF_TASKS,
