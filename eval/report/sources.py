@@ -17,6 +17,7 @@ from eval.report.study_checks import diverged_notes, failed_notes, protocol_note
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
 from eval.results.declarations import declared_by_columns
+from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
 from eval.results.rows import RunKey, read_rows
 from eval.results.run_scores import normalise_rows
@@ -162,10 +163,11 @@ def _read_study(folder: Path) -> Source:
             f"{folder}: no run has a score or a held-out loss; score runs: python -m eval RUN..."
         )
     table = pd.concat(parts, ignore_index=True)
-    rows = normalise_rows(table, str(folder))
+    graded, without = graded_rows(folder, table)
+    rows = normalise_rows(pd.concat([table, graded], ignore_index=True), str(folder))
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
-    notes += protocol_notes(runs)
+    notes += protocol_notes(runs) + without
     design = written or _design_from(rows)
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))

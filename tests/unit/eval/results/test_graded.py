@@ -18,6 +18,8 @@ from scipy.special import softmax
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
+from eval.report.analyse import analyse
+from eval.report.sources import read_source
 from eval.results.graded import GRADES, grade_items, graded_rows
 from eval.results.rows import ROW_COLUMNS, check_rows, read_rows
 from eval.results.store import ResultStore
@@ -27,7 +29,7 @@ from eval.zero_shot.entity_tracking import EntityTask
 from eval.zero_shot.minimal_pairs import PairTask
 from pretrain.run.folders import RunFolder
 
-RUNS = [(family, variant, 1) for family in ("gpt_neo", "roberta") for variant in ("gelu", "kan")]
+RUNS = [(f, v, seed) for f in ("gpt_neo", "roberta") for v in ("gelu", "kan") for seed in (1, 2)]
 PAIRS = {"agreement": ("syntax", 40), "order": ("syntax", 25), "number": ("morphology", 30)}
 BOXES = {"regular": 30, "ambiref": 20}
 PAIR_METRICS = ["log_odds", "log_odds_per_token"]
@@ -101,8 +103,8 @@ def graded(study: Path) -> tuple[pd.DataFrame, list[str]]:
     return graded_rows(study, rows_of(study))
 
 
-def items_of(study: Path, benchmark: str, run: str = "roberta/kan") -> Path:
-    return RunFolder(study / f"{run}/seed1-0a1b2c3d").items_file(benchmark)
+def items_of(study: Path, benchmark: str, run_id: str = "roberta/kan/seed1-0a1b2c3d") -> Path:
+    return RunFolder(study / run_id).items_file(benchmark)
 
 
 def change(path: Path, how) -> None:
@@ -130,6 +132,28 @@ def test_grades_are_those_of_the_stored_items(study: Path):
         assert row.group == (PAIRS[row.task][0] if row.task in PAIRS else "entity_tracking")
     assert set(found[found.benchmark == "blimp"].metric) == set(PAIR_METRICS)
     assert set(found[found.benchmark == "entity-tracking"].metric) == {"probability"}
+
+
+def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
+    analysis = analyse(read_source(study))
+    found = {str(benchmark): benchmark for benchmark in analysis.benchmarks}
+    graded_names = ["blimp log odds", "blimp log odds per token", "entity-tracking probability"]
+    assert sorted(found) == sorted(["blimp", "entity-tracking", *graded_names])
+    for run in analysis.runs[analysis.runs.benchmark == found["blimp log odds"]].itertuples():
+        items = pd.read_parquet(items_of(study, "blimp", run.run_id))
+        of_tasks = (items.score_good - items.score_bad).groupby(items.task).mean()
+        assert len(of_tasks) == len(PAIRS)
+        assert run.score == pytest.approx(of_tasks.mean(), rel=1e-12)
+    outcomes = [analysis.outcome(found[name]) for name in graded_names]
+    assert [(o.better, o.unit, o.chance, o.is_relative) for o in outcomes] == [
+        ("higher", "nats", 0, False), ("higher", "nats", 0, False), ("higher", "percent", 20, False)
+    ]  # fmt: skip
+    arms = analysis.runs[analysis.runs.family == "roberta"].groupby(["benchmark", "variant"]).score.mean()
+    for name in graded_names:
+        (comparison,) = (
+            c for c in analysis.comparisons if c.benchmark == found[name] and c.family == "roberta"
+        )
+        assert comparison.estimate == pytest.approx(arms[found[name], "kan"] - arms[found[name], "gelu"])
 
 
 def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():
@@ -261,8 +285,8 @@ def test_many_runs_are_named_in_short(study: Path):
     for path in study.rglob("items/blimp.parquet"):
         means(path)
     assert graded(study)[1][0].startswith(
-        "blimp: no log_odds of gpt_neo/gelu/seed1-0a1b2c3d, gpt_neo/kan/seed1-0a1b2c3d, "
-        "roberta/gelu/seed1-0a1b2c3d, 1 more, whose scores are means over tokens"
+        "blimp: no log_odds of gpt_neo/gelu/seed1-0a1b2c3d, gpt_neo/gelu/seed2-0a1b2c3d, "
+        "gpt_neo/kan/seed1-0a1b2c3d, 5 more, whose scores are means over tokens"
     )
 
 
