@@ -18,9 +18,10 @@ def variance_ratio(arms: Sequence[Sequence[np.ndarray]]) -> float | None:
 
     Means of few seeds differ where variants do not. So it is not the ratio of what is seen, but of a one-way
     analysis of variance in each family: with F its statistic, n seeds in each of V variants and N = nV,
-    (F (N - V - 2) / (N - V) - 1) / n, whose expectation is the true ratio (by
-    the mean of a noncentral F: Johnson, Kotz and Balakrishnan 1995, chapter 30). It is averaged over families and is negative where variants differ less than seeds alone would have it. With
-    different numbers of seeds, n is their harmonic mean.
+    (F (N - V - 2) / (N - V) - 1) / n, whose expectation is the true ratio (by the mean of a noncentral F:
+    Johnson, Kotz and Balakrishnan 1995, chapter 30). It is averaged over families and is negative where
+    variants differ less than seeds alone would have it. With different numbers of seeds, n is their harmonic
+    mean.
 
     Args:
         arms: For each family and each of V variants (n,) scores of its runs.
