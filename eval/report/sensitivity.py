@@ -9,7 +9,7 @@ import pandas as pd
 
 from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Family, Level
 from eval.significance.compare import compare_scope, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.statistics.corrections import holm
@@ -69,9 +69,6 @@ def sensitivities(
         variants: The others.
         inference: How the primary comparisons were made.
     """
-    by_benchmark: dict[Benchmark, ArmTable] = {
-        name: ArmTable.of_scores(means[means.benchmark == name], name) for name in means.benchmark.unique()
-    }
     found: list[Sensitivity] = []
     for arms in tables:
         group = _Group(arms, baseline, tuple(variants), inference)
@@ -80,8 +77,9 @@ def sensitivities(
         rest, flagged = _without(arms, outliers)
         without = group.compare(rest)
         other_way = group.compare(inference=replace(inference, paired=not inference.paired))
-        other_mean = by_benchmark.get(arms.benchmark)
-        by_part = group.compare(other_mean) if other_mean else [None] * len(primary)
+        of_parts = means[means.benchmark == arms.benchmark]
+        other_mean = ArmTable.of_scores(of_parts, arms.benchmark, outcome=arms.outcome)
+        by_part = group.compare(other_mean) if len(of_parts) else [None] * len(primary)
         for place, (variant, comparison) in enumerate(zip(variants, primary, strict=True)):
             if comparison.p is None:
                 continue
