@@ -12,7 +12,7 @@ from eval.report.noise import SPREAD_OVER_SEEDS, ItemAnalysis, analyse_items
 from eval.report.sections.noise import noise_section
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS
-from eval.results.run_scores import mean_scores, percent_scores, run_scores
+from eval.results.run_scores import comparable_scores, mean_scores, run_scores
 from eval.results.store import ResultStore
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
@@ -90,7 +90,7 @@ def analysed(folder: Path) -> ItemAnalysis:
 
 
 def of_rows(folder: Path, rows: pd.DataFrame) -> ItemAnalysis:
-    tasks = percent_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
+    tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows))
     scores = mean_scores(tasks)[0]
     benchmarks = sorted(scores.benchmark.unique())
     return analyse_items(folder, tasks, scores, CONTRASTS, benchmarks, Inference())
@@ -154,7 +154,7 @@ def test_order_of_items_is_irrelevant(made: Path, study: Path):
 
 def test_order_of_runs_is_irrelevant(made: Path):
     rows = read_source(made).rows
-    tasks = percent_scores(Relabelling.of_rows(rows, "ffn").rows(rows)).sample(frac=1, random_state=2)
+    tasks = comparable_scores(Relabelling.of_rows(rows, "ffn").rows(rows)).sample(frac=1, random_state=2)
     scores = mean_scores(tasks)[0].sample(frac=1, random_state=3)
     found = analyse_items(made, tasks, scores, CONTRASTS, [Benchmark("pairs")], Inference())
     assert found == analysed(made)
