@@ -88,13 +88,14 @@ def _differences(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> list
 
 
 def _difference_cells(found: ItemComparison, over_seeds: Comparison | None) -> list[str]:
-    both = "-" if found.low is None else f"[{signed(found.low)}, {signed(found.high)}]"
+    digits = over_seeds.digits if over_seeds else 2
+    low, high = signed(found.low, digits), signed(found.high, digits)
     seeds = found.standard_error_seeds
     return [
         family_label(found.family),
-        signed(found.estimate),
+        signed(found.estimate, digits),
         "-" if over_seeds is None else interval(over_seeds),
-        both,
-        "-" if seeds is None else f"{seeds:.2f}",
-        f"{found.standard_error_items:.2f}",
+        "-" if found.low is None else f"[{low}, {high}]",
+        "-" if seeds is None else f"{seeds:.{digits}f}",
+        f"{found.standard_error_items:.{digits}f}",
     ]
