@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 
+from eval.results.outcome import Outcome
 from eval.significance.comparison import Comparison
 
 Name = TypeVar("Name", bound=Hashable)
@@ -38,6 +40,34 @@ def amount(value: float | None, comparison: Comparison) -> str:
     if comparison.is_relative:
         return f"{value:.{comparison.digits}f}%"
     return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()
+
+
+def effect(comparison: Comparison) -> str:
+    """Say an estimate with its direction in words and its unit: ``better by 0.25 nats``."""
+    if comparison.estimate is None or comparison.is_better is None:
+        return "level"
+    word = "better" if comparison.is_better else "worse"
+    return f"{word} by {amount(abs(comparison.estimate), comparison)}"
+
+
+def margin(comparison: Comparison) -> str:
+    """Write what counts as negligible, in the scale of a comparison."""
+    if comparison.margin is None:
+        return "none named"
+    if comparison.is_relative:
+        return f"{comparison.margin:.2g}%"
+    unit = unit_name(comparison.unit)
+    return f"{comparison.margin:g} {unit.removesuffix('s') if comparison.margin == 1 else unit}".strip()
+
+
+def arrow(outcome: Outcome) -> str:
+    """Point to the better scores: ↑ or ↓."""
+    return "↑" if outcome.better == "higher" else "↓"
+
+
+def anchor(heading: str) -> str:
+    """Return the id that GitHub gives a heading: lower case, hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def unit_name(unit: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.sections.answer import answer, verdicts, warnings
+from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section, equivalence_section, power_section
@@ -13,6 +13,7 @@ from eval.report.sections.phenomena import parts_section
 from eval.report.sections.scores import scores_section, seeds_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
 from eval.report.sections.training import budget_section, cost_section, training_section
+from eval.report.sections.verdicts import reading, verdicts, warnings
 from eval.report.source_study import source_study_section
 
 
@@ -22,6 +23,7 @@ def render(analysis: Analysis, context: Context) -> str:
         f"# Report: {analysis.source.title}",
         " ".join(answer(analysis)),
         verdicts(analysis),
+        reading(analysis),
         warnings(analysis),
         design_section(analysis),
         checks_section(analysis),

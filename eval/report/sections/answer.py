@@ -1,172 +1,187 @@
-"""The first screen: two sentences, the verdicts, and what is wrong with the scores."""
+"""The sentences that a report opens with: what the outcomes that can tell show, and which cannot tell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import difference, escape, interval, listed, table
+from eval.report.markdown import amount, effect, listed, margin, p_value
 from eval.report.names import family_label
 from eval.report.sections.context import place
-from eval.significance.axes import Level
-from eval.significance.comparison import (
-    EQUIVALENT,
-    INCONCLUSIVE,
-    NEGLIGIBLE,
-    NOT_ESTIMABLE,
-    Comparison,
-)
+from eval.report.standing import by_standing, can_tell, families_differ, is_at_chance
+from eval.significance.axes import Benchmark, Family
+from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
 
-NAMES_SHOWN = 6
-NAMED = 3
-WARNINGS_ON_TOP = 6
+NAMED = 4
+"""Variants named in one list; the table below has all."""
+DETAILED = 2
+"""Disagreements of families told with their numbers."""
+FAMILIES_NAMED = 3
 
 
-def answer(analysis: Analysis) -> tuple[str, str]:
-    """The two sentences a report opens with: what differs from the baseline, what is shown of the rest."""
-    return _what_differs(analysis), _the_rest(analysis)
-
-
-def _what_differs(analysis: Analysis) -> str:
-    """Name the shown differences by benchmark, then those shown in one family but not on average."""
-    start = "After Holm's correction"
-    if len(analysis.families) > 1:
-        start = f"Averaged over {listed(map(family_label, analysis.families))} and after Holm's correction"
-    found, within = [], []
-    for benchmark in analysis.benchmarks:
-        primary = analysis.primary(benchmark)
-        if names := _different(analysis, primary):
-            found.append(f"on {place(analysis, benchmark)} {listed(names)}")
-        settled = {c.contrast for c in primary if c.is_different}
-        for family in analysis.scopes(benchmark)[1:]:
-            rest = [c for c in analysis.of(benchmark, family) if c.contrast not in settled]
-            if names := _different(analysis, rest):
-                within.append(f"{listed(names)} on {benchmark} in {family_label(family)}")
-    if found:
-        said = f"{start}, these differ from `{analysis.baseline}` (in points): {'; '.join(found)}"
-    else:
-        places = listed(map(str, analysis.benchmarks), "or")
-        said = f"{start}, no {analysis.noun} was shown to differ from `{analysis.baseline}` on {places}"
-    if within:
-        said += f"; within a single family, a difference is shown for {listed(within)}"
-    return f"{said}."
-
-
-def _different(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str]:
-    return [
-        f"`{c.contrast.compared}` ({difference(c)}" + (", negligible)" if c.verdict == NEGLIGIBLE else ")")
-        for c in comparisons
-        if c.is_different
+def answer(analysis: Analysis) -> tuple[str, ...]:
+    """Return the opening sentences: the leading outcome, the others that can tell, those that cannot."""
+    order = by_standing(analysis)
+    telling = [name for name in order if can_tell(analysis, name)]
+    said = [
+        _leading(analysis, telling),
+        _others(analysis, telling[1:]),
+        _cannot_tell(analysis, order[len(telling) :]),
     ]
+    return tuple(f"{text[0].upper()}{text[1:]}." for text in [*said, _not_estimable(analysis)] if text)
 
 
-def _the_rest(analysis: Analysis) -> str:
-    """Name the equivalent and the impossible, and the inconclusive where they are few."""
-    parts = [
-        f"equivalent on {listed(places)}: {_quoted(names)}"
-        for names, places in _by_names(analysis, EQUIVALENT).items()
-    ]
-    parts += _inconclusive(analysis)
-    parts += [
-        f"{NOT_ESTIMABLE} on {listed(places)}: {_quoted(names)}"
-        for names, places in _by_names(analysis, NOT_ESTIMABLE).items()
-    ]
-    said = "; ".join(parts) or "no comparison is inconclusive"
-    return f"{said[0].upper()}{said[1:]}."
+def _leading(analysis: Analysis, telling: Sequence[Benchmark]) -> str:
+    if not telling:
+        averaged = _averaged(analysis, None) if len(analysis.families) > 1 else ""
+        return (
+            f"no {analysis.noun} was shown to differ from `{analysis.baseline}` on any outcome, nor to be "
+            f"equivalent to it{averaged}"
+        )
+    scope = analysis.scopes(telling[0])[0]
+    clauses = _clauses(analysis, telling[0], is_brief=False)
+    return f"on {place(analysis, telling[0])}{_averaged(analysis, scope)}, {'; '.join(clauses)}"
 
 
-def _by_names(analysis: Analysis, verdict: str) -> dict[tuple[Level, ...], list[str]]:
-    """Benchmarks with the same list of variants together."""
-    found: dict[tuple[Level, ...], list[str]] = {}
-    for benchmark in analysis.benchmarks:
-        comparisons = zip(analysis.others, analysis.primary(benchmark), strict=True)
-        if names := tuple(name for name, c in comparisons if c.verdict == verdict):
-            found.setdefault(names, []).append(place(analysis, benchmark))
-    return found
+def _averaged(analysis: Analysis, scope: Family | None) -> str:
+    if scope is not None:
+        return ""
+    labels = [family_label(family) for family in analysis.families]
+    return f", averaged over {listed(labels) if len(labels) <= FAMILIES_NAMED else f'{len(labels)} families'}"
 
 
-def _inconclusive(analysis: Analysis) -> list[str]:
-    """Name them, or count them where a sentence of names would hide the answer; the table has them all."""
-    every = [c for benchmark in analysis.benchmarks for c in analysis.primary(benchmark)]
-    open_ = [c for c in every if c.verdict == INCONCLUSIVE]
-    if not open_:
-        return []
-    widest = max(open_, key=lambda c: c.largest_remaining or 0.0)
-    reach = f"differences up to {widest.largest_remaining:.1f} points"
-    if len(analysis.benchmarks) > 1:
-        reach += f" (on {widest.benchmark})"
-    groups = _by_names(analysis, INCONCLUSIVE)
-    if len(groups) == 1:
-        ((names, places),) = groups.items()
-        if len(names) <= NAMED:
-            return [f"{INCONCLUSIVE} on {listed(places)}: {_quoted(names)}, {reach} remain possible"]
-    count = f"all {len(every)}" if len(open_) == len(every) else f"{len(open_)} of {len(every)}"
-    return [f"{INCONCLUSIVE}: {count} comparisons, {reach} remain possible"]
-
-
-def _quoted(names: Iterable[Level]) -> str:
-    # A variant may be called "none", which a sentence would swallow.
-    quoted = [f"`{name}`" for name in names]
-    if len(quoted) > NAMES_SHOWN:
-        quoted = [*quoted[: NAMES_SHOWN - 1], f"{len(quoted) - NAMES_SHOWN + 1} more"]
-    return listed(quoted)
-
-
-def verdicts(analysis: Analysis) -> str:
-    """One verdict for every variant and benchmark; the longer of the two lists goes down the page."""
-    rows = [
-        [_verdict_cell(comparison) for comparison in analysis.primary(benchmark)]
-        for benchmark in analysis.benchmarks
-    ]
-    variants = [f"`{name}`" for name in analysis.others]
-    benchmarks = [place(analysis, name) for name in analysis.benchmarks]
-    if len(variants) < len(benchmarks):
-        body = [[name, *row] for name, row in zip(benchmarks, rows, strict=True)]
-        shown = table(["benchmark", *variants], body)
-    else:
-        columns = zip(*rows, strict=True)
-        body = [[name, *column] for name, column in zip(variants, columns, strict=True)]
-        shown = table([analysis.noun, *benchmarks], body)
-    return (
-        f"{shown}\n\nDifference to `{analysis.baseline}` in percentage points, positive is better, with its "
-        f"{analysis.confidence:.0%} interval. *Different*: Holm-corrected p below {_level(analysis)}. "
-        "*Equivalent*: shown to be smaller than the margin, which takes the "
-        f"{1 - 2 * analysis.inference.level:.0%} interval. *Inconclusive*: neither is shown, and "
-        "every value in the interval remains possible"
-        + ("; more seeds would tell ([Power](#power))." if analysis.power else ".")
+def _others(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> str:
+    return "; ".join(
+        f"on {place(analysis, name)}, {', '.join(_clauses(analysis, name, is_brief=True))}"
+        for name in benchmarks
     )
 
 
-def _level(analysis: Analysis) -> str:
-    return f"{analysis.inference.level:.2g}"
+def _clauses(analysis: Analysis, benchmark: Benchmark, is_brief: bool) -> list[str]:
+    """Say what is shown: differences, equivalences, disagreements, differences within one family."""
+    primary = analysis.primary(benchmark)
+    shown = [c for c in primary if c.is_different]
+    equivalent = [c for c in primary if c.verdict == EQUIVALENT]
+    disputed = sorted(
+        (c for c in primary if families_differ(analysis, c)), key=lambda c: c.p_interaction or 0.0
+    )
+    clauses = _in_words(analysis, shown)
+    if not shown and not equivalent:
+        clauses.append(f"no {analysis.noun} is shown to differ from `{analysis.baseline}`")
+    if equivalent:
+        names = f"every {analysis.noun}" if len(equivalent) == len(primary) > 1 else _quoted(equivalent)
+        verb = "are" if 1 < len(equivalent) < len(primary) else "is"
+        clauses.append(f"{names} {verb} equivalent to `{analysis.baseline}` (within {margin(equivalent[0])})")
+    clauses += _disagreements(analysis, disputed, is_brief)
+    settled = {c.contrast for c in (*shown, *disputed)}
+    for family in analysis.scopes(benchmark)[1:]:
+        rest = [c for c in analysis.of(benchmark, family) if c.is_different and c.contrast not in settled]
+        clauses += [f"within {family_label(family)} {text}" for text in _in_words(analysis, rest)]
+    return clauses
 
 
-def _verdict_cell(comparison: Comparison) -> str:
-    if comparison.verdict == NOT_ESTIMABLE:
-        return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
-    is_shown = comparison.verdict != INCONCLUSIVE
-    word = f"**{comparison.verdict}**" if is_shown else comparison.verdict
-    return f"{word}<br>{difference(comparison)} {interval(comparison)}"
+def _in_words(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str]:
+    """Say differences, the better and the worse apart, the largest first."""
+    clauses = []
+    for is_better in (True, False):
+        chosen = [c for c in comparisons if c.is_better is is_better]
+        chosen.sort(key=lambda c: -abs(c.estimate or 0.0))
+        if not chosen:
+            continue
+        first, *others = chosen
+        than = "" if first.is_relative else f" than `{analysis.baseline}`"
+        of_loss = f" of `{analysis.baseline}`'s {_loss_word(first)}" if first.is_relative else ""
+        word = "better" if is_better else "worse"
+        text = f"`{first.contrast.compared}` is {word}{than} by {_size(first)}{of_loss}"
+        text += "".join(f", `{c.contrast.compared}` by {_size(c)}" for c in others[: NAMED - 1])
+        clauses.append(text + _more(len(others) - NAMED + 1))
+    return clauses
 
 
-def warnings(analysis: Analysis) -> str:
-    """What is wrong with the scores, each naming its rows."""
-    lines = [escape(note) for note in (*_missing(analysis), *analysis.warnings)]
-    if len(lines) > WARNINGS_ON_TOP:
-        more = len(lines) - WARNINGS_ON_TOP + 1
-        lines = [*lines[: WARNINGS_ON_TOP - 1], f"{more} more are under [Data checks](#data-checks)."]
-    return "> [!WARNING]\n" + "\n".join(f"> - {line}" for line in lines) if lines else ""
+def _loss_word(comparison: Comparison) -> str:
+    return "loss" if comparison.outcome.unit == "nats" else comparison.outcome.unit or "score"
 
 
-def _missing(analysis: Analysis) -> list[str]:
-    num = sum(len(seeds.split(", ")) for seeds in analysis.missing.seeds)
-    if not num:
-        return []
-    gaps: dict[str, None] = {}
-    for row in analysis.missing.itertuples(index=False):
-        gaps.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
-    shown = list(gaps)[:3]
-    more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
+def _size(comparison: Comparison) -> str:
+    size = amount(abs(comparison.estimate or 0.0), comparison)
+    return f"{size} (negligible)" if comparison.verdict == NEGLIGIBLE else size
+
+
+def _disagreements(analysis: Analysis, disputed: Sequence[Comparison], is_brief: bool) -> list[str]:
+    """Say where families differ in a difference; with numbers where one of them shows it."""
+    within = {c.contrast: _within(analysis, c) for c in disputed}
+    detailed = [c for c in disputed if not is_brief and any(x.is_different for x in within[c.contrast])]
+    clauses = [_disagreement(analysis, c, within[c.contrast]) for c in detailed[:DETAILED]]
+    if others := [c for c in disputed if c not in detailed[:DETAILED]]:
+        also = "also " if clauses else ""
+        p = f" (interaction p {p_value(others[0].p_interaction)})" if len(others) == 1 else ""
+        clauses.append(f"the families {also}differ on {_quoted(others)}{p}")
+    return clauses
+
+
+def _within(analysis: Analysis, comparison: Comparison) -> list[Comparison]:
     return [
-        f"{num} score{'s are' if num > 1 else ' is'} missing: {'; '.join(shown)}{more} ([Design](#design))"
+        c
+        for family in analysis.scopes(comparison.benchmark)[1:]
+        for c in analysis.of(comparison.benchmark, family)
+        if c.contrast == comparison.contrast
     ]
+
+
+def _disagreement(analysis: Analysis, comparison: Comparison, within: Sequence[Comparison]) -> str:
+    word = "disagree" if len({c.is_better for c in within}) > 1 else "differ in how much"
+    shown = within if len(within) <= FAMILIES_NAMED else [c for c in within if c.is_different]
+    return (
+        f"the families {word} on `{comparison.contrast.compared}` "
+        f"(interaction p {p_value(comparison.p_interaction)}): "
+        + ", ".join(_in_family(analysis, c) for c in shown)
+    )
+
+
+def _in_family(analysis: Analysis, comparison: Comparison) -> str:
+    """Say a difference within one family, from which mean to which, and whether it is shown."""
+    own = analysis.arms[
+        (analysis.arms.benchmark == comparison.benchmark) & (analysis.arms.family == comparison.family)
+    ]
+    means = dict(zip(own.variant, own["mean"], strict=True))
+    values = [
+        f"{means[name]:.{comparison.digits}f}" for name in (comparison.contrast.compared, analysis.baseline)
+    ]
+    how = f"Holm p {p_value(comparison.p_holm)}" if comparison.is_different else comparison.verdict
+    return f"{effect(comparison)} in {family_label(comparison.family)} ({' against '.join(values)}, {how})"
+
+
+def _cannot_tell(analysis: Analysis, benchmarks: Sequence[Benchmark]) -> str:
+    """Name the outcomes on which nothing is shown, with what remains possible."""
+    said, at_chance = [], []
+    for benchmark in benchmarks:
+        reach = [c for c in analysis.primary(benchmark) if c.largest_remaining is not None]
+        if is_at_chance(analysis, benchmark):
+            at_chance.append(place(analysis, benchmark))
+        elif reach:
+            widest = max(reach, key=lambda c: c.largest_remaining or 0.0)
+            up_to = f"up to {amount(widest.largest_remaining, widest)}"
+            said.append(
+                f"{place(analysis, benchmark)} ({up_to if said else f'differences {up_to} remain possible'})"
+            )
+    said += [f"{listed(at_chance)} (at chance)"] if at_chance else []
+    return f"cannot tell: {', '.join(said)}" if said else ""
+
+
+def _not_estimable(analysis: Analysis) -> str:
+    """Name the variants that cannot be compared, outcomes of the same variants together."""
+    found: dict[str, list[str]] = {}
+    for benchmark in analysis.benchmarks:
+        if chosen := [c for c in analysis.primary(benchmark) if c.verdict == NOT_ESTIMABLE]:
+            found.setdefault(_quoted(chosen), []).append(place(analysis, benchmark))
+    return "; ".join(f"{NOT_ESTIMABLE} on {listed(places)}: {names}" for names, places in found.items())
+
+
+def _quoted(comparisons: Iterable[Comparison]) -> str:
+    # A variant may be called "none", which a sentence would swallow.
+    names = [f"`{c.contrast.compared}`" for c in comparisons]
+    return listed(names) if len(names) <= NAMED else ", ".join(names[:NAMED]) + _more(len(names) - NAMED)
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

@@ -10,7 +10,7 @@ from eval.report.markdown import escape
 from eval.report.names import family_label, figure_names
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.axes import Benchmark
-from eval.suites.registry import SUITES
+from eval.suites.registry import HELD_OUT, SUITES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +31,17 @@ class Context:
         return [self.figure(name) for name in figure_names(kind, analysis.benchmarks).values()]
 
 
+def title(benchmark: Benchmark) -> str:
+    """Name an outcome as a reader writes it."""
+    return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)
+
+
 def place(analysis: Analysis, benchmark: Benchmark) -> str:
-    """A benchmark's name, with the family when only one of several was scored on it."""
+    """Name an outcome, with the family when only one of several was scored on it."""
     scope = analysis.scopes(benchmark)[0]
     if scope is None or len(analysis.families) == 1:
-        return str(benchmark)
-    return f"{benchmark} ({family_label(scope)} only)"
+        return title(benchmark)
+    return f"{title(benchmark)} ({family_label(scope)} only)"
 
 
 def mean_name(analysis: Analysis, benchmark: Benchmark) -> str:

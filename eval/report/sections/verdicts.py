@@ -1,0 +1,104 @@
+"""The table of verdicts, and what is wrong with the scores."""
+
+from __future__ import annotations
+
+from eval.report.analysis import Analysis
+from eval.report.markdown import arrow, bold, difference, escape, interval, table, unit_name
+from eval.report.sections.context import place
+from eval.report.standing import by_standing, families_differ, is_at_chance
+from eval.significance.axes import Benchmark
+from eval.significance.comparison import AT_CHANCE, DIFFERENT, INCONCLUSIVE, NOT_ESTIMABLE, Comparison
+
+WARNINGS_ON_TOP = 6
+
+
+def verdicts(analysis: Analysis) -> str:
+    """One verdict for every variant and outcome that is not at chance; the longer list goes down the page."""
+    order = by_standing(analysis)
+    shown = [name for name in order if not is_at_chance(analysis, name)]
+    return "\n\n".join(
+        text for text in (_table(analysis, shown), _at_chance(analysis, order[len(shown) :])) if text
+    )
+
+
+def _table(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
+    if not benchmarks:
+        return ""
+    rows = [[_cell(analysis, c) for c in analysis.primary(name)] for name in benchmarks]
+    variants = [f"`{name}`" for name in analysis.others]
+    if len(variants) < len(benchmarks) or len(variants) < 6:
+        names = [_outcome(analysis, name) for name in benchmarks]
+        return table(["outcome", *variants], [[name, *row] for name, row in zip(names, rows, strict=True)])
+    columns = zip(*rows, strict=True)
+    body = [[name, *column] for name, column in zip(variants, columns, strict=True)]
+    return table([analysis.noun, *(_outcome(analysis, name) for name in benchmarks)], body)
+
+
+def _outcome(analysis: Analysis, benchmark: Benchmark) -> str:
+    """Name an outcome with its direction, its unit and its margin."""
+    first = analysis.primary(benchmark)[0]
+    unit = f"% of `{analysis.baseline}`'s" if first.is_relative else unit_name(first.unit)
+    scale = [unit, "no margin" if first.margin is None else f"margin {first.margin:.2g}"]
+    return f"{place(analysis, benchmark)} {arrow(first.outcome)}<br>{', '.join(filter(None, scale))}"
+
+
+def _cell(analysis: Analysis, comparison: Comparison) -> str:
+    if comparison.verdict == NOT_ESTIMABLE:
+        return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
+    word = bold(comparison.verdict, comparison.verdict not in (INCONCLUSIVE, AT_CHANCE))
+    if comparison.verdict == DIFFERENT:
+        word = f"**{'better' if comparison.is_better else 'worse'}**"
+    lines = [word, difference(comparison), interval(comparison)]
+    return "<br>".join([*lines, "families differ"] if families_differ(analysis, comparison) else lines)
+
+
+def _at_chance(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
+    if not benchmarks:
+        return ""
+    named = [(name, analysis.outcome(name)) for name in benchmarks]
+    said = [
+        place(analysis, name) + ("" if found.chance is None else f" (guessing scores {found.chance:g})")
+        for name, found in named
+    ]
+    return f"At chance, so without a verdict: {', '.join(said)}."
+
+
+def reading(analysis: Analysis) -> str:
+    """Say how the table and the plot are read."""
+    how = analysis.inference
+    relative = (
+        f" A loss averaged over families is in percent of `{analysis.baseline}`'s, as its scale differs "
+        "between them."
+        if any(c.is_relative for c in analysis.comparisons)
+        else ""
+    )
+    return (
+        f"Differences to `{analysis.baseline}`, {how.confidence:.0%} intervals; ↑ higher is better, ↓ lower."
+        f"{relative} *Better*, *worse*: different, Holm-corrected p below {how.level:.2g}. *Equivalent*: "
+        f"shown to be smaller than the margin (by the {1 - 2 * how.level:.0%} interval). *Inconclusive*: "
+        "neither is shown, and every value in the interval remains possible. *Families differ*: in this "
+        f"difference, interaction p below {how.level:.2g}."
+    )
+
+
+def warnings(analysis: Analysis) -> str:
+    """What is wrong with the scores, each naming its rows."""
+    lines = [escape(note) for note in (*_missing(analysis), *analysis.warnings)]
+    if len(lines) > WARNINGS_ON_TOP:
+        more = len(lines) - WARNINGS_ON_TOP + 1
+        lines = [*lines[: WARNINGS_ON_TOP - 1], f"{more} more are under [Data checks](#data-checks)."]
+    return "> [!WARNING]\n" + "\n".join(f"> - {line}" for line in lines) if lines else ""
+
+
+def _missing(analysis: Analysis) -> list[str]:
+    num = sum(len(seeds.split(", ")) for seeds in analysis.missing.seeds)
+    if not num:
+        return []
+    gaps: dict[str, None] = {}
+    for row in analysis.missing.itertuples(index=False):
+        gaps.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
+    shown = list(gaps)[:3]
+    more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
+    return [
+        f"{num} score{'s are' if num > 1 else ' is'} missing: {'; '.join(shown)}{more} ([Design](#design))"
+    ]
