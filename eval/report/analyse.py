@@ -9,6 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
+from eval.report.learning_curves import analyse_curves
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
 from eval.report.phenomena import compare_parts, means_over_parts, part_scores
@@ -171,6 +172,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         power=tuple(_power(tables, question.pairs, comparisons, inference)),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, others, inference)),
         items=items,
+        curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),

@@ -8,6 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
+from eval.report.learning_curves import LearningCurves
 from eval.report.noise import ItemAnalysis
 from eval.report.power import Power
 from eval.report.run_facts import RunFacts
@@ -76,6 +77,8 @@ class Analysis:
     sensitivities: tuple[Sensitivity, ...]
     items: ItemAnalysis
     """Where the noise is; empty without items."""
+    curves: LearningCurves
+    """The course of training; empty for a table."""
     source_study: Intervals
     """Where they were asked for."""
     part_means: pd.DataFrame

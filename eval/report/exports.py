@@ -11,9 +11,11 @@ import pandas as pd
 
 from eval.report.analysis import Analysis
 from eval.report.noise import ItemComparison
+from eval.report.plateaus import Plateau
 from eval.report.power import EFFECTS
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
+from eval.report.sections.learning_curves import plateau_sentence
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 
@@ -38,6 +40,11 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "tasks": analysis.tasks,
         "missing": analysis.missing,
         "training": facts.drop(columns=["curve", "grad_norms"], errors="ignore"),
+        "speed": pd.DataFrame(map(vars, analysis.curves.speeds)),
+        "learning_curves": pd.DataFrame(map(vars, analysis.curves.points)),
+        "plateaus": pd.DataFrame(_plateau(x, analysis) for x in analysis.curves.plateaus),
+        "plateau_leads": pd.DataFrame(vars(x) for p in analysis.curves.plateaus for x in p.leads),
+        "plateau_runs": pd.DataFrame(vars(x) for p in analysis.curves.plateaus for x in p.departures),
         "source_study": pd.DataFrame(
             {"benchmark": benchmark, "contrast": contrast, **found._asdict()}
             for (benchmark, contrast), found in analysis.source_study.items()
@@ -78,6 +85,17 @@ def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
         }
         for c in comparisons
     )
+
+
+def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:
+    return {
+        **{name: value for name, value in vars(plateau).items() if name not in ("departures", "leads")},
+        "num_runs": len(plateau.departures),
+        "num_left": len(plateau.left),
+        "spread": plateau.spread,
+        "is_about_speed": plateau.is_about_speed,
+        "sentence": plateau_sentence(plateau, analysis.baseline),
+    }
 
 
 def _power(analysis: Analysis) -> Iterable[dict[str, Any]]:
@@ -145,7 +163,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
             label: asdict(found)
             for label, found in _by_label(analysis, analysis.source.contamination).items()
         },
-        "curves": {x.run_id: [list(point) for point in x.curve] for x in analysis.facts if x.curve},
+        "curves": {x.run_id: [y._asdict() for y in x.curve] for x in analysis.facts if x.curve},
         "grad_norms": {x.run_id: [list(p) for p in x.grad_norms] for x in analysis.facts if x.grad_norms},
     }
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

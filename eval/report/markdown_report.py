@@ -7,6 +7,7 @@ from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section, equivalence_section, power_section
+from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
 from eval.report.sections.phenomena import parts_section
@@ -39,6 +40,7 @@ def render(analysis: Analysis, context: Context) -> str:
         sensitivity_section(analysis),
         cost_section(analysis, context),
         budget_section(analysis),
+        learning_curves_section(analysis, context),
         training_section(analysis, context),
         source_study_section(analysis.source_study),
         limits_section(analysis),

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
@@ -17,6 +17,18 @@ from base.files import mapping, read_json_if_whole
 from eval.results.rows import NO_HEAD, ROW_COLUMNS, RunKey
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
+
+
+class Evaluation(NamedTuple):
+    """The held-out loss at one place of a training."""
+
+    step: int
+    loss: float
+    """Nats per target token."""
+    tokens: int | None = None
+    """Trained on so far, without padding."""
+    hours: float | None = None
+    """Since the start, evaluations and checkpoints included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +51,9 @@ class RunFacts:
     """Of them those of all FFNs."""
     eval_loss: float | None = None
     """Held-out loss at the end of a finished training, nats per target token."""
-    curve: tuple[tuple[int, float], ...] = ()
-    """(step, held-out loss) pairs."""
+    word_frequency_loss: float | None = None
+    """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
+    curve: tuple[Evaluation, ...] = ()
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
     tokens_per_s: float | None = None
@@ -72,7 +85,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     results = mapping(provenance.get("results"))
     time_s = _number(results.get("time_s"))
     logged = _read_metrics(run.metrics_file)
-    curve = _curve(logged, "eval_loss")
+    curve = _evaluations(logged)
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -84,7 +97,8 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
         flops_per_token=_whole(flops.get("total")),
         ffn_flops_per_token=_whole(flops.get("ffn")),
-        eval_loss=curve[-1][1] if curve and run.is_complete else None,
+        eval_loss=curve[-1].loss if curve and run.is_complete else None,
+        word_frequency_loss=_number(provenance.get("word_frequency_loss")),
         curve=curve,
         grad_norms=_curve(logged, "grad_norm"),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
@@ -160,6 +174,21 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return logged
+
+
+def _evaluations(logged: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
+    """Collect what was evaluated; a resumed run may repeat a step, and the last word counts."""
+    found = {}
+    for entry in logged:
+        step, loss, time_s = (
+            _whole(entry.get("step")),
+            _number(entry.get("eval_loss")),
+            _number(entry.get("time_s")),
+        )
+        if step is not None and loss is not None:
+            hours = None if time_s is None else time_s / 3600
+            found[step] = Evaluation(step, loss, _whole(entry.get("tokens")), hours)
+    return tuple(found[step] for step in sorted(found))
 
 
 def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:

@@ -9,9 +9,10 @@ from eval.report.analysis import Analysis
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.heat_map import draw_heat_map
+from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
-from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss
+from eval.report.figures.training import draw_gradient_norms
 from eval.report.names import figure_names
 
 __all__ = ["draw_all", "to_png", "to_svg"]
@@ -22,7 +23,7 @@ PER_BENCHMARK = {
     "heat-map": draw_heat_map,
     "cost": draw_cost,
 }
-PER_REPORT = {"held-out-loss": draw_held_out_loss, "gradient-norms": draw_gradient_norms}
+PER_REPORT = {"learning-curves": draw_learning_curves, "gradient-norms": draw_gradient_norms}
 
 
 def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
@@ -30,7 +31,7 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
 
     Returns:
         File name without suffix (``forest-blimp``, ``seeds-blimp``, ``heat-map-blimp``, ``cost-blimp``,
-        ``held-out-loss``, ``gradient-norms``), mapped to the figure and its alt text.
+        ``learning-curves``, ``gradient-norms``), mapped to the figure and its alt text.
     """
     figures = {}
     with matplotlib.rc_context(STYLE):

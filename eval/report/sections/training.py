@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import best_of, bold, count, millions, share, spread, table
+from eval.report.markdown import best_of, bold, count, details, millions, share, spread, table
 from eval.report.names import family_label
 from eval.report.run_facts import RunFacts
 from eval.report.sections.context import Context
@@ -33,8 +33,8 @@ def training_section(analysis: Analysis, context: Context) -> str:
         "Held-out loss at the end of training in nats per token: mean ± standard deviation over seeds "
         "(number of seeds). Families have different objectives, so losses compare within a family only."
     )
-    figures = [context.figure(name) for name in ("held-out-loss", "gradient-norms")]
-    parts = ["## Training", table(header, rows), text, *figures]
+    norms = context.figure("gradient-norms")
+    parts = ["## Training", table(header, rows), text, details("Gradient norms", norms) if norms else ""]
     return "\n\n".join(part for part in parts if part)
 
 

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
+from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
@@ -18,10 +19,12 @@ from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.heat_map import draw_heat_map
+from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
-from eval.report.figures.training import draw_gradient_norms, draw_held_out_loss, thin
-from eval.report.run_facts import RunFacts
+from eval.report.figures.training import draw_gradient_norms, thin
+from eval.report.learning_curves import LearningCurves
+from eval.report.run_facts import Evaluation, RunFacts
 from eval.report.sources import read_source
 from eval.results.rows import ROW_COLUMNS
 from eval.significance.axes import Benchmark
@@ -33,6 +36,10 @@ NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b
 MODELS = tuple(
     f"{family} / {ffn}" for family in ("gpt_neo", "roberta") for ffn in ("gelu", "kan", LONG.format(1))
 )
+
+
+def held_out_loss(step: int, seed: int) -> float:
+    return 3 + 100 / step + 0.01 * seed
 
 
 def make_analysis(
@@ -62,7 +69,11 @@ def make_analysis(
                     num_parameters=10_000_000 + 300_000 * place, flops_per_token=20_000_000 + place,
                     tokens_per_s=9e4 / (1 + place), train_hours=0.4 * (1 + place),
                     peak_memory_mb=900.0 + place,
-                    curve=tuple((step, 3 + 100 / step) for step in range(50, 500, 50)),
+                    eval_loss=held_out_loss(450, seed),
+                    curve=tuple(
+                        Evaluation(step, held_out_loss(step, seed), 1000 * step, step / 3600)
+                        for step in range(50, 500, 50)
+                    ),
                     grad_norms=tuple((step, 1.0 + 0.5 * (step % 3)) for step in range(10, 2000, 10)),
                 )
             )  # fmt: skip
@@ -119,7 +130,14 @@ def assert_nothing_overlaps(figure: Figure) -> None:
 def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
     analysis = make_analysis(tmp_path, variants, families, parts=parts)
     drawn = draw_all(analysis)
-    kinds = {"forest-blimp", "seeds-blimp", "heat-map-blimp", "cost-blimp", "held-out-loss", "gradient-norms"}
+    kinds = {
+        "forest-blimp",
+        "seeds-blimp",
+        "heat-map-blimp",
+        "cost-blimp",
+        "learning-curves",
+        "gradient-norms",
+    }
     assert set(drawn) == kinds
     for figure, alt in drawn.values():
         assert_nothing_overlaps(figure)
@@ -249,7 +267,7 @@ def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
 
 
 def test_only_what_is_known_is_drawn(analysis: Analysis):
-    bare = replace(analysis, source=replace(analysis.source, facts=()), parts=())
+    bare = replace(analysis, source=replace(analysis.source, facts=()), curves=LearningCurves(), parts=())
     assert set(draw_all(bare)) == {"forest-blimp", "seeds-blimp"}
     sizes = [
         RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
@@ -293,21 +311,31 @@ def test_thinned_curves_keep_their_mean():
     assert thin(curve[:50], 50) == curve[:50]
 
 
-def test_training_curves_show_the_end_and_the_mean_of_seeds(analysis: Analysis):
-    figure, alt = draw_held_out_loss(analysis)
-    axes = figure.axes[0]
-    low, high = axes.get_ylim()
-    shown = [3 + 100 / step for step in range(100, 500, 50)]  # from a fifth of 450 steps on
+def test_learning_curves_show_the_end_and_the_means_with_their_bands(analysis: Analysis):
+    figure, alt = draw_learning_curves(analysis)
+    assert "95% band" in alt
+    upper, lower = figure.axes[0], figure.axes[2]  # of the first family; three seeds of each variant
+    low, high = upper.get_ylim()
+    shown = [held_out_loss(step, 2) for step in range(100, 500, 50)]  # from a fifth of 450 steps on
     assert low < min(shown)
-    assert max(shown) < high < 3 + 100 / 50
-    means = [line for line in axes.lines if line.get_linewidth() > 1]
-    assert len(means) == len(analysis.variants)
-    for line in means:
-        np.testing.assert_allclose(line.get_ydata(), [3 + 100 / step for step in range(50, 500, 50)])
-    assert len(axes.lines) == 4 * 3 + 4  # a thin line for each of three seeds and a mean, four variants
-    assert "nats per token" in alt
+    assert max(shown) < high < held_out_loss(50, 2)
+    assert len(upper.lines) == len(upper.collections) == len(analysis.variants)
+    for line in upper.lines:
+        np.testing.assert_allclose(line.get_xdata(), np.arange(50, 500, 50) / 1e3)
+        np.testing.assert_allclose(line.get_ydata(), [held_out_loss(step, 2) for step in range(50, 500, 50)])
+    half_width = stats.t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
+    ends = upper.collections[0].get_paths()[0].vertices[:, 1]
+    assert ends.min() == pytest.approx(held_out_loss(450, 2) - half_width)
+    assert ends.max() == pytest.approx(held_out_loss(50, 2) + half_width)
+    assert len(lower.lines) == len(analysis.others) + 1  # with that of zero, the baseline
+    # The second variant has one run in the last family, and so no band there.
+    assert len(figure.axes[1].collections) == len(analysis.variants) - 1
+
+
+def test_gradient_norms_are_on_a_logarithmic_axis(analysis: Analysis):
     figure, _ = draw_gradient_norms(analysis)
     for axes in figure.axes:
         assert axes.get_yscale() == "log"
         low, high = axes.get_ylim()
         assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3  # though it spans no decade
+    assert len(figure.axes[0].lines) == 4 * 3 + 4  # a line for each of three seeds and a mean, four variants

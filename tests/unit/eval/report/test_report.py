@@ -153,7 +153,7 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
     links = re.findall(r"!\[([^\]]+)\]\((figures/[^)]+\.svg)\)", text)
     drawn = {Path(link).stem for _, link in links}
     per_benchmark = {f"{kind}-{name}" for kind in ("forest", "seeds", "cost") for name in TASKS}
-    assert drawn == per_benchmark | {"heat-map-embedded-pairs", "held-out-loss"}
+    assert drawn == per_benchmark | {"heat-map-embedded-pairs"}
     for suffix in (".svg", ".png"):
         assert {path.stem for path in (out / "figures").glob(f"*{suffix}")} == drawn
     assert all((out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in drawn)
