@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -19,9 +20,9 @@ from eval.suites.registry import unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 ARM = ["family", "variant"]
-# Decimals that two runs must share to rule out chance: one pair in 10,000 for a spread of one point.
+# Decimals of the spread that two runs must share to rule out chance: one pair in 10,000.
 DECIMALS_OF_A_COPY = 4
-MAX_DECIMALS = 6
+MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
 ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
@@ -79,8 +80,7 @@ def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
     """Group runs whose every score is the same, and say whether that rules out chance."""
     what = ["benchmark", "task", "metric", "head"]
     scores = rows.groupby(what)["score"]
-    decimals = scores.transform(lambda column: np.median([_decimals(score) for score in column]))
-    told = rows.assign(decimals=decimals.astype(int))
+    told = rows.assign(decimals=scores.transform(_decimals_of_spread).astype(int))
     signatures: dict[tuple, list[RunKey]] = {}
     precision: dict[tuple, int] = {}
     for run, of_run in told.groupby(["family", "variant", "seed"], sort=True):
@@ -91,6 +91,13 @@ def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
         # One rounded score alone is the same in two runs too often to be worth a word.
         if len(runs) > 1 and (len(signature) > 1 or precision[signature] >= DECIMALS_OF_A_COPY):
             yield runs, precision[signature] >= DECIMALS_OF_A_COPY
+
+
+def _decimals_of_spread(scores: pd.Series) -> int:
+    """Count decimals within the spread of runs: losses of a spread of 0.001 agree in three for no reason."""
+    spread = min(1.0, scores.std())
+    lost = math.ceil(math.log10(spread)) if spread > NO_SPREAD else 0
+    return max(0, int(np.median([_decimals(score) for score in scores])) + lost)
 
 
 def _decimals(score: float) -> int:

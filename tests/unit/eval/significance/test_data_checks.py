@@ -57,7 +57,7 @@ def test_a_copied_run_counts_once():
     scores = [("x", 50.12), ("y", 61.37), ("z", 40.93)]
     rows = rows_of(
         *(("a", seed, task, score) for seed in (1, 2) for task, score in scores),
-        *(("a", 3, task, score + 0.01) for task, score in scores),
+        *(("a", 3, task, score + 0.81) for task, score in scores),
         *(("b", 7, task, score) for task, score in scores),
     )
     cleaned, notes = clean_rows(rows)
@@ -75,6 +75,16 @@ def test_equal_rounded_scores_are_named_and_kept():
         "different runs with the same scores, so few and so rounded that it may be chance: "
         "f a seed 1 and f a seed 2"
     ]
+
+
+def test_decimals_count_by_the_spread_of_the_scores():
+    """Losses that spread over 0.001 agree in four decimals by chance, in eight only if copied."""
+    first = ("a", 1, "x", 1.1218), ("a", 2, "x", 1.1224)
+    assert clean_rows(rows_of(*first, ("a", 3, "x", 1.1218), ("b", 1, "x", 1.1192)))[1] == []
+    exact = [("a", 1, "x", 1.12182517), ("a", 2, "x", 1.12182517), ("b", 1, "x", 1.11923241)]
+    cleaned, (note,) = clean_rows(rows_of(*exact))
+    assert len(cleaned) == 2
+    assert "counted as one run; was it copied?: f a seed 1 and f a seed 2" in note
 
 
 def test_one_equal_rounded_score_is_no_news():
