@@ -131,12 +131,14 @@ def details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def best_of(means: Mapping[Name, float], lower: bool = False) -> set[Name]:
+def best_of(means: Mapping[Name, float], lower: bool, digits: int) -> set[Name]:
     """Names whose mean is the best, equal ones together; none when all are equal.
 
-    Equal is what reads the same: to one decimal, for losses (``lower``) to three.
+    Args:
+        means: By name.
+        lower: Whether lower is better.
+        digits: Decimals that are shown: equal is what reads the same.
     """
-    digits = 3 if lower else 1
     rounded = {name: round(value, digits) for name, value in means.items()}
     if len(set(rounded.values())) < 2:
         return set()

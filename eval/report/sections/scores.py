@@ -12,6 +12,10 @@ from eval.report.names import family_label
 from eval.report.sections.context import Context, mean_name
 from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.axes import Benchmark, Family, Level
+from eval.suites.registry import known_metric
+
+ARROWS = {"higher": " ↑", "lower": " ↓"}
+PERCENT = ("percent", "correlation")  # times 100
 
 
 def scores_section(analysis: Analysis, context: Context) -> str:
@@ -19,16 +23,16 @@ def scores_section(analysis: Analysis, context: Context) -> str:
     means = _means(analysis)
     rows = []
     for family in analysis.families:
-        columns = [_score_column(arms, benchmark, family) for _, benchmark, arms in means]
+        columns = [_score_column(analysis, arms, benchmark, family) for _, benchmark, arms in means]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
-    header = ["family", analysis.noun, *(f"{name} ↑" for name, _, _ in means)]
+    header = ["family", analysis.noun, *(f"{name}{_scale(analysis, own)}" for name, own, _ in means)]
     parts = [
         "## Scores",
         table(header, rows),
-        "Percent: mean ± standard deviation over seeds (number of seeds); ↑ higher is better, the "
-        "best mean of a family in bold. Means over tasks are unweighted; verdicts are about the first column "
-        "of each benchmark.",
+        "Mean ± standard deviation over seeds (number of seeds), in percent unless a unit is named; ↑ higher "
+        "is better, ↓ lower, the best mean of a family in bold. Means over tasks are unweighted; verdicts "
+        "are about the first column of each benchmark.",
         *context.figures_of("seeds", analysis),
         f"Dots are seeds, bars their means; the dashed line is the mean of `{analysis.baseline}`, a dotted "
         "one (where it fits) chance.",
@@ -47,11 +51,28 @@ def _means(analysis: Analysis) -> list[tuple[str, Benchmark, pd.DataFrame]]:
     return means
 
 
-def _score_column(arms: pd.DataFrame, benchmark: Benchmark, family: Family) -> dict[Level, str]:
+def _scale(analysis: Analysis, benchmark: Benchmark) -> str:
+    """Write a unit other than percent, and which scores are better."""
+    outcome = analysis.outcome(benchmark)
+    unit = "" if outcome.unit in PERCENT else f" ({outcome.unit or 'no unit'})"
+    return unit + ARROWS[outcome.better]
+
+
+def _digits(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
+    """Decimals of scores: one in percent, else as many as the spread over seeds lets count."""
+    if analysis.outcome(benchmark).unit in PERCENT:
+        return 1
+    return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)
+
+
+def _score_column(
+    analysis: Analysis, arms: pd.DataFrame, benchmark: Benchmark, family: Family
+) -> dict[Level, str]:
     chosen = arms[(arms.benchmark == benchmark) & (arms.family == family)]
-    best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)))
+    digits, is_lower = _digits(analysis, benchmark, family), analysis.outcome(benchmark).better == "lower"
+    best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)), is_lower, digits)
     return {
-        variant: f"{bold(f'{mean:.1f}', variant in best)}{spread(sd)} ({n})"
+        variant: f"{bold(f'{mean:.{digits}f}', variant in best)}{spread(sd, digits)} ({n})"
         for variant, mean, sd, n in zip(
             chosen.variant, chosen["mean"], chosen["sd"], chosen["n"], strict=True
         )
@@ -66,12 +87,14 @@ def seeds_section(analysis: Analysis) -> str:
     for benchmark in analysis.benchmarks:
         rows = []
         for family in analysis.families:
+            digits = _digits(analysis, benchmark, family)
             for variant in analysis.variants:
                 values = [scores.get((benchmark, family, variant, seed)) for seed in seeds]
-                shown = ["-" if value is None else f"{value:.1f}" for value in values]
+                shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
                 rows.append([family_label(family), f"`{variant}`", *shown])
         header = ["family", analysis.noun, *(f"seed {seed}" for seed in seeds)]
-        parts.append(details(f"{benchmark}, percent", table(header, rows)))
+        unit = analysis.outcome(benchmark).unit
+        parts.append(details(f"{benchmark}, {unit or 'without a unit'}", table(header, rows)))
     return "\n\n".join(parts)
 
 
@@ -109,14 +132,13 @@ def _task_table(
     rows = []
     for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):
         means = dict(zip(arms.variant, arms["mean"], strict=True))
-        places = decimals(str(metric))
-        # Perplexities and bits are better when lower.
-        is_loss = places > 1
-        best = best_of(means, lower=is_loss)
+        places, known = decimals(str(metric)), known_metric(str(metric))
+        better = (known.better if known else None) or "higher"
+        best = best_of(means, better == "lower", places)
         shown = [
             bold(f"{means[name]:.{places}f}", name in best) if name in means else "-" for name in variants
         ]
-        row = [str(group), str(task), str(metric).replace("_", " ") + (" ↓" if is_loss else " ↑"), *shown]
+        row = [str(group), str(task), str(metric).replace("_", " ") + ARROWS[better], *shown]
         if baselines:
             constant = baselines.get(str(task), {}).get(str(metric))
             row.append("-" if constant is None else f"{constant:.1f}")

@@ -111,7 +111,7 @@ def _budget_cells(facts: RunFacts, base: RunFacts | None) -> list[str]:
 def _training_rows(analysis: Analysis, family: Family, known: Sequence[RunFacts]) -> list[list[str]]:
     runs = {name: [x for x in known if x.variant == name] for name in analysis.variants}
     losses = {name: [x.eval_loss for x in group if x.eval_loss is not None] for name, group in runs.items()}
-    best = best_of({name: float(np.mean(loss)) for name, loss in losses.items() if loss}, lower=True)
+    best = best_of({name: float(np.mean(loss)) for name, loss in losses.items() if loss}, True, 3)
     sizes = {name: next((x.num_parameters for x in group), None) for name, group in runs.items()}
     rows = []
     for name, group in runs.items():
