@@ -125,10 +125,9 @@ class ArmTable:
         """Of all scores, where ratios of them can be taken."""
         return -1 if any((arm < 0).any() for arm in self.runs.values()) else 1
 
-    @cached_property
-    def digits(self) -> int:
+    def digits(self, families: Sequence[Family]) -> int:
         """Decimals with which the spread over seeds has two digits that count; 2 where there is none."""
-        arms = [arm for arm in self.runs.values() if len(arm) > 1]
+        arms = [arm for (family, _), arm in self.runs.items() if family in families and len(arm) > 1]
         df = sum(len(arm) - 1 for arm in arms)
         squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
         if not df or squares / df < NO_SPREAD**2:

@@ -254,7 +254,7 @@ def _known(
     return Comparison(
         benchmark=arms.benchmark,
         outcome=arms.outcome,
-        digits=arms.digits,
+        digits=arms.digits(strata),
         part=arms.part,
         contrast=contrast,
         family=family,
