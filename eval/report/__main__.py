@@ -12,7 +12,7 @@ import tyro
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from eval.report.analysis import Method, Request
-from eval.report.power import plan
+from eval.report.plan import Spread, plan, plan_like
 from eval.report.sections.answer import answer
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
@@ -35,6 +35,8 @@ class ReportArgs:
     For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
 
     For the heads of a study: python -m eval.report runs/fr-kan-heads --factor head --baseline linear
+
+    For the seeds that a study needs, by the spread of a smaller one: python -m eval.report runs/pilot --plan
 
     Before anything is run: python -m eval.report --plan --sd 1.1 --variants 8
     """
@@ -67,13 +69,14 @@ class ReportArgs:
     method: Method = "default"
     """source-study adds the source study's own intervals, for comparison with its published numbers only."""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Write no report: say what studies of several sizes would find."""
+    """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
-    """With --plan: standard deviation over seeds within one family and variant, in percentage points."""
-    variants: int = 2
-    """With --plan: number of variants, the baseline included."""
-    families: int = 2
-    """With --plan: number of families averaged over."""
+    """With --plan and no SOURCE: standard deviation over seeds within one family and variant, in the unit of
+    --margin, which is then one number (default: 1 percentage point)."""
+    variants: int | None = None
+    """With --plan: number of variants, the baseline included (default: those of SOURCE, else 2)."""
+    families: int | None = None
+    """With --plan: number of families averaged over (default: those of SOURCE, else 2)."""
 
 
 def main() -> int:
@@ -87,7 +90,13 @@ def main() -> int:
     from eval.report.write import write_report  # matplotlib, which takes half a second
 
     out = args.out or (StudyFolder(args.source).report_dir if args.source.is_dir() else Path("report"))
-    request = Request(
+    analysis = write_report(args.source, out, _request(args))
+    print(f"{' '.join(answer(analysis))}\n\n{out / REPORT_NAME}")
+    return 0
+
+
+def _request(args: ReportArgs) -> Request:
+    return Request(
         factor=args.factor,
         head=args.head,
         baseline=args.baseline,
@@ -98,18 +107,32 @@ def main() -> int:
         bootstrap=args.bootstrap,
         method=args.method,
     )
-    analysis = write_report(args.source, out, request)
-    print(f"{' '.join(answer(analysis))}\n\n{out / REPORT_NAME}")
-    return 0
 
 
 def _plan(args: ReportArgs) -> str:
+    if args.source is not None:
+        if args.sd is not None:
+            raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")
+        return plan_like(args.source, _request(args), args.variants, args.families)
     if args.sd is None or not (math.isfinite(args.sd) and args.sd > 0):
-        raise UsageError("--plan needs --sd, the expected spread over seeds in points, above 0; 1 is usual")
-    if args.variants < 2 or args.families < 1:
-        raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
-    margin = _declared(args).margin or USUAL_MARGINS["percent"]
-    return plan(args.sd, args.variants, args.families, margin, Inference())
+        raise UsageError(
+            "--plan needs a table or a study to read the spread over seeds from, or --sd, the one that you "
+            "expect, above 0; 1 percentage point is usual"
+        )
+    declared = _declared(args)
+    if declared.margins:
+        raise UsageError("--plan --sd is about one outcome; write its margin without a name: --margin 1")
+    spread = Spread(sd=args.sd, margin=declared.margin or USUAL_MARGINS["percent"], digits=_digits(args.sd))
+    return plan(
+        spread,
+        2 if args.variants is None else args.variants,
+        2 if args.families is None else args.families,
+        Inference(),
+    )
+
+
+def _digits(sd: float) -> int:
+    return max(2, 1 - math.floor(math.log10(sd)))
 
 
 def _declared(args: ReportArgs) -> Declared:

@@ -12,14 +12,15 @@ from eval.report.analysis import Analysis, Request
 from eval.report.learning_curves import analyse_curves
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
+from eval.report.outcome_table import outcome_rows
 from eval.report.phenomena import compare_parts, means_over_parts, part_scores
-from eval.report.power import Power, power_of
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Source
+from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_margins, check_names
-from eval.results.outcome import Outcome
+from eval.results.outcome import Declared, Outcome
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
 from eval.results.scale import in_percent
@@ -83,16 +84,25 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     """
     request = request or Request()
     seen, rows, copied = _seen(source, request)
+    _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
     return _analysis(_scores(seen, rows, copied, request), question, request)
 
 
-def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
-    """See a source by the factor asked for: the source, its rows without what would count twice, and notes.
+def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Sequence[Level], Inference]:
+    """Return the runs of every outcome, the levels with the baseline first, and how they are compared.
 
     Raises:
-        UsageError: If there are not two levels to compare.
+        UsageError: As ``analyse``, but one level is enough.
     """
+    seen, rows, copied = _seen(source, request)
+    question = _question(seen, request, rows)
+    scores = _scores(seen, rows, copied, request)
+    return _tables(scores), (question.baseline, *question.others), question.inference
+
+
+def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
+    """See a source by the factor asked for: it, its rows without what would count twice, and notes."""
     factor = request.factor or source.design.factor
     if request.method == "source-study" and factor != "ffn":
         raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
@@ -100,17 +110,21 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
     naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path))
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
-    heads = sorted(set(rows["head"]) - {NO_HEAD})
     rows = naming.rows(rows)
     if rows.empty:
         raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
-    if rows.variant.nunique() < 2:
-        instead = f"; --factor head compares its {len(heads)} heads" if factor == "ffn" and heads[1:] else ""
-        raise UsageError(
-            f"{source.path} has scores of one {NOUNS[factor]} only ({rows.variant[0]}); a comparison needs "
-            f"two or more{instead}"
-        )
     return seen_by(source, naming), rows, copied
+
+
+def _refuse_one_level(source: Source, rows: pd.DataFrame) -> None:
+    if rows.variant.nunique() > 1:
+        return
+    heads = set(rows["head"]) - {NO_HEAD}
+    instead = f"; --factor head compares its {len(heads)} heads" if len(heads) > 1 else ""
+    raise UsageError(
+        f"{source.path} has scores of one {NOUNS[source.factor]} only ({rows.variant[0]}); a comparison "
+        f"needs two or more{instead if source.factor == 'ffn' else ''}"
+    )
 
 
 def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question:
@@ -129,7 +143,7 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     tasks = comparable_scores(rows)
     names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
     check_names(request.declared, [*names, *tasks.metric.unique()], "--margin, --chance or --lower-is-better")
-    declared = request.declared.over(source.declared)
+    declared = request.declared.over(source.declared).over(Declared(chances=_without_model(source, tasks)))
     kinds = outcomes(tasks, declared, tasks.benchmark.unique())
     check_margins(kinds.values(), declared)
     if source.is_table:
@@ -143,12 +157,9 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
 def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
     source, runs, inference = scores.source, scores.runs, question.inference
     baseline, others = question.baseline, question.others
-    benchmarks = ordered_benchmarks(runs.benchmark.unique(), source.design.benchmarks)
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
-    tables = [
-        ArmTable.of_scores(runs[runs.benchmark == name], name, outcome=scores.outcomes[name])
-        for name in benchmarks
-    ]
+    tables = _tables(scores)
+    benchmarks = tuple(arms.benchmark for arms in tables)
     comparisons = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
@@ -169,7 +180,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         comparisons=tuple(comparisons),
         contrasts=tuple(_contrasts(tables, question.contrasts, inference)),
         parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
-        power=tuple(_power(tables, question.pairs, comparisons, inference)),
+        outcome_rows=tuple(outcome_rows(tables, comparisons, inference)),
         sensitivities=tuple(sensitivities(tables, means, outliers, baseline, others, inference)),
         items=items,
         curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),
@@ -178,6 +189,25 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(*_warnings(scores, baseline, outliers, items.notes),),
     )
+
+
+def _without_model(source: Source, tasks: pd.DataFrame) -> dict[str, float]:
+    """What constant answers and guesses score, by benchmark, where that is known of all its tasks."""
+    found = {
+        benchmark.name: mean_baseline(source.baselines[benchmark.name], tasks[tasks.benchmark == benchmark])
+        for benchmark in tasks.benchmark.unique()
+        if benchmark.name in source.baselines
+    }
+    return {name: level for name, level in found.items() if level is not None}
+
+
+def _tables(scores: _Scores) -> list[ArmTable]:
+    """The runs of every outcome, in the order in which they are shown."""
+    runs = scores.runs
+    return [
+        ArmTable.of_scores(runs[runs.benchmark == name], name, outcome=scores.outcomes[name])
+        for name in ordered_benchmarks(runs.benchmark.unique(), scores.source.design.benchmarks)
+    ]
 
 
 def _warnings(
@@ -218,21 +248,6 @@ def _contrasts(
         for arms in tables:
             for family in scopes(arms.families):
                 yield compare_arms(arms, contrast, family, inference)
-
-
-def _power(
-    tables: Sequence[ArmTable],
-    pairs: Sequence[Contrast],
-    comparisons: Sequence[Comparison],
-    inference: Inference,
-) -> Iterable[Power]:
-    """Work out the power of every estimable primary comparison."""
-    for arms in tables:
-        scope = scopes(arms.families)[0]
-        primary = [c for c in comparisons if (c.benchmark, c.family) == (arms.benchmark, scope)]
-        for pair, comparison in zip(pairs, primary, strict=True):
-            if comparison.p is not None:
-                yield power_of(arms, pair, comparison, inference)
 
 
 def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:

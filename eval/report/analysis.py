@@ -10,6 +10,7 @@ import pandas as pd
 
 from eval.report.learning_curves import LearningCurves
 from eval.report.noise import ItemAnalysis
+from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
 from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
@@ -73,7 +74,8 @@ class Analysis:
     contrasts: tuple[Comparison, ...]
     parts: tuple[Comparison, ...]
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
-    power: tuple[Power, ...]
+    outcome_rows: tuple[OutcomeRow, ...]
+    """What the study could see of every outcome, averaged over families and in each."""
     sensitivities: tuple[Sensitivity, ...]
     items: ItemAnalysis
     """Where the noise is; empty without items."""
@@ -116,6 +118,11 @@ class Analysis:
     def facts(self) -> tuple[RunFacts, ...]:
         """What the run folders tell beside the scores; empty for a table."""
         return self.source.facts
+
+    @property
+    def power(self) -> tuple[Power, ...]:
+        """What every estimable comparison with the baseline finds, and what it would take."""
+        return tuple(power for row in self.outcome_rows for power in row.power)
 
     def outcome(self, benchmark: Benchmark) -> Outcome:
         """Return what a benchmark's scores are."""

@@ -11,8 +11,9 @@ import pandas as pd
 
 from eval.report.analysis import Analysis
 from eval.report.noise import ItemComparison
+from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
-from eval.report.power import EFFECTS
+from eval.report.power import Power
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
@@ -33,7 +34,8 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "comparisons": _comparisons(analysis.comparisons),
         "contrasts": _comparisons(analysis.contrasts),
         "phenomena": _comparisons(analysis.parts),
-        "power": pd.DataFrame(_power(analysis)),
+        "outcomes": pd.DataFrame(map(_outcome, analysis.outcome_rows)),
+        "power": pd.DataFrame(map(_power, analysis.power)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
         "noise": pd.DataFrame(map(vars, analysis.items.components)),
         "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
@@ -98,17 +100,46 @@ def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _power(analysis: Analysis) -> Iterable[dict[str, Any]]:
-    for x in analysis.power:
-        yield {
-            "benchmark": x.comparison.benchmark,
-            "contrast": x.comparison.contrast,
-            "family": x.comparison.family,
-            "sd": x.sd,
-            "minimum_detectable_effect": x.comparison.minimum_detectable_effect,
-            **{f"seeds_for_{effect:g}": n for effect, n in zip(EFFECTS, x.seeds, strict=True)},
-            "seeds_for_equivalence": x.seeds_for_equivalence,
-        }
+def _outcome(row: OutcomeRow) -> dict[str, Any]:
+    """Spreads, differences and margins are in ``unit``."""
+    outcome, spreads, decisions = row.comparisons[0].outcome, row.spreads, row.decisions
+    return {
+        "benchmark": row.benchmark,
+        "family": row.family,
+        "unit": row.comparisons[0].unit,
+        "better": outcome.better,
+        "margin": row.margin,
+        "spread_between_variants": spreads and spreads.signal,
+        "spread_between_seeds": spreads and spreads.noise,
+        "signal_to_noise": spreads and spreads.ratio,
+        "signal_to_noise_of_equals": spreads and spreads.ratio_of_equals,
+        "decision_accuracy_of_one_seed": decisions and decisions.share,
+        "num_decisions": decisions and decisions.num_decisions,
+        "detectable_difference": row.detectable,
+        "detectable_difference_in_margins": row.detectable_in_margins,
+        "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
+        "seeds_for_every_verdict": row.seeds_for(1.0),
+        "chance": outcome.chance,
+        "num_arms": row.num_arms,
+        "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
+        "is_at_chance": row.is_at_chance,
+    }
+
+
+def _power(power: Power) -> dict[str, Any]:
+    """Standard deviation, differences and margin are in ``unit``."""
+    comparison = power.comparison
+    return {
+        "benchmark": comparison.benchmark,
+        "contrast": comparison.contrast,
+        "family": comparison.family,
+        "unit": comparison.unit,
+        "sd": power.sd,
+        "detectable_difference": power.detectable,
+        "seeds_to_detect_estimate": power.seeds_to_detect,
+        "seeds_for_equivalence": power.seeds_for_equivalence,
+        "seeds_for_verdict": power.seeds,
+    }
 
 
 def _sensitivity(analysis: Analysis) -> Iterable[dict[str, Any]]:

@@ -6,10 +6,11 @@ from eval.report.analysis import Analysis
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
-from eval.report.sections.differences import differences_section, equivalence_section, power_section
+from eval.report.sections.differences import differences_section, equivalence_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
+from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.phenomena import parts_section
 from eval.report.sections.scores import scores_section, seeds_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
@@ -33,7 +34,7 @@ def render(analysis: Analysis, context: Context) -> str:
         seeds_section(analysis),
         differences_section(analysis, context),
         equivalence_section(analysis),
-        power_section(analysis),
+        outcomes_section(analysis),
         parts_section(analysis, context),
         tasks_section(analysis),
         noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),

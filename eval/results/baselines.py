@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
 
 from base.files import read_json, write_text
 from pretrain.run.folders import RunFolder
@@ -30,3 +33,21 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
     """Read what they score: benchmark, task, metric, score in percent; empty where unknown."""
     return read_json(RunFolder(run_dir).baselines_file)
+
+
+def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataFrame) -> float | None:
+    """Average what scores without a model over the tasks that a benchmark's score is a mean of.
+
+    Args:
+        baselines: Of the benchmark's tasks and metrics, in percent.
+        scores: Family, variant, seed, run_id, task and metric of its scores, one metric a task.
+
+    Returns:
+        Percent; None where a task's is not known.
+    """
+    num_runs = len(scores.drop_duplicates(["family", "variant", "seed", "run_id"]))
+    num_scores = scores.groupby(["task", "metric"]).size().to_dict()
+    # As in the scores themselves, a task counts that most runs have.
+    tasks = [key for key, number in num_scores.items() if number > num_runs / 2]
+    known = [baselines[task][metric] for task, metric in tasks if metric in baselines.get(task, {})]
+    return fmean(known) if tasks and len(known) == len(tasks) else None

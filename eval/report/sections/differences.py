@@ -1,4 +1,4 @@
-"""Every comparison: intervals and tests, equivalence, power."""
+"""Every comparison: intervals and tests, equivalence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from eval.report.analysis import Analysis
 from eval.report.markdown import amount, bold, difference, interval, p_value, signed, table
 from eval.report.names import family_label
-from eval.report.power import EFFECTS, POWER, seeds_text
 from eval.report.sections.context import Context
 from eval.report.sections.methods import INTERVALS
 from eval.significance.axes import Benchmark
@@ -127,39 +126,3 @@ def _primary_and_contrasts(analysis: Analysis) -> Sequence[tuple[str, Comparison
     ]
     scopes = {benchmark: analysis.scopes(benchmark)[0] for benchmark in analysis.benchmarks}
     return [*primary, *((str(c.contrast), c) for c in analysis.contrasts if c.family == scopes[c.benchmark])]
-
-
-def power_section(analysis: Analysis) -> str:
-    """What this study could find, and how many seeds would settle it."""
-    if not analysis.power:
-        return ""
-    rows = [
-        [
-            str(x.comparison.benchmark),
-            f"`{x.comparison.contrast.compared}`",
-            f"{x.sd:.2f}",
-            _points(x.comparison.minimum_detectable_effect),
-            *map(seeds_text, x.seeds),
-            seeds_text(x.seeds_for_equivalence),
-        ]
-        for x in analysis.power
-    ]
-    header = [
-        "benchmark",
-        analysis.noun,
-        "sd",
-        "detectable",
-        *(f"seeds for {effect:g}" for effect in EFFECTS),
-    ]
-    return (
-        f"## Power\n\n*Detectable*: the smallest true difference, in points, that this study finds with "
-        f"{POWER:.0%} power, before correction. *Seeds for*: how many in every cell would find a difference "
-        f"of so many points, or show equivalence within the margin where there is none, with "
-        f"{POWER:.0%} power at the spread seen here (*sd*, over seeds within cells). A spread seen in few "
-        "runs is itself uncertain: these are orders of magnitude.\n\n"
-        + table([*header, "seeds for equivalence"], rows)
-    )
-
-
-def _points(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -40,6 +40,16 @@ class SignalNoise:
     """What the ratio is on average where all variants are equal: means of few seeds differ, too."""
 
 
+@dataclass(frozen=True)
+class DecisionAccuracy:
+    """How often one seed ranks two variants as the others do."""
+
+    share: float
+    """From 0 to 1; a tie counts half, so that 0.5 is guessing."""
+    num_decisions: int
+    """Seeds times pairs of variants."""
+
+
 def signal_noise(arms: Sequence[Sequence[np.ndarray]]) -> SignalNoise | None:
     """Compare the spread between variants with that between seeds.
 
@@ -75,18 +85,17 @@ def expected_range(num_variants: int) -> float:
     return float(integrate.quad(density, -np.inf, np.inf)[0])
 
 
-def decision_accuracy(scores: np.ndarray) -> float | None:
+def decision_accuracy(scores: np.ndarray) -> DecisionAccuracy | None:
     """Return how often one seed ranks two variants as the means over the other seeds do.
 
     The tested seed is left out of the means, so that it is not judged by itself. A tie, in the seed or in the
-    means, counts half: 0.5 is guessing.
+    means, counts half.
 
     Args:
         scores: (V, n) score of each variant and seed, nan where there is no run.
 
     Returns:
-        Share of seeds and pairs of variants from 0 to 1; None where no pair has a seed to be tested and
-        another one in both variants.
+        None where no pair of variants has a seed in common and others to judge it by.
     """
     first, second = np.triu_indices(len(scores), k=1)
     tie = TIE * float(np.nanmax(np.abs(scores), initial=0.0))
@@ -101,7 +110,9 @@ def decision_accuracy(scores: np.ndarray) -> float | None:
         )
     agreement = np.concatenate(agreements) if agreements else np.empty(0)
     agreement = agreement[~np.isnan(agreement)]
-    return float((1 + agreement).mean() / 2) if len(agreement) else None
+    if not len(agreement):
+        return None
+    return DecisionAccuracy(float((1 + agreement).mean()) / 2, len(agreement))
 
 
 def _signs(differences: np.ndarray, tie: float) -> np.ndarray:

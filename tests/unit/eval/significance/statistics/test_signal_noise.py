@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eval.significance.statistics.signal_noise import decision_accuracy, expected_range, signal_noise
+from eval.significance.statistics.signal_noise import (
+    DecisionAccuracy,
+    decision_accuracy,
+    expected_range,
+    signal_noise,
+)
 
 
 def published_ratio(runs: dict[str, list[float]]) -> float:
@@ -21,7 +26,7 @@ def published_ratio(runs: dict[str, list[float]]) -> float:
     return dispersion / (mean(variance(scores) for scores in runs.values()) ** 0.5 / centre)
 
 
-def decided_alike(runs: dict[str, dict[int, float]]) -> float:
+def decided_alike(runs: dict[str, dict[int, float]]) -> DecisionAccuracy:
     """Pair by pair and seed by seed, in words."""
     found = []
     for a, b in combinations(runs, 2):
@@ -32,7 +37,14 @@ def decided_alike(runs: dict[str, dict[int, float]]) -> float:
             small, target = runs[a][seed] - runs[b][seed], mean(others[0]) - mean(others[1])
             is_tie = abs(small) < 1e-12 or abs(target) < 1e-12
             found.append(0.5 if is_tie else float((small > 0) == (target > 0)))
-    return mean(found)
+    return DecisionAccuracy(pytest.approx(mean(found)), len(found))
+
+
+def share_right(scores: np.ndarray) -> float:
+    """The share alone."""
+    found = decision_accuracy(scores)
+    assert found is not None
+    return found.share
 
 
 @pytest.mark.parametrize("benchmark", ["blimp", "glue"])
@@ -49,7 +61,7 @@ def test_published_scores_give_what_the_published_formulas_say(
     assert found.ratio == pytest.approx(published_ratio({k: list(v) for k, v in runs.items()}))
     assert found.signal == pytest.approx(wide.mean(axis=1).max() - wide.mean(axis=1).min())
     by_seed = {name: {int(s): float(x) for s, x in row.items()} for name, row in runs.items()}
-    assert decision_accuracy(wide.to_numpy()) == pytest.approx(decided_alike(by_seed))
+    assert decision_accuracy(wide.to_numpy()) == decided_alike(by_seed)
 
 
 def test_families_weigh_alike_and_their_noise_averages_out():
@@ -91,14 +103,14 @@ def test_equal_variants_have_the_ratio_of_equals():
 
 def test_equal_variants_are_guessed_and_far_ones_decided():
     rng = np.random.default_rng(4)
-    guessed = [decision_accuracy(rng.standard_normal((5, 4))) for _ in range(3000)]
-    assert np.mean([x for x in guessed if x is not None]) == pytest.approx(0.5, abs=0.01)
-    assert decision_accuracy(rng.standard_normal((4, 5)) + 100 * np.arange(4)[:, None]) == 1.0
+    guessed = [share_right(rng.standard_normal((5, 4))) for _ in range(3000)]
+    assert np.mean(guessed) == pytest.approx(0.5, abs=0.01)
+    assert share_right(rng.standard_normal((4, 5)) + 100 * np.arange(4)[:, None]) == 1.0
 
 
 def test_the_tested_seed_does_not_judge_itself():
     # One seed far out: in a mean over all three it would win, and agree with itself.
-    assert decision_accuracy(np.array([[9.0, 0.0, 0.0], [0.0, 1.0, 1.0]])) == pytest.approx(0.0)
+    assert share_right(np.array([[9.0, 0.0, 0.0], [0.0, 1.0, 1.0]])) == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +122,7 @@ def test_the_tested_seed_does_not_judge_itself():
     ],
 )
 def test_ties_count_half(scores: list[list[float]], expected: float):
-    assert decision_accuracy(np.array(scores)) == expected
+    assert share_right(np.array(scores)) == expected
 
 
 def test_missing_runs_take_part_in_no_decision():

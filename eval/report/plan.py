@@ -1,0 +1,214 @@
+"""How many seeds a study needs, before it is run: at a spread that is assumed, or seen in other runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from base.errors import UsageError
+from eval.report.analyse import read_arms
+from eval.report.analysis import Request
+from eval.report.markdown import table, unit_name
+from eval.report.power import percent_or_own
+from eval.report.sections.outcomes import seeds_text
+from eval.report.sources import read_source
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Family, Level
+from eval.significance.compare import margin_of
+from eval.significance.comparison import Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.power import (
+    POWER,
+    balanced,
+    minimum_detectable_effect,
+    runs_to_detect,
+    runs_to_show_equivalence,
+)
+from eval.significance.statistics.welch import NO_SPREAD
+
+MULTIPLES = (0.5, 1.0, 2.0)
+"""Differences that seeds are counted for, in margins."""
+PLANNED_RUNS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """Spread over seeds within one family and variant, of which a study is planned.
+
+    Attributes:
+        name: Of the outcome; empty where the spread is assumed.
+        sd: Standard deviation, in the unit or, of ratios, that of 100 times the logarithm.
+        margin: The largest difference that is negligible, in the same; None where nobody named one.
+        unit: As a reader sees it; may be empty.
+        digits: Decimals that are worth showing.
+        is_relative: Whether differences are ratios, averaged over families of different scales.
+        is_paired: Whether it is that of differences between runs of one seed.
+    df: Degrees of freedom of ``sd``; None where it is assumed.
+    """
+
+    name: str = ""
+    sd: float
+    margin: float | None
+    unit: str = "the unit of both"
+    digits: int = 2
+    is_relative: bool = False
+    is_paired: bool = False
+    df: int | None = None
+
+    def shown(self, size: float) -> str:
+        """Write a difference in the unit."""
+        return f"{percent_or_own(size, self.is_relative):.{self.digits}f}"
+
+    @property
+    def in_unit(self) -> str:
+        """Say what the numbers are in; empty where nobody said it."""
+        unit = "percent of the baseline's" if self.is_relative else self.unit
+        return f", in {unit}" if unit else ""
+
+
+def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spread | None:
+    """Pool the spread over all arms of an outcome, families alike; None where no arm of a family tells it.
+
+    Args:
+        arms: Its runs.
+        variants: Those compared, the baseline first, whose scores a ratio is of.
+        is_paired: Compare runs of one seed: then it is the spread of their differences.
+    """
+    is_relative = arms.has_ratios(arms.families)
+    scaled = arms.logarithms if is_relative else arms
+    samples = [_samples(scaled, variants, family, is_paired) for family in arms.families]
+    repeated = [[arm for arm in family if len(arm) > 1] for family in samples]
+    if not all(repeated):
+        return None
+    degrees = [sum(len(arm) - 1 for arm in family) for family in repeated]
+    squares = [sum(float(((arm - arm.mean()) ** 2).sum()) for arm in family) for family in repeated]
+    sd = math.sqrt(np.mean(np.divide(squares, degrees)))
+    baseline = variants[:1]
+    return (
+        None
+        if sd < NO_SPREAD
+        else Spread(
+            name=str(arms.benchmark),
+            sd=sd,
+            margin=margin_of(arms, Contrast(tuple(baseline), tuple(baseline)), arms.families),
+            unit=unit_name(arms.outcome.unit),
+            digits=scaled.digits(arms.families),
+            is_relative=is_relative,
+            is_paired=is_paired,
+            df=sum(degrees),
+        )
+    )
+
+
+def _samples(
+    arms: ArmTable, variants: Sequence[Level], family: Family, is_paired: bool
+) -> Sequence[np.ndarray]:
+    if not is_paired:
+        return [arm.to_numpy() for (own, _), arm in arms.runs.items() if own == family]
+    baseline, *others = variants
+    pairs = [Contrast((name,), (baseline,)) for name in others]
+    return [arm for pair in pairs for arm in arms.sample(pair, [family], is_paired=True).arms]
+
+
+def plan(spread: Spread, variants: int, families: int, inference: Inference) -> str:
+    """Say what studies of several sizes can find.
+
+    Args:
+        spread: That of one outcome.
+        variants: How many in all, the baseline included.
+        families: How many are averaged over.
+        inference: Level.
+
+    Raises:
+        UsageError: For fewer than two variants or no family.
+    """
+    if variants < 2 or families < 1:
+        raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
+    tests = variants - 1
+    levels = [inference.level, inference.level / tests] if tests > 1 else [inference.level]
+    weights = [1 / families] if spread.is_paired else [1 / families, -1 / families]
+    arms = [spread.sd**2] * len(weights) * families, weights * families
+    corrected = [f", {tests} tests" for _ in levels[1:]]
+    sizes = table(
+        ["seeds", "runs", *(f"detectable{said}" for said in ("", *corrected))],
+        [
+            [str(n), str(n * variants * families), *_detectable(spread, *arms, n, levels)]
+            for n in PLANNED_RUNS
+        ],
+    )
+    needs = table(
+        ["to show", *(f"seeds{said}" for said in ("", *corrected))],
+        _needs(spread, *arms, levels),
+    )
+    return (
+        f"{_heading(spread)}{spread.in_unit}; {variants} variants, families: {families}; two-sided level "
+        f"{inference.level:.2g}, {POWER:.0%} power.\n\nThe smallest true difference to the baseline that is "
+        "found, by itself"
+        + (f" and as the first of {tests} tests under Holm's correction" if corrected else "")
+        + f":\n\n{sizes}\n\nSeeds in every family and variant:\n\n{needs}"
+    )
+
+
+def plan_like(path: Path, request: Request, variants: int | None, families: int | None) -> str:
+    """Plan a study at the spread of a table or another study, one part for each outcome.
+
+    Args:
+        path: What is read; one variant with two runs is enough.
+        request: What is asked of a report, margins among it.
+        variants: How many the study is to have; None takes those of the source.
+        families: How many it is averaged over; None likewise.
+
+    Raises:
+        UsageError: For a source that cannot be read, or that has no spread over seeds.
+    """
+    tables, levels, inference = read_arms(read_source(path), request)
+    parts = []
+    for arms in tables:
+        if spread := spread_of(arms, levels, inference.paired):
+            parts.append(
+                plan(spread, variants or max(2, len(levels)), families or len(arms.families), inference)
+            )
+    if not parts:
+        raise UsageError(
+            f"{path}: no outcome has two runs of one family and variant that differ, so that the spread over "
+            "seeds is not known; give the one you expect, without a source: --plan --sd 1"
+        )
+    return "\n\n".join(parts)
+
+
+def _heading(spread: Spread) -> str:
+    margin = "no margin" if spread.margin is None else f"margin {spread.shown(spread.margin)}"
+    of = " of differences in pairs" if spread.is_paired else ""
+    said = f"Standard deviation over seeds{of} {spread.shown(spread.sd)}"
+    if spread.df is None:
+        return f"{said}, {margin}"
+    # What a spread seen in so many runs leaves possible: the usual interval of a variance.
+    ends = (spread.sd * math.sqrt(spread.df / stats.chi2.ppf(p, spread.df)) for p in (0.975, 0.025))
+    low, high = map(spread.shown, ends)
+    return f"## {spread.name}\n\n{said} [{low}, {high}], {margin}"
+
+
+def _detectable(
+    spread: Spread, variances: list[float], weights: list[float], runs: int, levels: list[float]
+) -> list[str]:
+    error, df = balanced(variances, weights, runs)
+    found = [minimum_detectable_effect(error, df, 1 - level) for level in levels]
+    return ["-" if size is None else spread.shown(size) for size in found]
+
+
+def _needs(
+    spread: Spread, variances: list[float], weights: list[float], levels: list[float]
+) -> Iterable[list[str]]:
+    # Without a margin the spread itself is the only measure there is.
+    for multiple in MULTIPLES:
+        size = multiple * (spread.margin or spread.sd)
+        seeds = [seeds_text(runs_to_detect(size, variances, weights, level)) for level in levels]
+        yield [f"a difference of {spread.shown(size)}", *seeds]
+    if spread.margin is not None:
+        seeds = seeds_text(runs_to_show_equivalence(spread.margin, variances, weights, levels[0]))
+        yield [f"equivalence within {spread.shown(spread.margin)}", seeds, *("-" for _ in levels[1:])]
