@@ -128,12 +128,16 @@ def analyse_curves(
 
 
 def _arms(runs: Iterable[RunFacts], variants: Sequence[Level], spending: Spending) -> Arms:
-    """Curves by variant, of the runs that tell what they spent at two evaluations or more."""
+    """Curves by variant, of the runs that tell what they spent at two evaluations or more.
+
+    A run whose spending does not grow from one evaluation to the next tells nothing.
+    """
     arms: Arms = {variant: [] for variant in variants}
     for run in runs:
-        spent = [(x, loss) for x, loss in _spent(run, spending) if x]
-        if run.variant in arms and len(spent) > 1:
-            arms[run.variant].append(_Curve(*np.array(sorted(spent), dtype=float).T))
+        found = [(x, loss) for x, loss in _spent(run, spending) if x is not None and x > 0]
+        spent, losses = np.array(found, dtype=float).reshape(-1, 2).T
+        if run.variant in arms and len(spent) > 1 and (np.diff(spent) > 0).all():
+            arms[run.variant].append(_Curve(spent, losses))
     return {variant: curves for variant, curves in arms.items() if curves}
 
 

@@ -199,7 +199,8 @@ def _explained(
 
 def _axis(run: RunFacts) -> np.ndarray | None:
     places = _places(run)
-    return shared_axis([(places[0], places[-1])]) if len(places) > 1 else None
+    is_usable = len(places) > 1 and (np.diff(places) > 0).all()
+    return shared_axis([(places[0], places[-1])]) if is_usable else None
 
 
 def _places(run: RunFacts) -> list[float]:

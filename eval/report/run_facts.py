@@ -28,7 +28,7 @@ class Evaluation(NamedTuple):
     tokens: int | None = None
     """Trained on so far, without padding."""
     hours: float | None = None
-    """Since the start, evaluations and checkpoints included."""
+    """Since the start: evaluations and checkpoints included, compiling left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,15 +180,15 @@ def _evaluations(logged: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
     """Collect what was evaluated; a resumed run may repeat a step, and the last word counts."""
     found = {}
     for entry in logged:
-        step, loss, time_s = (
-            _whole(entry.get("step")),
-            _number(entry.get("eval_loss")),
-            _number(entry.get("time_s")),
-        )
+        step, loss = _whole(entry.get("step")), _number(entry.get("eval_loss"))
         if step is not None and loss is not None:
-            hours = None if time_s is None else time_s / 3600
-            found[step] = Evaluation(step, loss, _whole(entry.get("tokens")), hours)
+            found[step] = Evaluation(step, loss, _whole(entry.get("tokens")), _hours(entry))
     return tuple(found[step] for step in sorted(found))
+
+
+def _hours(entry: Mapping[str, Any]) -> float | None:
+    time_s = _number(entry.get("time_s"))
+    return None if time_s is None else (time_s - (_number(entry.get("compile_s")) or 0.0)) / 3600
 
 
 def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, float], ...]:

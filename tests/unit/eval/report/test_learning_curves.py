@@ -161,6 +161,13 @@ def test_runs_that_did_not_finish_or_do_not_tell_are_left_out():
     assert {x.spending for x in curves_of(*no_flops).speeds} == {"tokens", "hours"}
 
 
+def test_a_run_whose_counts_do_not_grow_tells_nothing():
+    whole = [roberta_run(v, s, falling(0.5)) for v in ("gelu", "kan") for s in (1, 2)]
+    torn = tuple(x._replace(tokens=5000, hours=-1.0) for x in whole[0].curve)
+    broken = run_facts("roberta", "kan", 3, falling(0.5), curve=torn, word_frequency_loss=OF_FREQUENCIES)
+    assert curves_of(*whole, broken) == curves_of(*whole)
+
+
 def test_ratios_are_written_as_what_is_known():
     def text(shift: float, num_runs: int = 5, off: float = 1.0, final: float = 0.0) -> str:
         runs = [
@@ -296,7 +303,13 @@ def write_run(study: Path, variant: str, seed: int, losses) -> Path:
     record = {"flops_per_token": {"total": 1000, "ffn": 500}, "word_frequency_loss": OF_FREQUENCIES}
     run.provenance_file.write_text(json.dumps(record))
     lines = [
-        {"step": 100 * i, "eval_loss": float(loss), "tokens": 100_000 * i, "time_s": 36.0 * i}
+        {
+            "step": 100 * i,
+            "eval_loss": float(loss),
+            "tokens": 100_000 * i,
+            "time_s": 20 + 36.0 * i,
+            "compile_s": 20,
+        }
         for i, loss in enumerate(losses, start=1)
     ]
     lines.insert(5, lines[3] | {"eval_loss": 9.0})  # repeated after a resumption
