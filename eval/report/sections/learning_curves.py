@@ -123,9 +123,9 @@ def _what_ratios_say(analysis: Analysis) -> str:
         f"spent for it: below 1 is faster. The {analysis.confidence:.0%} interval holds every ratio at which "
         f"Welch's test does not tell the {noun}'s losses from the final losses of {base}, without "
         "correction. One that goes on behind the end of the curve (*over*) claims nothing about speed. FLOPs "
-        "are those of forward passes; hours are those of whatever machine it ran on. While the learning rate "
-        "still falls, a curve lies above that of a training that ends there, so ratios below 1 tend to be "
-        "too high."
+        "are those of forward passes; hours are those of whatever machine it ran on, without compiling. "
+        "While the learning rate still falls, a curve lies above that of a training that ends there, so "
+        "ratios below 1 tend to be too high."
     )
 
 
