@@ -27,10 +27,14 @@ HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
+# Odds that change by a tenth are negligible. A shift of all of BLiMP's pairs by 0.1 nats, or by 0.03 a token
+# that differs, changes the accuracy of small models by about one point, which is its margin (measured on four
+# models of 0.2M parameters: 0.13 to 0.15 nats, and 0.03 to 0.04).
 GRADED_PAIRS = (
-    MetricSpec(name="log_odds", unit="nats", chance=0.0, margin=0.05),
-    MetricSpec(name="log_odds_per_token", unit="nats", chance=0.0, margin=0.05),
+    MetricSpec(name="log_odds", unit="nats", chance=0.0, margin=0.1),
+    MetricSpec(name="log_odds_per_token", unit="nats", chance=0.0, margin=0.03),
 )
+"""Of items that hold what ``eval.results.graded`` makes these of, as those of minimal pairs do."""
 TEXT_METRICS = (
     MetricSpec(name="perplexity", better="lower", unit="ratio"),
     MetricSpec(name="bits_per_byte", better="lower", unit="bits per byte"),

@@ -156,6 +156,18 @@ def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
         assert comparison.estimate == pytest.approx(arms[found[name], "kan"] - arms[found[name], "gelu"])
 
 
+@pytest.mark.parametrize("name", ["table.csv", "rows.parquet"])
+def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Path, name):
+    rows = read_source(study).rows
+    path = tmp_path / name
+    rows.to_csv(path, index=False) if path.suffix == ".csv" else rows.to_parquet(path)
+    there, here = analyse(read_source(study)), analyse(read_source(path))
+    assert there.benchmarks == here.benchmarks
+    for one, other in zip(there.comparisons, here.comparisons, strict=True):
+        assert (one.outcome, one.verdict, one.contrast) == (other.outcome, other.verdict, other.contrast)
+        assert (one.estimate, one.p) == pytest.approx((other.estimate, other.p), rel=1e-9)
+
+
 def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():
     for spec in SUITES.values():
         names = {metric.name for metric in spec.graded}
