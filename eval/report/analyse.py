@@ -19,7 +19,7 @@ from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Source
 from eval.results.baselines import mean_baseline
-from eval.results.declarations import check_margins, check_names
+from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
@@ -142,10 +142,14 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
     tasks = comparable_scores(rows)
     names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
-    check_names(request.declared, [*names, *tasks.metric.unique()], "--margin, --chance or --lower-is-better")
-    declared = request.declared.over(source.declared).over(Declared(chances=_without_model(source, tasks)))
+    check_names(request.declared, [*names, *tasks.metric.unique()])
+    said = request.declared.over(source.declared)
+    declared = said.over(Declared(chances=_without_model(source, tasks)))
     kinds = outcomes(tasks, declared, tasks.benchmark.unique())
-    check_margins(kinds.values(), declared)
+    check_margins(kinds.values(), said)
+    check_chances(kinds.values(), said)
+    if request.scale is not None and not source.is_table:
+        raise UsageError(f"--scale is about a CSV; the scores of {source.path} are in percent as written")
     if source.is_table:
         tasks = in_percent(tasks, kinds, request.scale, str(source.path))
     runs, left_out = mean_scores(tasks)

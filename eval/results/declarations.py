@@ -43,7 +43,7 @@ def _column(
     texts = table[name].astype(object).where(table[name].notna(), "").astype(str).str.strip()
     pairs = zip(table["benchmark"].astype(str).str.strip(), texts, strict=True)
     for benchmark, text in dict.fromkeys(pair for pair in pairs if pair[1]):
-        value = read(text, f"{origin}: {name} of {benchmark}")
+        value = read(text, f"{name} of {benchmark} in {origin}")
         if found.setdefault(benchmark, value) != value:
             raise UsageError(f"{origin}: {name} of {benchmark} is both {found[benchmark]} and {value}")
     return found
@@ -72,7 +72,7 @@ def number(text: str, place: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UsageError(f"{place} is {text!r}; it must be a number")
+        raise UsageError(f"{place} is {text!r}; it must be a number, without a unit")
     return value
 
 
@@ -90,29 +90,36 @@ def named_numbers(texts: Iterable[str], flag: str) -> tuple[dict[str, float], fl
     alone: list[float] = []
     for text in texts:
         name, equals, value = text.rpartition("=")
+        if equals and name in named:
+            raise UsageError(f"{flag} names {name} twice; name each outcome once")
         if equals:
             named[name] = number(value, f"{flag} {name}")
         else:
-            alone.append(number(text, flag))
+            alone.append(number(text, f"{flag} without NAME="))
     if len(alone) > 1:
         raise UsageError(f"{flag} has {len(alone)} numbers without a name; write {flag} NAME=NUMBER for each")
     return named, alone[0] if alone else None
 
 
-def check_names(declared: Declared, present: Iterable[Any], flag: str) -> None:
-    """Refuse what is said of an outcome that is not there.
+def check_names(declared: Declared, present: Iterable[Any]) -> None:
+    """Refuse what flags say of an outcome that is not there.
 
     Args:
         declared: What was said.
         present: Every name of an outcome, its benchmark and its metrics.
-        flag: Where it was said.
 
     Raises:
-        UsageError: Naming what is there.
+        UsageError: Naming the flag, and what is there.
     """
     known = sorted(set(map(str, present)))
-    for name in sorted(declared.names() - set(known)):
-        raise unknown_name(f"outcome in {flag}", name, known)
+    flags = {
+        "--margin": declared.margins,
+        "--chance": declared.chances,
+        "--lower-is-better": declared.lower_is_better,
+    }
+    for flag, said in flags.items():
+        for name in sorted(set(said) - set(known)):
+            raise unknown_name(f"outcome in {flag}", name, known)
 
 
 def check_margins(outcomes: Iterable[Outcome], declared: Declared) -> None:
@@ -129,8 +136,38 @@ def check_margins(outcomes: Iterable[Outcome], declared: Declared) -> None:
     if declared.margin is None or any(outcome.unit in ("percent", "correlation") for outcome in found):
         return
     first = found[0]
-    unit = f" in {first.unit}" if first.unit else ""
+    unit = f" in {first.unit}" if first.unit else " in its unit"
+    usual = f"{USUAL_MARGINS[first.unit]:g}" if first.unit in USUAL_MARGINS else "NUMBER"
     raise UsageError(
         f"margin {declared.margin:g} is in percentage points, and no outcome is in percent; name that of "
-        f"each outcome{unit}: --margin {first.name}={USUAL_MARGINS.get(first.unit or 'nats', 0.02):g}"
+        f"each outcome{unit}: --margin {first.name}={usual}"
     )
+
+
+def check_chances(outcomes: Iterable[Outcome], declared: Declared) -> None:
+    """Refuse what users said that guessing scores where it is no percentage, or written as a fraction.
+
+    Args:
+        outcomes: Those that are compared.
+        declared: What was said of them.
+
+    Raises:
+        UsageError: Naming the outcome.
+    """
+    for outcome in outcomes:
+        chance = outcome.chance
+        if (
+            chance is None
+            or chance not in declared.chances.values()
+            or outcome.unit not in ("percent", "correlation")
+        ):
+            continue
+        if abs(chance) > 100 or (outcome.unit == "percent" and chance < 0):
+            raise UsageError(
+                f"chance {chance:g} of {outcome.name} is no percentage; it is what guessing scores, as 50"
+            )
+        if 0 < abs(chance) < 1:
+            raise UsageError(
+                f"chance {chance:g} of {outcome.name} is a fraction; write it in percent, {100 * chance:g}, "
+                "whatever the scale of the scores"
+            )

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from base.errors import UsageError
+from eval.results.rows import NO_METRIC
 from eval.suites.registry import SUITES, is_graded, is_percentage, known_metric, suite_metric
 from eval.suites.spec import USUAL_MARGINS, Better, MetricSpec, Unit
 
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
 _LOSS_WORD = re.compile(
-    r"loss(es)?|nll|ppl|bpb|bpc|bpt|bits|surprisal|xent|ce|kl|err(ors?)?|wer|cer|mse|mae|rmse|mape|divergence|"
-    r"brier|regret|.*(loss|entropy|perplexity)"
+    r"losses|bp[bcdt]|bits|surprisal|xent|ce|ece|kl|err(ors?)?(rate)?|[wct]er|r?mse|mae|mape|divergence|brier|"
+    r"regret|.*(loss|entropy|perplexity|ppl|nll)"
 )
 
 
@@ -98,7 +99,7 @@ def find_outcome(
     label = label or benchmark
     specs = {metric: _spec(benchmark, metric, label, declared) for metric in sorted(set(metrics))}
     _refuse_mixtures(label, specs)
-    spec = next(iter(specs.values()))
+    spec, scores = next(iter(specs.values())), list(scores)
     names = (label, benchmark, *specs)
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
@@ -107,15 +108,18 @@ def find_outcome(
         usual = declared.margin
     elif spec.margin is not None:
         usual = spec.margin
+    margin = _said(declared.margins, names, usual)
+    if margin is not None and margin in (*declared.margins.values(), declared.margin):
+        _refuse_margin(label, margin, unit, scores)
+    is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, names)))
+    is_own = any(is_graded(benchmark, metric) for metric in specs)
     return Outcome(
         name=label,
         better=spec.better or "higher",
         unit=unit,
         chance=chance,
-        margin=_margin(label, _said(declared.margins, names, usual)),
-        is_relative=unit in LOSS_UNITS
-        and not any(is_graded(benchmark, metric) for metric in specs)
-        and _have_one_sign(scores),
+        margin=margin,
+        is_relative=is_loss and not is_own and _have_one_sign(scores),
     )
 
 
@@ -126,10 +130,12 @@ def _said(known: Mapping[str, float], names: Iterable[str], otherwise: float | N
 def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> MetricSpec:
     """What is known of a metric where it stands; a user's word goes before the registry's."""
     names = (label, benchmark, metric)
-    known = suite_metric(benchmark, metric) or known_metric(metric) or _of_benchmark(benchmark)
+    of_suite = suite_metric(benchmark, metric)
+    known = of_suite or known_metric(metric) or _of_benchmark(benchmark)
     said = next((declared.lower_is_better[name] for name in names if name in declared.lower_is_better), None)
     unit = next((declared.units[name] for name in names if name in declared.units), None)
-    if said is None and (known is None or known.better != "lower") and not suite_metric(benchmark, metric):
+    _refuse_other_than_its_suite(benchmark, metric, said, unit)
+    if said is None and (known is None or known.better != "lower") and not of_suite:
         own = [metric] if known_metric(metric) else [metric, benchmark]
         if found := next((name for name in own if looks_like_a_loss(name)), None):
             raise UsageError(
@@ -137,10 +143,32 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> Metric
                 f"--lower-is-better {found}, or a column lower_is_better with true or false"
             )
     spec = known or MetricSpec(name=metric)
-    if said is not None and said != (spec.better == "lower"):
+    is_of_losses = known is None and any(map(looks_like_a_loss, names))
+    if said is not None and (said != (spec.better == "lower") or is_of_losses):
         # A score of another direction than the name's is another one, of which the unit has to be said.
-        spec = MetricSpec(name=metric, better="lower" if said else "higher", unit=None if said else spec.unit)
+        own_unit = None if said or is_of_losses else spec.unit
+        spec = MetricSpec(name=metric, better="lower" if said else "higher", unit=own_unit)
     return replace(spec, unit=unit) if unit is not None else spec
+
+
+def _refuse_other_than_its_suite(
+    benchmark: str, metric: str, is_lower: bool | None, unit: Unit | None
+) -> None:
+    """Refuse what turns a suite's scores round; a table that names no metric has its suite's first."""
+    is_unnamed = benchmark in SUITES and metric == NO_METRIC
+    spec = _of_benchmark(benchmark) if is_unnamed else suite_metric(benchmark, metric)
+    if spec is None:
+        return
+    if is_lower is not None and is_lower != (spec.better == "lower"):
+        raise UsageError(
+            f"the {spec.name} of {benchmark} is better when {spec.better}, so lower_is_better cannot be "
+            f"{str(is_lower).lower()}; leave it out, or give the scores another name"
+        )
+    if unit is not None and unit != spec.unit:
+        raise UsageError(
+            f"the {spec.name} of {benchmark} is in {spec.unit}, not in {unit}; leave the unit out, or give "
+            "the scores another name"
+        )
 
 
 def _of_benchmark(benchmark: str) -> MetricSpec | None:
@@ -153,6 +181,8 @@ def _of_benchmark(benchmark: str) -> MetricSpec | None:
 
 def looks_like_a_loss(name: str) -> bool:
     """Whether a name is one of those under which people write down what is better when lower."""
+    if re.search(r"neg.*likelihood", name.lower()):
+        return True
     words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
     return any(_LOSS_WORD.fullmatch(word) for word in words)
 
@@ -170,12 +200,16 @@ def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:
             raise UsageError(f"{label} mixes {pairs}; give each a benchmark of its own")
 
 
-def _margin(label: str, margin: float | None) -> float | None:
-    if margin is not None and not (math.isfinite(margin) and margin > 0):
+def _refuse_margin(label: str, margin: float, unit: Unit | None, scores: Sequence[float]) -> None:
+    """Refuse a margin that is none, or so wide that no score could leave it: one in another unit."""
+    if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin:g} of {label} is not a positive number")
-    return margin
+    size = 100.0 if unit in ("percent", "correlation") else max(map(abs, scores), default=math.inf)
+    if margin >= size and size > 0:
+        of_all = "a margin is in percentage points" if size == 100 else f"no score of it is above {size:g}"
+        scale = f", and in {unit}" if unit in LOSS_UNITS else ""
+        raise UsageError(f"margin {margin:g} of {label} is too wide: {of_all}{scale}; name a smaller one")
 
 
-def _have_one_sign(scores: Iterable[float]) -> bool:
-    scores = list(scores)
+def _have_one_sign(scores: Sequence[float]) -> bool:
     return bool(scores) and (min(scores) > 0 or max(scores) < 0)

@@ -34,6 +34,8 @@ RunKey = tuple[str, str, int]
 ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")
 NO_HEAD = ""
 """``head`` of a score that no classification head has part in."""
+NO_METRIC = "score"
+"""``metric`` in a table that names none."""
 SCORED = ("run_id", "benchmark", "task", "head")
 """What has one primary metric."""
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
-from eval.results.rows import NO_HEAD, ROW_COLUMNS, with_primary
+from eval.results.rows import NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
@@ -60,7 +60,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         ("run_id", derived_id),
         ("task", SINGLE_TASK),
         ("group", ""),
-        ("metric", "score"),
+        ("metric", NO_METRIC),
         ("head", NO_HEAD),
     ):
         column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)

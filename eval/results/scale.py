@@ -28,25 +28,36 @@ def in_percent(
     Raises:
         UsageError: For an arm that looks like fractions where nobody said what it is, or a fraction above 1.
     """
-    expected = tasks["benchmark"].map(lambda name: outcomes[name].unit in ("percent", "correlation"))
-    chosen = tasks[expected.astype(bool)]
-    if scale == "percent" or chosen.empty:
-        return tasks
+    is_percent = tasks["benchmark"].map(lambda name: outcomes[name].unit in ("percent", "correlation"))
+    is_percent = is_percent.astype(bool)
+    chosen = tasks[is_percent]
+    chosen = chosen.assign(size=chosen["score"].abs())
+    if chosen.empty and scale is not None:
+        raise UsageError(f"{origin}: no score is a percentage, which --scale {scale} is about; leave it out")
     if scale == "fraction":
-        largest = chosen.loc[chosen["score"].abs().idxmax()]
-        if abs(largest.score) > 1:
-            raise UsageError(
-                f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
-                "which is no fraction; leave out --scale fraction, or write all scores alike"
-            )
-        return tasks.assign(score=tasks["score"].where(~expected.astype(bool), 100 * tasks["score"]))
-    largest_of = chosen.assign(size=chosen["score"].abs()).groupby(ARM)["size"].max()
-    small = largest_of[(largest_of <= 1) & (largest_of > 0)]
-    if len(small):
-        benchmark, family, variant = small.index[0]
-        raise UsageError(
-            f"{origin}: no score of {family} {variant} on {benchmark} is above 1; are these fractions? "
-            "Scores are percentages: add --scale fraction to have all of them times 100, or --scale "
-            "percent if they are that small"
-        )
+        _refuse_percentages(chosen, origin)
+        return tasks.assign(score=tasks["score"].where(~is_percent, 100 * tasks["score"]))
+    if scale is None:
+        _refuse_fractions(chosen, origin)
     return tasks
+
+
+def _refuse_percentages(chosen: pd.DataFrame, origin: str) -> None:
+    largest = chosen.loc[chosen["size"].idxmax()]
+    if largest["size"] > 1:
+        raise UsageError(
+            f"{origin}: {largest.benchmark} of {largest.family} {largest.variant} is {largest.score:g}, "
+            "which is no fraction; leave out --scale fraction, or write all scores alike"
+        )
+
+
+def _refuse_fractions(chosen: pd.DataFrame, origin: str) -> None:
+    """Refuse an arm, and a task over all arms, of which no score is above 1, unless all are 0."""
+    for keys in (ARM, ["benchmark", "task"]):
+        largest = chosen.groupby(keys)["size"].max()
+        for names in largest[(largest > 0) & (largest <= 1)].index[:1]:
+            raise UsageError(
+                f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
+                "are percentages: add --scale fraction to have all of them times 100, or --scale percent if "
+                "they are that small"
+            )
