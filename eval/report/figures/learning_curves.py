@@ -23,6 +23,8 @@ from eval.report.names import family_label
 
 COLUMNS = 2
 LOSS_IN, DIFFERENCE_IN = 2.3, 1.9
+BAND_ALPHA = 0.15
+MOST_INK = 0.6  # of all bands where they lie over each other, so that the means of many variants stay visible
 START = 0.2  # share of the training whose high losses may leave the axis, so that its end can be read
 
 
@@ -33,15 +35,15 @@ def draw_learning_curves(analysis: Analysis) -> tuple[Figure, str] | None:
     if not families:
         return None
     styles = variant_styles(analysis.variants)
+    alpha = min(BAND_ALPHA, MOST_INK / len(styles))
     figure, panels = _panels(len(families))
     for (upper, lower), family in zip(panels, families, strict=True):
         for variant in analysis.variants:
             found = [x for x in points if (x.family, x.variant) == (family, variant)]
             if found:
-                _draw_band(upper, found, "loss", styles[variant])
-                _draw_band(
-                    lower, [x for x in found if x.difference is not None], "difference", styles[variant]
-                )
+                _draw_band(upper, found, "loss", styles[variant], alpha)
+                compared = [x for x in found if x.difference is not None]
+                _draw_band(lower, compared, "difference", styles[variant], alpha)
         _finish(upper, lower, [x for x in points if x.family == family])
         upper.set_title(filled(f"{family_label(family)}: held-out loss", 34))
         lower.set_title(filled(f"{family_label(family)}: difference to {analysis.baseline}", 34))
@@ -70,7 +72,7 @@ def _panels(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     return figure, pairs[:count]
 
 
-def _draw_band(axes: Axes, points: Sequence[Point], name: str, style: VariantStyle) -> None:
+def _draw_band(axes: Axes, points: Sequence[Point], name: str, style: VariantStyle, alpha: float) -> None:
     """Draw a mean, or a difference, in millions of tokens, and its band where it has one."""
     if not points:
         return
@@ -79,7 +81,7 @@ def _draw_band(axes: Axes, points: Sequence[Point], name: str, style: VariantSty
     axes.plot(tokens, [getattr(x, name) for x in points], color=style.colour, lw=1.6, ls=style.dashes)
     if getattr(points[0], low) is not None:
         bottom, top = ([getattr(x, end) for x in points] for end in (low, high))
-        axes.fill_between(tokens, bottom, top, color=style.colour, alpha=0.15, lw=0)
+        axes.fill_between(tokens, bottom, top, color=style.colour, alpha=alpha, lw=0)
 
 
 def _finish(upper: Axes, lower: Axes, points: Sequence[Point]) -> None:

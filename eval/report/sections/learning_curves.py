@@ -171,10 +171,11 @@ def _departure_cells(plateau: Plateau, variant: Level) -> list[str]:
     left = [x for x in plateau.left if x.variant == variant]
     if not left:
         return [f"0 of {len(runs)}", "-", "-"]
+    if all(x.had_left for x in left):
+        return [f"{len(left)} of {len(runs)}", f"by the first evaluation ({_tokens(left[-1].tokens)})", "-"]
     mean = float(np.mean([x.tokens for x in left if x.tokens is not None]))
-    before = "up to " if all(x.had_left for x in left) else ""
     lead = next((_lead_text(x) for x in plateau.leads if x.variant == variant), "-")
-    return [f"{len(left)} of {len(runs)}", f"{before}{_tokens(mean)} ({_range(left)})", lead]
+    return [f"{len(left)} of {len(runs)}", f"{_tokens(mean)} ({_range(left)})", lead]
 
 
 def _range(left: Sequence[Departure]) -> str:
