@@ -39,6 +39,13 @@ While still on it, masked models were seen to sink by 13% on TinyStories and by 
 SPEED_EXPLAINS = 0.5
 """Share of the variance of final losses from which on when runs left is called what they differ by."""
 
+EARLY = 0.2
+"""Share of the training within which leaving says little about its end: most of it was still to come.
+
+Causal models have hardly a plateau. A variant that learns less there also falls more slowly from the start,
+so when it was half of the way goes together with its level and is not the reason for it.
+"""
+
 LEAST_SPREAD = 0.05
 """Runs that left within this share of the training of each other left at about the same time.
 
@@ -106,11 +113,18 @@ class Plateau:
         return (left[-1] - left[0]) / self.tokens if left else 0.0
 
     @property
+    def is_early(self) -> bool:
+        """Whether every run left early in the training."""
+        tokens = [x.tokens for x in self.departures]
+        return all(x is not None and x < EARLY * self.tokens for x in tokens)
+
+    @property
     def is_about_speed(self) -> bool:
         """Whether final losses of the family say who left first rather than where a variant ends."""
         if len(self.left) < len(self.departures):
             return True
-        return self.spread >= LEAST_SPREAD and (self.explained or 0.0) >= SPEED_EXPLAINS
+        is_spread = self.spread >= LEAST_SPREAD and not self.is_early
+        return is_spread and (self.explained or 0.0) >= SPEED_EXPLAINS
 
 
 def find_plateau(

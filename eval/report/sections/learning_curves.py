@@ -11,7 +11,7 @@ from eval.report.analysis import Analysis
 from eval.report.learning_curves import SPENDINGS, Speed
 from eval.report.markdown import bold, details, listed, table
 from eval.report.names import family_label
-from eval.report.plateaus import LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
+from eval.report.plateaus import EARLY, LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
 from eval.report.sections.context import Context
 from eval.significance.axes import Family, Level
 
@@ -65,6 +65,8 @@ def plateau_sentence(plateau: Plateau, baseline: Level) -> str:
         first = _tokens(left[-1].tokens)
         return f"{said} by their first evaluation ({first} of {whole}), so its losses compare levels."
     said += f" after {_range(left)} of {whole}"
+    if plateau.is_early:
+        return f"{said}, early in their training, so its losses compare levels."
     if plateau.spread < LEAST_SPREAD:
         return f"{said}, at about the same time, so its losses compare levels."
     if plateau.explained is None:
@@ -157,9 +159,9 @@ def _departures(analysis: Analysis) -> str:
     text = (
         "The plateau is the loss of a model that knows only how frequent tokens are. A run has left it when "
         f"its loss is half of the way to the family's best final loss"
-        f"{f' ({listed(limits)})' if below else ''}. Losses say who left first where that explains "
-        f"{SPEED_EXPLAINS:.0%} of their variance, or where some runs did not leave. *Against*: ratio of "
-        "geometric means with its interval (Welch, not corrected)."
+        f"{f' ({listed(limits)})' if below else ''}. Losses say who left first where some runs did not "
+        f"leave, or left after {EARLY:.0%} of the training and that explains {SPEED_EXPLAINS:.0%} of their "
+        "variance. *Against*: ratio of geometric means with its interval (Welch, not corrected)."
     )
     against = f"against `{analysis.baseline}`"
     header = ["family", analysis.noun, "runs that left", "after so many tokens: mean (range)", against]

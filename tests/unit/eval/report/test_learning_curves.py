@@ -17,7 +17,7 @@ from eval.report.analyse import analyse
 from eval.report.exports import as_json, number_tables
 from eval.report.learning_curves import LearningCurves, Speed, analyse_curves
 from eval.report.markdown_report import render
-from eval.report.plateaus import LEAST_FALL, Plateau, find_plateau
+from eval.report.plateaus import LEAST_FALL, LEAST_SPREAD, Plateau, find_plateau
 from eval.report.run_facts import Evaluation, RunFacts, read_facts
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import family_sentence, plateau_sentence, ratio_text
@@ -238,8 +238,8 @@ def falling(at: float, end: float = 2.9, sharpness: float = 25.0):
     return end + (5.3 - end) / (1 + np.exp(sharpness * (SHARES - at)))
 
 
-def roberta_run(variant: str, seed: int, losses) -> RunFacts:
-    return run_facts("roberta", variant, seed, losses, word_frequency_loss=OF_FREQUENCIES)
+def roberta_run(variant: str, seed: int, losses, **fields) -> RunFacts:
+    return run_facts("roberta", variant, seed, losses, word_frequency_loss=OF_FREQUENCIES, **fields)
 
 
 def test_a_variant_shown_to_leave_sooner_is_named():
@@ -286,6 +286,25 @@ def test_levels_are_called_levels():
     assert found.explained < 0.1
     assert plateau_sentence(found, "gelu").endswith(
         "of the variance of their final losses, so its losses compare levels more than who left first."
+    )
+
+
+def test_a_family_that_left_early_compares_levels():
+    def causal(variant: str, seed: int, needs: float) -> RunFacts:
+        shares = np.linspace(0.02, 1.0, 50)
+        losses = 2.0 + 0.7 * (shares / needs) ** -0.5 + OFF[seed]
+        pairs = zip(shares, losses, strict=True)
+        evaluations = tuple(Evaluation(i, float(y), round(TOKENS * x)) for i, (x, y) in enumerate(pairs))
+        return roberta_run(variant, seed, losses[:10], eval_loss=float(losses[-1]), curve=evaluations)
+
+    runs = [causal(v, s, needs) for v, needs in (("gelu", 1.0), ("kan", 1.6)) for s in SEEDS]
+    found = plateau_of(*runs)
+    assert found.spread > LEAST_SPREAD
+    assert found.explained > 0.9
+    assert found.leads[0].p_holm < 0.001
+    assert not found.is_about_speed
+    assert plateau_sentence(found, "gelu").endswith(
+        " of 1.00M tokens, early in their training, so its losses compare levels."
     )
 
 
