@@ -120,6 +120,7 @@ def _outcome(row: OutcomeRow) -> dict[str, Any]:
         "seeds_for_half_of_the_verdicts": row.seeds_for(0.5),
         "seeds_for_every_verdict": row.seeds_for(1.0),
         "chance": outcome.chance,
+        "variance_ratio": row.variance_ratio,
         "num_arms": row.num_arms,
         "num_arms_above_chance": None if outcome.chance is None else row.num_above_chance,
         "is_at_chance": row.is_at_chance,

@@ -19,6 +19,7 @@ from eval.significance.statistics.signal_noise import (
     decision_accuracy,
     signal_noise,
 )
+from eval.significance.statistics.typical_seeds import variance_ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,8 @@ class OutcomeRow:
     """Between variants and between seeds, of those variants that have a run in every family."""
     decisions: DecisionAccuracy | None
     """How often one seed of the same variants ranks two of them as the means over the other seeds do."""
+    variance_ratio: float | None
+    """Of variants' true means over that of seeds, within a family; see ``variance_ratio``."""
     num_arms: int
     num_above_chance: int
     """Arms that are shown to score more than the margin above chance; all of them where it is not known."""
@@ -96,7 +99,8 @@ def _row(arms: ArmTable, comparisons: tuple[Comparison, ...], inference: Inferen
     families, is_relative = comparisons[0].families, comparisons[0].is_relative
     scaled = arms.logarithms if is_relative else arms
     variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
-    spreads = signal_noise([[scaled.runs[f, v].to_numpy() for v in variants] for f in families])
+    scores = [[scaled.runs[f, v].to_numpy() for v in variants] for f in families]
+    spreads = signal_noise(scores)
     if spreads is not None and is_relative:
         signal, noise = (percent_or_own(x, True) for x in (spreads.signal, spreads.noise))
         spreads = replace(spreads, signal=signal, noise=noise)
@@ -107,6 +111,7 @@ def _row(arms: ArmTable, comparisons: tuple[Comparison, ...], inference: Inferen
         power=tuple(power_of(arms, c, inference, len(estimable)) for c in estimable),
         spreads=spreads,
         decisions=decision_accuracy(_by_seed(scaled, variants, families)),
+        variance_ratio=variance_ratio(scores),
         num_arms=len(keys),
         num_above_chance=sum(key in arms.above_chance for key in keys),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from eval.report.analysis import Analysis
 from eval.report.markdown import amount, details, difference, table
@@ -12,6 +13,7 @@ from eval.report.power import Power
 from eval.report.sections.context import place, title
 from eval.report.standing import by_standing
 from eval.significance.statistics.power import MAX_RUNS, POWER
+from eval.significance.statistics.typical_seeds import typical_seeds
 
 
 def outcomes_section(analysis: Analysis) -> str:
@@ -29,6 +31,8 @@ def outcomes_section(analysis: Analysis) -> str:
         "detectable", "in margins", "seeds for half / all" if analysis.others[1:] else "seeds", "chance",
     ]  # fmt: skip
     parts = ["## What could this study see?", table(header, labelled), _legend(analysis)]
+    if said := _graded(primary, analysis.noun):
+        parts.append(said)
     if families:
         labelled = [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
         parts.append(details("Each family", table(header, labelled)))
@@ -49,6 +53,29 @@ def _legend(analysis: Analysis) -> str:
         "the margin, by showing equivalence. *At chance*: no arm is shown to score more than the margin "
         "above guessing. Where few runs tell the spread, these are orders of magnitude."
     )
+
+
+def _graded(rows: Sequence[OutcomeRow], noun: str) -> str:
+    """Set the seeds that a suite's graded metrics need beside those that its headline needs."""
+    suites = []
+    for row in (row for row in rows if not row.benchmark.metric):
+        graded = [o for o in rows if o.benchmark.metric and replace(o.benchmark, metric="") == row.benchmark]
+        said = ", ".join(f"{o.benchmark.metric.replace('_', ' ')} {_typical(o)}" for o in graded)
+        if graded and not all(o.is_at_chance for o in (row, *graded)):
+            suites.append(f"{title(row.benchmark)} {_typical(row)} ({said})")
+    if not suites:
+        return ""
+    return (
+        f"*Power gained by degrees.* So many seeds find, with {POWER:.0%} power and without correction, the "
+        f"difference between two {noun}s of a family that is typical once what seeds alone put between means "
+        f"is taken off: {'; '.join(suites)}. *None left*: seeds account for all of the spread."
+    )
+
+
+def _typical(row: OutcomeRow) -> str:
+    if row.variance_ratio is None:
+        return "not known"
+    return seeds_text(typical_seeds(row.variance_ratio)) if row.variance_ratio > 0 else "none left"
 
 
 def _cells(row: OutcomeRow) -> list[str]:

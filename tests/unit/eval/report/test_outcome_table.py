@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -205,3 +206,35 @@ def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path
     single = read(tmp_path / "single.csv")
     assert outcomes_section(single) == ""
     assert pd.isna(numbers(single, "outcomes").loc[("blimp", "averaged")].signal_to_noise)
+
+
+def test_seeds_are_counted_for_accuracy_and_for_the_graded_metrics_of_a_suite(tmp_path: Path):
+    """Of the same differences, with a sixteenth of the variance between seeds: a sixteenth of the seeds."""
+    rng = np.random.default_rng(3)
+    rows = [
+        (family, variant, seed, "blimp", metric, 60 * scale + place * scale + rng.normal(0, sd * scale))
+        for family in FAMILIES
+        for metric, scale, sd in (("accuracy", 1.0, 4.0), ("log_odds", 0.1, 1.0))
+        for place, variant in enumerate(VARIANTS)
+        for seed in range(40)
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "metric", "score"]
+    table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
+    table.to_csv(tmp_path / "graded.csv", index=False)
+    analysis = read(tmp_path / "graded.csv")
+    found = {row.benchmark.metric: row.variance_ratio for row in analysis.outcome_rows if row.family is None}
+    for metric, own in table.groupby("metric"):
+        ratios = []
+        for _, of_family in own.groupby("family"):
+            arms = [arm.score for _, arm in of_family.groupby("variant")]
+            df = 40 * 4 - 4
+            ratios.append((stats.f_oneway(*arms).statistic * (df - 2) / df - 1) / 40)
+        assert found["" if metric == "accuracy" else metric] == pytest.approx(mean(ratios), rel=1e-9)
+    said = re.search(r"taken off: blimp (\d+) \(log odds (\d+)\)", outcomes_section(analysis))
+    accuracy, log_odds = map(int, said.groups())
+    assert 40 < accuracy < 400
+    assert 4 < accuracy / log_odds < 40
+
+
+def test_no_seeds_are_counted_where_nothing_is_graded(analysis: Analysis):
+    assert "Power gained" not in outcomes_section(analysis)
