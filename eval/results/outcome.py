@@ -100,7 +100,9 @@ def find_outcome(
     specs = {metric: _spec(benchmark, metric, label, declared) for metric in sorted(set(metrics))}
     _refuse_mixtures(label, specs)
     spec, scores = next(iter(specs.values())), list(scores)
-    names = (label, benchmark, *specs)
+    is_own = any(is_graded(benchmark, metric) for metric in specs)
+    # What is said of a suite is about the metric that stands for it: a margin of 1 point is no nat.
+    names = (label, *specs) if is_own else (label, benchmark, *specs)
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = USUAL_MARGINS.get(unit) if unit else None
@@ -112,7 +114,6 @@ def find_outcome(
     if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)
     is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, names)))
-    is_own = any(is_graded(benchmark, metric) for metric in specs)
     return Outcome(
         name=label,
         better=spec.better or "higher",
@@ -129,7 +130,7 @@ def _said(known: Mapping[str, float], names: Iterable[str], otherwise: float | N
 
 def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> MetricSpec:
     """What is known of a metric where it stands; a user's word goes before the registry's."""
-    names = (label, benchmark, metric)
+    names = (label, metric) if is_graded(benchmark, metric) else (label, benchmark, metric)
     of_suite = suite_metric(benchmark, metric)
     known = of_suite or known_metric(metric) or _of_benchmark(benchmark)
     said = next((declared.lower_is_better[name] for name in names if name in declared.lower_is_better), None)

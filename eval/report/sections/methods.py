@@ -81,12 +81,15 @@ def limits_section(analysis: Analysis) -> str:
     at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.primary(b))]
     if at_chance:
         lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
-    if any(asks_for_classes(found.name) for found in analysis.benchmarks):
+    unknown = [
+        str(found)
+        for found in analysis.benchmarks
+        if asks_for_classes(found.name) and analysis.outcome(found).chance is None
+    ]
+    if unknown:
         lines.append(
-            "Where a fine-tuned model is no better than a constant answer (under Tasks), a difference "
-            f"between {analysis.noun}s says little."
-            if analysis.source.baselines
-            else "What always giving one answer would score is not known here; a model may be no better."
+            f"What always giving one answer would score is not known ({listed(unknown)}); a model may be no "
+            "better."
         )
     if sizes := _size_differences(analysis):
         lines.append(f"Variants are not matched in parameters ({sizes}): size is part of the difference.")

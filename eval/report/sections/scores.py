@@ -121,7 +121,7 @@ def tasks_section(analysis: Analysis) -> str:
     if analysis.source.baselines:
         text += (
             " *Constant answer* is what the one answer scores that does best on the training set: for "
-            "accuracy the majority class."
+            "accuracy the majority class; of lm-eval's tasks with choices it is a guess."
         )
     return "\n\n".join(["## Tasks", text, *parts])
 

@@ -19,8 +19,10 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, RobertaConfig, RobertaForMaskedLM
 
 from eval.report.analyse import analyse
+from eval.report.analysis import Request
 from eval.report.sources import read_source
 from eval.results.graded import GRADES, grade_items, graded_rows
+from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, check_rows, read_rows
 from eval.results.store import ResultStore
 from eval.scoring.scorers import SCORERS
@@ -166,6 +168,16 @@ def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Pa
     for one, other in zip(there.comparisons, here.comparisons, strict=True):
         assert (one.outcome, one.verdict, one.contrast) == (other.outcome, other.verdict, other.contrast)
         assert (one.estimate, one.p) == pytest.approx((other.estimate, other.p), rel=1e-9)
+
+
+def test_what_is_said_of_a_suite_is_not_said_of_its_degrees(study: Path):
+    said = Declared(margins={"blimp": 2.0}, chances={"blimp": 49.0, "blimp log odds": 0.1})
+    analysis = analyse(read_source(study), Request(declared=said))
+    outcomes = {str(name): outcome for name, outcome in analysis.outcomes.items()}
+    assert (outcomes["blimp"].margin, outcomes["blimp"].chance) == (2, 49)
+    (of_suite, _) = SUITES["blimp"].graded
+    assert (outcomes["blimp log odds"].margin, outcomes["blimp log odds"].chance) == (of_suite.margin, 0.1)
+    assert outcomes["blimp log odds per token"].chance == 0
 
 
 def test_what_suites_call_graded_can_be_made_and_is_no_metric_of_theirs():

@@ -109,6 +109,13 @@ def test_a_metric_has_a_direction_a_unit_and_a_chance_within_its_range(spec) -> 
     assert spec.kind != "minimal pairs" or spec.chance == 50
 
 
+def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:
+    assert {name: spec.chance for name, spec in SUITES.items()} == {
+        "blimp": 50, "babylm23": 50, "blimp-fast": 50, "embedded-pairs": 50, "entity-tracking": 20, "wug": 0,
+        "perplexity": None, "glue": None, "embedded-glue": None,
+    }  # fmt: skip
+
+
 def test_a_metric_has_one_unit_wherever_it_stands() -> None:
     every = [*HARNESS_METRICS, *(metric for spec in SUITES.values() for metric in spec.metrics)]
     assert {metric.name: metric.unit for metric in every} == {m.name: unit_of(m.name) for m in every}
