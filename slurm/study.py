@@ -18,15 +18,17 @@ import ffn_variants
 from base.baseline import BASELINE
 from base.command_line import Section
 from base.config_input import deep_merge, read_config
-from base.errors import UsageError
+from base.errors import UsageError, unknown_name
 from base.families import get_family
 from base.files import write_text
 from base.seeds import parse_seeds
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
+from eval.significance.axes import Benchmark
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
+from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -40,9 +42,9 @@ class ReportConfig(Section):
     """What is compared: ``ffn`` variants, classification heads (``head``), or ``both`` as ``kan/linear``."""
     baseline: str = BASELINE
     """The variant, head or combination that every other one is compared with."""
-    margin: Annotated[float, Field(gt=0)] = 1.0
+    margin: Annotated[float, Field(gt=0, lt=100)] = 1.0
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
-    margins: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """The same for single outcomes, each in its own unit: ``{held-out-loss: 0.02, blimp: 1.0}``."""
     contrasts: tuple[str, ...] = ()
     """Further comparisons of groups of variants, such as ``relu+silu - prelu+swish``."""
@@ -86,7 +88,21 @@ class StudyConfig(Section):
         find_level(report.factor, report.baseline, compared, f"baseline {noun} in report.baseline")
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
+        outcomes = self._outcomes()
+        for name in report.margins:
+            if name not in outcomes:
+                raise unknown_name("outcome in report.margins", name, outcomes)
         return self
+
+    def _outcomes(self) -> list[str]:
+        """Name what the study's runs will be compared by: benchmarks, and suites' graded metrics."""
+        benchmarks = benchmarks_asked_for(self.evaluation)
+        graded = [
+            str(Benchmark(name, metric=metric.name))
+            for name in benchmarks
+            for metric in (SUITES[name].graded if name in SUITES else ())
+        ]
+        return [HELD_OUT, *benchmarks, *graded]
 
     @property
     def heads(self) -> tuple[str, ...]:

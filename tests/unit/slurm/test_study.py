@@ -91,6 +91,14 @@ def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, reposit
     assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/linear")
 
 
+def test_a_study_names_a_margin_for_each_outcome(tmp_path: Path, repository: Path) -> None:
+    suites = {"suites": ["blimp", "perplexity"]}
+    margins = {"held-out-loss": 0.02, "blimp": 1.0, "blimp log odds": 0.1, "perplexity": 0.01}
+    study = load_study(write(tmp_path, repository, evaluation=suites, report={"margins": margins}))
+    study.write()
+    assert yaml.safe_load((study.folder / "study.yaml").read_text())["report"]["margins"] == margins
+
+
 def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
     before = {cell.run_id for cell in load_study(write(tmp_path, repository)).cells}
     after = {cell.run_id for cell in load_study(write(tmp_path, repository, seeds=[1, 2, 3, 4])).cells}
@@ -107,6 +115,11 @@ def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> Non
         ({"variants": ["relu"]}, "unknown baseline variant"),
         ({"report": {"factor": "head", "baseline": "linear"}}, "unknown baseline head in report.baseline"),
         ({"report": {"factor": "heads"}}, "report.factor"),
+        ({"report": {"margins": {"held-out-lose": 0.02}}}, "did you mean 'held-out-loss'?"),
+        ({"report": {"margins": {"glue": 1.0}}}, "unknown outcome in report.margins 'glue'"),
+        ({"report": {"margins": {"held-out-loss": -1}}}, "report.margins"),
+        ({"report": {"margins": {"held-out-loss": ".inf"}}}, "report.margins"),
+        ({"report": {"margin": 100}}, "report.margin"),
         ({"evaluation": {"finetune": {"head": ["linear grid=3"]}}}, "linear"),
         ({"varients": ["gelu"]}, "varients"),
         ({"name": "../escape"}, "name"),
