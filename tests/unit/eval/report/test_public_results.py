@@ -17,6 +17,7 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.sections.answer import answer
 from eval.report.sources import read_source
 from eval.results.outcome import Declared
 from eval.significance.comparison import (
@@ -217,3 +218,9 @@ def test_the_average_loss_over_families_is_of_ratios(example: Analysis):
     p = 2 * stats.t.sf(abs(ratios[0] - ratios[1]) / np.sqrt(sum(variances)), df)
     assert found.p_interaction == pytest.approx(p)
     assert found.p_interaction < 0.05
+
+
+def test_the_first_screen_says_that_families_disagree(example: Analysis):
+    text = " ".join(answer(example))
+    for said in ("interaction p 0.021", "worse by 0.048 nats in GPT-Neo", "better by 0.250 nats in RoBERTa"):
+        assert said in text
