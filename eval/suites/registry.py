@@ -28,8 +28,8 @@ HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
 # Odds that change by a tenth are negligible. The shift of all pairs that changes accuracy by one point, its
-# own margin, is 0.08 to 0.15 nats, or about 0.03 a token that differs (`blimp` and `embedded-pairs`, models of
-# 0.1M parameters on TinyStories).
+# own margin, is 0.08 to 0.15 nats, or about 0.03 a token that differs (`blimp` and `embedded-pairs`, models
+# of 0.1M parameters on TinyStories).
 GRADED_PAIRS = (
     MetricSpec(name="log_odds", unit="nats", chance=0.0, margin=0.1),
     MetricSpec(name="log_odds_per_token", unit="nats", chance=0.0, margin=0.03),

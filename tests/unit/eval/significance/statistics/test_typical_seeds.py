@@ -59,3 +59,16 @@ def test_so_many_seeds_find_the_typical_difference_in_four_of_five_studies(ratio
 
     assert power(seeds) > 0.78
     assert power(seeds - 1) < 0.82 if seeds > 2 else seeds == 2
+
+
+def test_how_sure_the_number_of_seeds_is():
+    """What docs/statistics.md says: two families of five variants and five seeds, 9 seeds in truth."""
+    assert typical_seeds(1.0) == 9
+    generator, found = np.random.default_rng(0), []
+    for _ in range(1500):
+        means = generator.normal(0, 1, 5)
+        means /= means.std(ddof=1)
+        found.append(variance_ratio([[generator.normal(mean, 1, 5) for mean in means] for _ in range(2)]))
+    low, high = np.quantile(found, [0.1, 0.9])
+    assert typical_seeds(high) in (6, 7)
+    assert 16 <= typical_seeds(low) <= 20
