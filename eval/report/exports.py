@@ -187,7 +187,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "families": list(map(str, analysis.families)),
         "variants": list(map(str, analysis.variants)),
         "benchmarks": list(map(str, analysis.benchmarks)),
-        "outcomes": {str(name): asdict(outcome) for name, outcome in analysis.outcomes.items()},
+        "outcome_definitions": {str(name): asdict(outcome) for name, outcome in analysis.outcomes.items()},
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},
         "baselines": _by_label(analysis, analysis.source.baselines),

@@ -13,6 +13,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 
+from eval.report.markdown import anchor
 from eval.report.page import PAGE
 
 # Raw HTML that a report uses; anything else, such as a variant named <b>, is shown as it is written.
@@ -37,10 +38,12 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.core.ruler.after("block", "alerts", _mark_alerts)
     parser.core.ruler.push("heading_ids", _name_headings)
+    parser.core.ruler.push("beside", _put_beside)
     for name, rule in (
         ("text", _text),
         ("image", _image),
         ("html_block", _raw),
+        ("frame", _frame),
         ("html_inline", _raw),
         ("td_open", _cell_open),
         ("table_open", _table_open),
@@ -86,9 +89,33 @@ def _name_headings(state: StateCore) -> None:
         if heading.type != "heading_open":
             continue
         text = "".join(child.content for child in inline.children or [])
-        name = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        name = anchor(text)
         times = seen[name] = seen.get(name, -1) + 1
         heading.attrSet("id", f"{name}-{times}" if times else name)
+
+
+def _put_beside(state: StateCore) -> None:
+    """Put the first figure beside the text and table before it, from the report's title on."""
+    tokens = state.tokens
+    ends = [place for place, token in enumerate(tokens) if token.type == "heading_open" and token.tag == "h2"]
+    figures = [
+        place
+        for place, token in enumerate(tokens[: ends[0] if ends else None])
+        if token.type == "inline" and [child.type for child in token.children or []] == ["image"]
+    ]
+    tables = [place for place, token in enumerate(tokens) if token.type == "table_open"]
+    if not figures or not tables or tables[0] > figures[0]:
+        return
+    start, figure = tables[0], figures[0] - 1
+    parts = ((start, '<div class="beside"><div>\n'), (figure, "</div>\n"), (figures[0] + 2, "</div>\n"))
+    for place, text in reversed(parts):
+        tokens.insert(place, Token("frame", "", 0, content=text, block=True))
+
+
+def _frame(
+    self: RendererHTML, tokens: Sequence[Token], place: int, options: Any, env: MutableMapping[str, Any]
+) -> str:
+    return tokens[place].content
 
 
 def _text(

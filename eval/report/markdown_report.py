@@ -2,49 +2,60 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from eval.report.analysis import Analysis
+from eval.report.markdown import anchor
 from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
-from eval.report.sections.differences import differences_section, equivalence_section
+from eval.report.sections.differences import differences_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
 from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.phenomena import parts_section
-from eval.report.sections.scores import scores_section, seeds_section, tasks_section
+from eval.report.sections.scores import scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
-from eval.report.sections.training import budget_section, cost_section, training_section
+from eval.report.sections.training import cost_section, gradient_norms
 from eval.report.sections.verdicts import reading, verdicts, warnings
 from eval.report.source_study import source_study_section
 
 
 def render(analysis: Analysis, context: Context) -> str:
-    """Write the whole report as Markdown."""
+    """Write the whole report as Markdown: what it shows, then how, then every number."""
     sections = [
-        f"# Report: {analysis.source.title}",
-        " ".join(answer(analysis)),
-        verdicts(analysis),
-        reading(analysis),
-        warnings(analysis),
-        design_section(analysis),
-        checks_section(analysis),
-        methods_section(analysis, context),
-        scores_section(analysis, context),
-        seeds_section(analysis),
-        differences_section(analysis, context),
-        equivalence_section(analysis),
+        learning_curves_section(analysis, context),
+        gradient_norms(context),
         outcomes_section(analysis),
+        differences_section(analysis, context),
+        scores_section(analysis, context),
+        cost_section(analysis, context),
         parts_section(analysis, context),
         tasks_section(analysis),
         noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
         sensitivity_section(analysis),
-        cost_section(analysis, context),
-        budget_section(analysis),
-        learning_curves_section(analysis, context),
-        training_section(analysis, context),
         source_study_section(analysis.source_study),
+        design_section(analysis),
+        checks_section(analysis),
+        methods_section(analysis, context),
         limits_section(analysis),
         f"## Reproduce\n\n```bash\n{context.command}\n```",
     ]
-    return "\n\n".join(section for section in sections if section) + "\n"
+    first = [
+        f"# Report: {analysis.source.title}",
+        " ".join(answer(analysis)),
+        verdicts(analysis),
+        context.figure("forest"),
+        reading(analysis),
+        warnings(analysis),
+        contents(sections),
+    ]
+    return "\n\n".join(section for section in (*first, *sections) if section) + "\n"
+
+
+def contents(sections: Iterable[str]) -> str:
+    """Link every section in one line."""
+    titles = [found for text in sections for found in re.findall(r"^## (.+)$", text, re.MULTILINE)]
+    return "**Contents:** " + " · ".join(f"[{title}](#{anchor(title)})" for title in titles)

@@ -26,12 +26,22 @@ PAGE = Template(
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 body {
-  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 76rem;
+  margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 80rem;
   color: var(--text); background: var(--back);
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Liberation Sans", sans-serif;
 }
-p, ul, ol, .alert { max-width: 44rem; }
-p:has(.figure) { max-width: none; }
+p, ul, ol, .alert { max-width: 56rem; }
+h1 + p, h2 + p { max-width: none; }
+p:has(> .figure) { display: inline-block; max-width: 100%; margin: 0 0.5rem 0 0; vertical-align: top; }
+/* The verdicts and their plot: beside each other where there is room, else the plot first. */
+.beside { display: flex; flex-flow: row nowrap; align-items: flex-start; gap: 1.25rem; }
+.beside > div { flex: 0 1 auto; min-width: 0; }
+.beside > p:has(> .figure) { flex: 1 1 38rem; min-width: 28rem; margin: 0; }
+.beside .figure { margin-top: 0.5rem; }
+@media (max-width: 68rem) {
+  .beside { flex-flow: column-reverse; gap: 0; }
+  .beside > p:has(> .figure) { flex: none; min-width: 0; }
+}
 h1, h2, h3 { line-height: 1.25; overflow-wrap: anywhere; }
 h1 { margin: 0 0 0.75rem; font-size: 1.6rem; }
 h1 + p { font-size: 1.075rem; }

@@ -6,6 +6,9 @@ from eval.report.analysis import Analysis
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import AT_CHANCE, EQUIVALENT, NOT_ESTIMABLE, Comparison
 
+FIRST = 3
+"""Outcomes on the first screen."""
+
 
 def families_differ(analysis: Analysis, comparison: Comparison) -> bool:
     """Whether families are shown to differ in a difference, which its average then hides."""
@@ -34,3 +37,10 @@ def by_standing(analysis: Analysis) -> list[Benchmark]:
     return sorted(
         analysis.benchmarks, key=lambda name: (not can_tell(analysis, name), is_at_chance(analysis, name))
     )
+
+
+def shown_first(analysis: Analysis) -> list[Benchmark]:
+    """Return the outcomes drawn on the first screen: some that can tell, else the first open ones."""
+    order = by_standing(analysis)
+    telling = [name for name in order if can_tell(analysis, name)]
+    return (telling or [name for name in order if not is_at_chance(analysis, name)] or order)[:FIRST]

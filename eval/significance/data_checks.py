@@ -16,7 +16,7 @@ from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level
 from eval.significance.statistics.welch import NO_SPREAD
-from eval.suites.registry import unit_of
+from eval.suites.registry import HELD_OUT, unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 ARM = ["family", "variant"]
@@ -26,7 +26,7 @@ MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
 ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
-SAME = "runs of different models with the same scores (of one cell counted as one run); was one copied?"
+SAME = "runs of different models with the same scores (of one arm counted as one run); was one copied?"
 SAME_BY_CHANCE = "different runs with the same scores, so few and so rounded that it may be chance"
 
 
@@ -79,6 +79,8 @@ def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
     """Group runs whose every score is the same, and say whether that rules out chance."""
     what = ["benchmark", "task", "metric", "head"]
+    # Each training tells its own held-out loss, whoever's scores lie beside it.
+    rows = rows[rows.benchmark != HELD_OUT] if (rows.benchmark != HELD_OUT).any() else rows
     scores = rows.groupby(what)["score"]
     told = rows.assign(decimals=scores.transform(_decimals_of_spread).astype(int))
     signatures: dict[tuple, list[RunKey]] = {}
@@ -156,8 +158,8 @@ def flat_notes(scores: pd.DataFrame) -> list[str]:
     arms = scores.groupby(["benchmark", *ARM])["score"].agg(["count", "mean", "std"]).reset_index()
     flat = arms[(arms["count"] > 1) & (arms["std"] < NO_SPREAD)]
     return [
-        f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.1f}, "
-        "so these cells add no uncertainty to an interval; do the models tell the answers apart at all?"
+        f"{benchmark}: all runs of {family} {', '.join(map(str, group.variant))} score exactly {mean:.4g}, "
+        "so these arms add no uncertainty to an interval; do the models tell the answers apart at all?"
         for (benchmark, family, mean), group in flat.groupby(["benchmark", "family", "mean"])
     ]
 
@@ -195,10 +197,10 @@ def outlier_notes(outliers: pd.DataFrame) -> list[str]:
         return []
     names = [
         f"{row.benchmark} {run_name((row.family, row.variant, row.seed))} "
-        f"({row.score:.1f}, the others {row.others:.1f})"
+        f"({row.score:.4g}, the others {row.others:.4g})"
         for row in _rows(outliers)
     ]
-    return [f"far from the other runs of their cell, kept (see Sensitivity): {_names(names)}"]
+    return [f"far from the other runs of their arm, kept (see Sensitivity): {_names(names)}"]
 
 
 def _rows(table: pd.DataFrame) -> list:

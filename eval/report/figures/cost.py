@@ -22,15 +22,15 @@ from eval.report.figures.style import (
     variant_styles,
 )
 from eval.report.names import family_label
+from eval.report.sections.context import title
+from eval.report.standing import by_standing
 from eval.significance.axes import Benchmark, Family, Level
 
 # Field of RunFacts, divisor, and the axis' label.
 COSTS = (
     ("num_parameters", 1e6, "parameters (millions)"),
     ("flops_per_token", 1e6, "forward MFLOP per token"),
-    ("tokens_per_s", 1e3, "speed (1,000 tokens/s)"),
     ("train_hours", 1, "training time (hours)"),
-    ("peak_memory_mb", 1024, "peak memory (GiB)"),
 )
 LOG_FROM = 6  # largest over smallest cost
 LEAST_SPAN = 0.1  # of an axis, as a share of its middle
@@ -47,8 +47,9 @@ class _Point:
     costs: dict[str, float]
 
 
-def draw_cost(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
-    """Mean score against each cost that is known of two variants: costs down, families across."""
+def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
+    """Mean of the leading outcome against each cost known of two variants: costs down, families across."""
+    benchmark = by_standing(analysis)[0]
     points = {family: _points(analysis, benchmark, family) for family in analysis.families}
     families = [family for family, known in points.items() if known]
     costs = [
@@ -65,10 +66,16 @@ def draw_cost(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | 
         axes.set_xlabel(filled(label, 50 // columns))
         if place < len(families):
             axes.set_title(filled(family_label(family), 20))
-    figure.supylabel(f"mean score on {benchmark} (percent)", fontsize=9.5)
+    figure.supylabel(_label(analysis, benchmark), fontsize=9.5)
     shown = {point.variant for known in points.values() for point in known}
     add_legend(figure, [_handle(str(name), styles[name]) for name in analysis.variants if name in shown])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
+
+
+def _label(analysis: Analysis, benchmark: Benchmark) -> str:
+    outcome = analysis.outcome(benchmark)
+    unit = f" ({outcome.unit})" if outcome.unit else ""
+    return f"mean {title(benchmark)}{unit}, {'higher' if outcome.better == 'higher' else 'lower'} is better"
 
 
 def _points(analysis: Analysis, benchmark: Benchmark, family: Family) -> list[_Point]:
@@ -141,7 +148,7 @@ def _handle(name: str, style: VariantStyle) -> Line2D:
 
 def _alt(analysis: Analysis, benchmark: Benchmark, families: Sequence[Family], labels: Sequence[str]) -> str:
     return (
-        f"Scatter plots, {benchmark}: mean score over seeds in percent with its standard error against "
+        f"Scatter plots: {_label(analysis, benchmark)}, with its standard error over seeds, against "
         f"{'; '.join(labels)}; one panel per family and cost ({', '.join(map(family_label, families))}), one "
         f"colour and marker per variant; the dashed line is the mean of {analysis.baseline}"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,56 +23,140 @@ from eval.report.figures.style import (
     new_figure,
     text_width,
 )
-from eval.report.markdown import difference, interval
+from eval.report.markdown import difference, interval, unit_name
 from eval.report.names import family_label
-from eval.significance.axes import Benchmark
+from eval.report.sections.context import loss_of, place
+from eval.report.standing import families_differ, shown_first
+from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import Comparison
 
-ROW_IN = 0.21
+ROW_IN = 0.19
+BELOW_IN = 0.85  # ticks, unit and arrow
 USUAL_LABEL_IN = 1.3
 MARGIN_COLOUR = "#dcebf5"
+GAP = 0.7  # rows between two variants
+
+
+class _Row(NamedTuple):
+    """One comparison where it is drawn."""
+
+    comparison: Comparison
+    scope: Family | None
+    y: float
+    scale: float
+    """What the comparison's numbers are multiplied by to share the axis."""
+
+
+def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
+    """Draw the outcomes of the first screen beside each other."""
+    benchmarks = shown_first(analysis)
+    if len(benchmarks) < 2:
+        return draw_forest(analysis, benchmarks[0])
+    labels = [in_two_lines(str(name)) for name in analysis.others]
+    figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
+    drawn = figure.subplots(1, len(benchmarks), sharey=True)
+    for axes, benchmark in zip(drawn, benchmarks, strict=True):
+        _panel(axes, analysis, benchmark)
+        axes.set_title(filled(place(analysis, benchmark), 24))
+        axes.locator_params(axis="x", nbins=5)
+    _label_variants(drawn[0], labels, _step(analysis))
+    add_legend(figure, _handles(analysis))
+    return figure, "; ".join(_alt(analysis, benchmark) for benchmark in benchmarks)
 
 
 def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     """Differences to the baseline with intervals, per variant: the average first, then each family."""
-    scopes = analysis.scopes(benchmark)
-    styles = family_styles([scope for scope in scopes if scope is not None])
-    step = max(len(scopes) + 0.9, 2)  # rows per variant and the gap to the next
     labels = [in_two_lines(str(name)) for name in analysis.others]
-    extra = max(0.0, max(map(text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
-    figure = new_figure(0.95 + ROW_IN * step * len(labels), WIDTH_IN + extra)
+    figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
     axes = figure.subplots()
-    limit = _axis_limit(analysis, benchmark)
-    for place in range(len(labels)):
-        if place % 2 == 0:
-            axes.axhspan(place * step - 0.95, place * step + step - 0.95, color="#f3f3f3", lw=0, zorder=0)
-        for offset, scope in enumerate(scopes):
-            comparison, y = analysis.of(benchmark, scope)[place], place * step + offset
-            _interval(axes, comparison, y, limit, *styles[scope])
-            axes.text(
-                1.02, y, interval_text(comparison), transform=axes.get_yaxis_transform(),
-                va="center", ha="left", fontsize=SMALL - 0.5, color=styles[scope][0],
-                fontweight="bold" if offset == 0 else "normal",
-            )  # fmt: skip
-    margin = _margin(analysis, benchmark)
-    if margin is not None:
-        axes.axvspan(-margin, margin, color=MARGIN_COLOUR, lw=0, zorder=0.5)
-    axes.axvline(0, color=GREY, lw=1, zorder=1)
-    axes.set_xlim(-limit, limit)
-    axes.set_ylim(step * len(labels) - 0.95, -0.95)
+    for row in _panel(axes, analysis, benchmark):
+        axes.text(
+            1.02, row.y, interval_text(row.comparison), transform=axes.get_yaxis_transform(),
+            va="center", ha="left", fontsize=SMALL - 0.5, color=_styles(analysis)[row.scope][0],
+            fontweight="bold" if row.scope == analysis.scopes(benchmark)[0] else "normal",
+        )  # fmt: skip
+    axes.set_title(filled(place(analysis, benchmark), 40))
     axes.locator_params(axis="x", nbins=7)
-    axes.set_yticks([place * step + (len(scopes) - 1) / 2 for place in range(len(labels))])
-    axes.set_yticklabels(labels, fontweight="bold")
-    axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(
-        filled(f"difference to {analysis.baseline} on {benchmark}", 40)
-        + "\n(percentage points; right is better)"
-    )
-    add_legend(figure, _handles(analysis, scopes, styles))
+    _label_variants(axes, labels, _step(analysis))
+    add_legend(figure, _handles(analysis))
     return figure, _alt(analysis, benchmark)
 
 
-def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
+def _step(analysis: Analysis) -> float:
+    """Rows from one variant to the next, alike for all outcomes."""
+    return max(len(analysis.families) + (len(analysis.families) > 1), 1) + GAP
+
+
+def _height(analysis: Analysis) -> float:
+    return BELOW_IN + 0.3 + ROW_IN * _step(analysis) * len(analysis.others)
+
+
+def _extra(labels: Sequence[str]) -> float:
+    return max(0.0, max(map(text_width, labels)) * 1.1 - USUAL_LABEL_IN)  # bold is wider
+
+
+def _styles(analysis: Analysis) -> dict[Family | None, tuple[str, str]]:
+    return family_styles(analysis.families)
+
+
+def _rows(analysis: Analysis, benchmark: Benchmark) -> list[_Row]:
+    scopes, step = analysis.scopes(benchmark), _step(analysis)
+    return [
+        _Row(comparison, scope, number * step + offset, _scale(analysis, comparison))
+        for offset, scope in enumerate(scopes)
+        for number, comparison in enumerate(analysis.of(benchmark, scope))
+    ]
+
+
+def _scale(analysis: Analysis, comparison: Comparison) -> float:
+    """Turn a family's own unit into percent of the baseline's mean, where the average is in percent."""
+    benchmark = comparison.benchmark
+    if comparison.is_relative or not any(c.is_relative for c in analysis.primary(benchmark)):
+        return 1.0
+    arms = analysis.arms
+    chosen = (arms.benchmark == benchmark) & (arms.family == comparison.family)
+    base = arms[chosen & (arms.variant == analysis.baseline)]["mean"]
+    return 100 / abs(float(base.iloc[0])) if len(base) else float("nan")
+
+
+def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark) -> list[_Row]:
+    """Draw the rows of one outcome, with the margin of each shaded."""
+    rows, step = _rows(analysis, benchmark), _step(analysis)
+    limit = _axis_limit(rows)
+    for number in range(0, len(analysis.others), 2):
+        axes.axhspan(number * step - 0.85, (number + 1) * step - 0.85, color="#f3f3f3", lw=0, zorder=0)
+    for row in rows:
+        if row.comparison.margin is not None:
+            reach = row.comparison.margin * row.scale
+            axes.barh(row.y, 2 * reach, 1.0, -reach, color=MARGIN_COLOUR, lw=0, zorder=0.5)
+        _interval(axes, row, limit, *_styles(analysis)[row.scope])
+    axes.axvline(0, color=GREY, lw=1, zorder=1)
+    axes.set_xlim(-limit, limit)
+    axes.set_ylim(step * len(analysis.others) - 0.85, -0.85)
+    axes.set_xlabel(f"{_unit(analysis, benchmark)}\n{_better(analysis, benchmark)}")
+    return rows
+
+
+def _unit(analysis: Analysis, benchmark: Benchmark) -> str:
+    first = analysis.primary(benchmark)[0]
+    if first.is_relative:
+        return f"% of {analysis.baseline}'s {loss_of(first.outcome)}"
+    return unit_name(first.unit) or "difference"
+
+
+def _better(analysis: Analysis, benchmark: Benchmark) -> str:
+    return "better →" if analysis.outcome(benchmark).better == "higher" else "← better"
+
+
+def _label_variants(axes: Axes, labels: Sequence[str], step: float) -> None:
+    axes.set_yticks([number * step + (step - GAP - 1) / 2 for number in range(len(labels))])
+    axes.set_yticklabels(labels, fontweight="bold")
+    axes.tick_params(axis="y", length=0)
+
+
+def _handles(analysis: Analysis) -> list[Any]:
+    styles = _styles(analysis)
+    scopes = [None, *analysis.families] if len(analysis.families) > 1 else list(analysis.families)
     handles: list[Any] = [
         Line2D([], [], color=styles[s][0], marker=styles[s][1], ms=5, lw=1.6, label=family_label(s))
         for s in scopes
@@ -84,31 +169,33 @@ def _handles(analysis: Analysis, scopes, styles) -> list[Any]:
     ]
 
 
-def _margin(analysis: Analysis, benchmark: Benchmark) -> float | None:
-    return next((c.margin for c in analysis.primary(benchmark) if c.margin is not None), None)
-
-
-def _axis_limit(analysis: Analysis, benchmark: Benchmark) -> float:
+def _axis_limit(rows: Sequence[_Row]) -> float:
     """Reach of the axis on either side of zero; one very wide interval must not flatten all others."""
-    chosen = [c for c in analysis.comparisons if c.benchmark == benchmark and c.estimate is not None]
-    bounds = [c.largest_remaining for c in chosen if c.largest_remaining is not None]
-    points = [abs(c.estimate) for c in chosen if c.estimate is not None]
-    reach = min(max(bounds), 4 * float(np.median(bounds))) if bounds else 1.0
-    return 1.06 * max([reach, *points, _margin(analysis, benchmark) or 0.0, 1e-6])
+    known = [row for row in rows if row.comparison.estimate is not None]
+    bounds = [
+        r.scale * (r.comparison.largest_remaining or 0.0) for r in known if r.comparison.low is not None
+    ]
+    points = [r.scale * abs(r.comparison.estimate or 0.0) for r in known]
+    margins = [r.scale * (r.comparison.margin or 0.0) for r in known]
+    reach = min(max(bounds), 4 * float(np.median(bounds))) if bounds else 0.0
+    return 1.06 * max([reach, *points, *margins, 1e-6])
 
 
-def _interval(axes: Axes, comparison: Comparison, y: float, limit: float, colour: str, marker: str) -> None:
+def _interval(axes: Axes, row: _Row, limit: float, colour: str, marker: str) -> None:
     """Draw one estimate, filled where a difference is shown; an interval off the axis ends in an arrow."""
+    comparison = row.comparison
     if comparison.estimate is None:
         return
     if comparison.low is not None and comparison.high is not None:
-        low, high = max(comparison.low, -limit), min(comparison.high, limit)
-        axes.plot([low, high], [y, y], color=colour, lw=1.6, solid_capstyle="butt", zorder=2)
-        for bound, edge, arrow in ((comparison.low, -limit, "<"), (comparison.high, limit, ">")):
+        ends = np.array([comparison.low, comparison.high]) * row.scale
+        axes.plot(
+            np.clip(ends, -limit, limit), [row.y] * 2, color=colour, lw=1.6, solid_capstyle="butt", zorder=2
+        )
+        for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
             if abs(bound) > limit and np.sign(bound) == np.sign(edge):
-                axes.plot(edge, y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
+                axes.plot(edge, row.y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
     fill = colour if comparison.is_different else "white"
-    axes.plot(comparison.estimate, y, marker, color=colour, mfc=fill, ms=5, zorder=4)
+    axes.plot(comparison.estimate * row.scale, row.y, marker, color=colour, mfc=fill, ms=5, zorder=4)
 
 
 def interval_text(comparison: Comparison) -> str:
@@ -121,12 +208,27 @@ def interval_text(comparison: Comparison) -> str:
 
 
 def _alt(analysis: Analysis, benchmark: Benchmark) -> str:
+    """Say the numbers of the primary scope, and those of each family where families differ."""
+    primary = analysis.primary(benchmark)
+    disputed = {c.contrast for c in primary if families_differ(analysis, c)}
+    within = [
+        c
+        for family in analysis.scopes(benchmark)[1:]
+        for c in analysis.of(benchmark, family)
+        if c.contrast in disputed
+    ]
     said = [
-        f"{variant} {interval_text(comparison).replace('[', '(').replace(']', ')').replace(', ', ' to ')}"
-        for variant, comparison in zip(analysis.others, analysis.primary(benchmark), strict=True)
+        f"{c.contrast.compared} {'' if c.family is None else f'in {family_label(c.family)} '}{_in_text(c)}"
+        for c in (*primary, *within)
     ]
     scope = family_label(analysis.scopes(benchmark)[0])
+    what = f"{place(analysis, benchmark)} ({analysis.outcome(benchmark).better} is better)"
     return (
-        f"Forest plot, {benchmark}: difference to {analysis.baseline} in percentage points with "
-        f"{analysis.confidence:.0%} intervals, {scope}: {'; '.join(said)}"
+        f"Forest plot, {what}: difference to {analysis.baseline} with {analysis.confidence:.0%} intervals, "
+        f"{scope}: {'; '.join(said)}"
     )
+
+
+def _in_text(comparison: Comparison) -> str:
+    unit = "" if comparison.is_relative else f" {unit_name(comparison.unit)}".rstrip()
+    return interval_text(comparison).replace("[", "(").replace("]", ")").replace(", ", " to ") + unit

@@ -3,66 +3,117 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     AVERAGE_COLOUR,
     GREY,
     SMALL,
+    add_legend,
     family_styles,
     filled,
     in_two_lines,
     panels,
     text_width,
 )
+from eval.report.markdown import arrow
 from eval.report.names import family_label
-from eval.significance.axes import Benchmark
+from eval.report.sections.context import title
+from eval.report.standing import by_standing
+from eval.significance.axes import Benchmark, Family
 
 MAX_COLUMNS = 4
-TITLE = 10.0  # points
-PANELS_IN, GAP_IN = 5.2, 0.15
+TITLE = 9.0  # points
+TITLE_WIDTH = 16  # letters
+PANELS_IN, BESIDE_IN = 5.3, 0.1
 
 
-def draw_seeds(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
-    """Every seed as a dot, one panel per family; panels share a scale but not its ends."""
-    scores = analysis.runs[analysis.runs.benchmark == benchmark]
-    families = [family for family in analysis.families if family in set(scores.family)]
-    variants = analysis.variants
-    titles = [filled(family_label(family), 20) for family in families]
-    figure, drawn = panels(len(families), 1.2 + 0.3 * len(variants), columns=_columns(titles), sharey=True)
-    styles = family_styles(families)
-    chance = analysis.outcome(benchmark).chance
-    limits = _limits([np.asarray(scores[scores.family == family].score) for family in families])
-    for axes, family, title, (low, high) in zip(drawn, families, titles, limits, strict=True):
-        for place, variant in enumerate(variants):
-            chosen = scores[(scores.family == family) & (scores.variant == variant)].sort_values("seed")
-            _dots(axes, np.asarray(chosen.score), place, styles[family][0], variant == analysis.baseline)
-        if chance is not None and low <= chance <= high:
-            axes.axvline(chance, color=GREY, lw=0.9, ls=":", zorder=1)
-        axes.set_xlim(low, high)
-        axes.locator_params(axis="x", nbins=4 if len(families) > 2 else 6)
-        axes.set_title(title)
-        axes.grid(axis="y", color="#e6e6e6", lw=0.6)
-        axes.set_axisbelow(True)
-    figure.supxlabel(f"score on {benchmark} (percent)", fontsize=9.5)
-    drawn[0].set_yticks(range(len(variants)), [in_two_lines(str(name)) for name in variants])
-    drawn[0].set_ylim(len(variants) - 0.5, -0.5)
-    alt = (
-        f"Dot plot, {benchmark}: the score of every seed in percent, one row per {analysis.noun}, one panel "
-        f"per family ({', '.join(map(family_label, families))}); bars are means, the dashed line is the "
-        f"mean of {analysis.baseline}"
+def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
+    """Every seed as a dot, one panel for each outcome and family, those of one outcome on one scale."""
+    places = [
+        (benchmark, family)
+        for benchmark in by_standing(analysis)
+        for family in analysis.families
+        if family in analysis.scopes(benchmark)
+    ]
+    titles = [_title(analysis, *found) for found in places]
+    columns = _columns(titles, len(analysis.families))
+    lines = max(text.count("\n") for text in titles) + 1
+    height = 0.75 + 0.15 * lines + 0.2 * len(analysis.variants)
+    figure, drawn = panels(len(places), height, columns=columns, sharey=True)
+    limits = {name: _limits(analysis, name) for name in analysis.benchmarks}
+    for axes, found, said in zip(drawn, places, titles, strict=True):
+        _panel(axes, analysis, *found, limits[found[0]][found[1]])
+        axes.set_title(said, fontsize=TITLE)
+    drawn[0].set_yticks(
+        range(len(analysis.variants)), [in_two_lines(str(name)) for name in analysis.variants]
     )
-    return figure, alt
+    drawn[0].set_ylim(len(analysis.variants) - 0.5, -0.5)
+    add_legend(figure, _handles(analysis))
+    return figure, (
+        f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "
+        f"{', '.join(map(title, by_standing(analysis)))}; bars are means, the dashed line is the mean of "
+        f"{analysis.baseline}, the dotted one chance"
+    )
 
 
-def _columns(titles: Sequence[str]) -> int:
-    """As many panels in a line as there is room for their titles."""
-    widest = max(text_width(title, TITLE) for title in titles) + GAP_IN
-    return max(1, min(len(titles), MAX_COLUMNS, int(PANELS_IN / widest)))
+def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
+    """Name a panel: outcome, direction, family and unit."""
+    outcome = analysis.outcome(benchmark)
+    unit = {"percent": " (%)", "correlation": " (x 100)", None: ""}.get(outcome.unit, f" ({outcome.unit})")
+    return (
+        f"{filled(title(benchmark), TITLE_WIDTH)} {arrow(outcome)}\n{filled(family_label(family) + unit, 20)}"
+    )
+
+
+def _columns(titles: Sequence[str], families: int) -> int:
+    """As many panels in a line as there is room for their titles, the families of an outcome together."""
+    widest = max(text_width(text, TITLE) for text in titles) + BESIDE_IN
+    most = max(1, min(len(titles), MAX_COLUMNS, int(PANELS_IN / widest)))
+    return most - most % families if most > families else most
+
+
+def _panel(
+    axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family, limits: tuple[float, float]
+) -> None:
+    scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
+    colour = family_styles(analysis.families)[family][0]
+    for place, variant in enumerate(analysis.variants):
+        chosen = scores[scores.variant == variant].sort_values("seed")
+        _dots(axes, np.asarray(chosen.score), place, colour, variant == analysis.baseline)
+    chance = analysis.outcome(benchmark).chance
+    if chance is not None and limits[0] <= chance <= limits[1]:
+        axes.axvline(chance, color=GREY, lw=1.1, ls=":", zorder=1)
+    axes.set_xlim(*limits)
+    axes.locator_params(axis="x", nbins=3)
+    axes.grid(axis="y", color="#e6e6e6", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _handles(analysis: Analysis) -> list[Any]:
+    return [
+        Line2D([], [], color=GREY, marker="o", lw=0, ms=4.5, label="a seed"),
+        Line2D([], [], color=AVERAGE_COLOUR, lw=1.8, label="mean"),
+        Line2D([], [], color=GREY, lw=0.9, ls="--", label=f"mean of {analysis.baseline}"),
+        Line2D([], [], color=GREY, lw=1.1, ls=":", label="chance"),
+    ]
+
+
+def _limits(analysis: Analysis, benchmark: Benchmark) -> dict[Family, tuple[float, float]]:
+    """Ends of each panel's axis: of one span, so that spreads compare, around each family's own scores."""
+    runs = analysis.runs[analysis.runs.benchmark == benchmark]
+    scores = {
+        name: runs.score[runs.family == name] for name in analysis.scopes(benchmark) if name is not None
+    }
+    reach = 0.6 * (max(float(np.ptp(found)) for found in scores.values()) or 1.0)
+    middles = {name: float(found.min() + found.max()) / 2 for name, found in scores.items()}
+    return {name: (middle - reach, middle + reach) for name, middle in middles.items()}
 
 
 def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: bool) -> None:
@@ -76,10 +127,3 @@ def _dots(axes: Axes, values: np.ndarray, place: int, colour: str, is_baseline: 
     axes.plot([values.mean()] * 2, [place - 0.34, place + 0.34], color=AVERAGE_COLOUR, lw=1.8, zorder=4)
     if is_baseline:
         axes.axvline(values.mean(), color=GREY, lw=0.9, ls="--", zorder=1)
-
-
-def _limits(scores: list[np.ndarray]) -> list[tuple[float, float]]:
-    """Ends of each panel's axis: of one span, so that spreads compare, around each family's own scores."""
-    reach = 0.55 * max(*(float(np.ptp(values)) for values in scores), 0.5)
-    middles = [float(values.min() + values.max()) / 2 for values in scores]
-    return [(middle - reach, middle + reach) for middle in middles]

@@ -41,8 +41,8 @@ STYLE = {
     "svg.fonttype": "path",
     "text.parse_math": False,  # a variant's name may hold dollar signs
 }
-# Shown at its own size (634 px) in a column of 900, and with text still legible at 390.
-WIDTH_IN = 6.6
+# Shown at its own size (595 px), two beside each other on a wide screen, and with text still legible at 390.
+WIDTH_IN = 6.2
 DPI = 200
 POINTS_PER_INCH = 72
 KEY_IN = 0.55  # a legend's line or marker with the space around it

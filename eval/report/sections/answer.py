@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from eval.report.analysis import Analysis
 from eval.report.markdown import amount, effect, listed, margin, p_value
 from eval.report.names import family_label
-from eval.report.sections.context import place
+from eval.report.sections.context import loss_of, place
 from eval.report.standing import by_standing, can_tell, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
-from eval.significance.comparison import EQUIVALENT, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
+from eval.significance.comparison import EQUIVALENT, INCONCLUSIVE, NEGLIGIBLE, NOT_ESTIMABLE, Comparison
 
 NAMED = 4
 """Variants named in one list; the table below has all."""
@@ -72,6 +72,8 @@ def _clauses(analysis: Analysis, benchmark: Benchmark, is_brief: bool) -> list[s
         names = f"every {analysis.noun}" if len(equivalent) == len(primary) > 1 else _quoted(equivalent)
         verb = "are" if 1 < len(equivalent) < len(primary) else "is"
         clauses.append(f"{names} {verb} equivalent to `{analysis.baseline}` (within {margin(equivalent[0])})")
+    if shown or equivalent:
+        clauses += _open([c for c in primary if c.verdict == INCONCLUSIVE])
     clauses += _disagreements(analysis, disputed, is_brief)
     settled = {c.contrast for c in (*shown, *disputed)}
     for family in analysis.scopes(benchmark)[1:]:
@@ -90,7 +92,7 @@ def _in_words(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str
             continue
         first, *others = chosen
         than = "" if first.is_relative else f" than `{analysis.baseline}`"
-        of_loss = f" of `{analysis.baseline}`'s {_loss_word(first)}" if first.is_relative else ""
+        of_loss = f" of `{analysis.baseline}`'s {loss_of(first.outcome)}" if first.is_relative else ""
         word = "better" if is_better else "worse"
         text = f"`{first.contrast.compared}` is {word}{than} by {_size(first)}{of_loss}"
         text += "".join(f", `{c.contrast.compared}` by {_size(c)}" for c in others[: NAMED - 1])
@@ -98,8 +100,13 @@ def _in_words(analysis: Analysis, comparisons: Sequence[Comparison]) -> list[str
     return clauses
 
 
-def _loss_word(comparison: Comparison) -> str:
-    return "loss" if comparison.outcome.unit == "nats" else comparison.outcome.unit or "score"
+def _open(comparisons: Sequence[Comparison]) -> list[str]:
+    if not comparisons:
+        return []
+    widest = max(comparisons, key=lambda c: c.largest_remaining or 0.0)
+    verb = "is" if len(comparisons) == 1 else "are"
+    reach = amount(widest.largest_remaining, widest)
+    return [f"{_quoted(comparisons)} {verb} {INCONCLUSIVE} (up to {reach} remain possible)"]
 
 
 def _size(comparison: Comparison) -> str:

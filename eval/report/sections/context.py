@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from eval.report.analysis import Analysis
 from eval.report.markdown import escape
 from eval.report.names import family_label, figure_names
+from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Family
 from eval.suites.registry import HELD_OUT, SUITES
 
 
@@ -26,9 +27,9 @@ class Context:
         """Link a figure, or nothing if it was not drawn."""
         return f"![{escape(self.figures[name])}](figures/{name}.svg)" if name in self.figures else ""
 
-    def figures_of(self, kind: str, analysis: Analysis) -> list[str]:
-        """Link one kind of figure for every benchmark that has it."""
-        return [self.figure(name) for name in figure_names(kind, analysis.benchmarks).values()]
+    def figure_of(self, kind: str, analysis: Analysis, benchmark: Benchmark) -> str:
+        """Link one kind of figure of a benchmark, or nothing if it was not drawn."""
+        return self.figure(figure_names(kind, analysis.benchmarks)[benchmark])
 
 
 def title(benchmark: Benchmark) -> str:
@@ -42,6 +43,18 @@ def place(analysis: Analysis, benchmark: Benchmark) -> str:
     if scope is None or len(analysis.families) == 1:
         return title(benchmark)
     return f"{title(benchmark)} ({family_label(scope)} only)"
+
+
+def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
+    """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
+    if analysis.outcome(benchmark).unit in ("percent", "correlation"):
+        return 1
+    return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)
+
+
+def loss_of(outcome: Outcome) -> str:
+    """Name what a relative difference is a percentage of."""
+    return "loss" if outcome.unit == "nats" else outcome.unit or "score"
 
 
 def mean_name(analysis: Analysis, benchmark: Benchmark) -> str:

@@ -5,39 +5,56 @@ from __future__ import annotations
 from collections import Counter
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import count, escape, table
+from eval.report.markdown import count, details, escape, table
 from eval.report.names import family_label
+from eval.report.sections.context import title
 from eval.results.run_scores import SINGLE_TASK
+from eval.suites.registry import HELD_OUT
 
 
 def design_section(analysis: Analysis) -> str:
-    """Runs per arm, items per benchmark, missing scores."""
+    """How many runs there are, which are missing, how many items, and what made them."""
     design = analysis.source.design
     origin = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
-    counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
-    rows = []
-    for benchmark in analysis.benchmarks:
-        for family in analysis.families:
-            shown = [str(counts.get((benchmark, family, name), 0)) for name in analysis.variants]
-            rows.append([str(benchmark), family_label(family), *shown])
-    parts = [
-        "## Design",
-        "Runs per cell; a run is one pretraining with its own seed"
-        + (", here under each head." if analysis.is_of_heads else "."),
-        table(["benchmark", "family", *(f"`{name}`" for name in analysis.variants)], rows),
-        _items(analysis),
-    ]
+    parts = ["## Design", _runs(analysis)]
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
-        rows = [[str(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
-        parts += [f"Missing scores, {origin}:", table(["benchmark", "family", analysis.noun, "seeds"], rows)]
+        rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
+        missing = table(["outcome", "family", analysis.noun, "seeds"], rows)
+        parts.append(details(f"Missing scores, {origin}", missing))
     else:
         parts.append(f"No score is missing {origin}.")
+    if items := _items(analysis):
+        parts.append(details("Items and metrics", items))
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
     return "\n\n".join(part for part in parts if part)
+
+
+def _runs(analysis: Analysis) -> str:
+    """Say how many runs every arm has; in a table where they differ in number."""
+    said = "a run is one pretraining with its own seed" + (", here under each head" * analysis.is_of_heads)
+    counts = analysis.arms.set_index(["benchmark", "family", "variant"])["n"].to_dict()
+    keys = [(b, f, v) for b in analysis.benchmarks for f in analysis.families for v in analysis.variants]
+    found = {counts.get(key, 0) for key in keys}
+    if len(found) == 1:
+        families, variants = len(analysis.families), len(analysis.variants)
+        each = (
+            f"{families} {'family' if families == 1 else 'families'}, {variants} {analysis.noun}s, "
+            f"{len(analysis.benchmarks)} outcome{'s' if analysis.benchmarks[1:] else ''}"
+        )
+        return f"{found.pop()} runs in every arm ({each}); {said}."
+    rows = [
+        [title(b), family_label(f), *(str(counts.get((b, f, v), 0)) for v in analysis.variants)]
+        for b in analysis.benchmarks
+        for f in analysis.families
+    ]
+    header = ["outcome", "family", *(f"`{name}`" for name in analysis.variants)]
+    low, high = min(found), max(found)
+    summary = f"Runs per arm ({low} to {high})"
+    return f"{said[0].upper()}{said[1:]}.\n\n{details(summary, table(header, rows))}"
 
 
 def checks_section(analysis: Analysis) -> str:
@@ -51,16 +68,16 @@ def _items(analysis: Analysis) -> str:
     rows = []
     for benchmark in analysis.benchmarks:
         tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].drop_duplicates("task")
-        if set(tasks.task) == {SINGLE_TASK}:
+        if set(tasks.task) == {SINGLE_TASK} or benchmark.name == HELD_OUT:
             continue
         low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        row = [str(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
+        row = [title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
         found = analysis.source.contamination.get(benchmark.name)
         seen = "-" if found is None else f"{found.num_found:,} of {found.num_texts:,} texts"
         rows.append([*row, seen])
-    header = ["benchmark", "tasks", "items", "items per task", "metrics", "seen in training"]
+    header = ["outcome", "tasks", "items", "items per task", "metrics", "seen in training"]
     if not rows:
         return ""
     text = (

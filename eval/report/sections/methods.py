@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import listed, share, unit_name
+from eval.report.markdown import details, listed, share, unit_name
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
@@ -22,22 +22,35 @@ def methods_section(analysis: Analysis, context: Context) -> str:
     """One paragraph: unit, interval, correction, margin, resamples, generator seed, versions."""
     how = analysis.inference
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
-    return (
-        "## Methods\n\nThe unit of replication is the run: items, tasks and fine-tunings of one run are "
+    text = (
+        "The unit of replication is the run: items, tasks and fine-tunings of one run are "
         "averaged first and never counted as replicates. A difference is the variant's mean minus the "
         "baseline's within a family; the average gives each family the same weight and is the primary "
-        f"comparison. Intervals are {how.confidence:.0%} Welch intervals with Satterthwaite's degrees of "
-        "freedom, each family and variant with its own variance (stratified for the average); they are not "
-        "corrected for the number of comparisons. P-values are two-sided and come from the same statistic; "
-        "Holm's correction runs over the variants within each benchmark, for the average and for each family "
-        "separately, Benjamini and Hochberg's over all cells of the table of phenomena. Equivalence is two "
+        f"comparison.{_ratios(analysis)} Intervals are {how.confidence:.0%} Welch intervals with "
+        "Satterthwaite's degrees of freedom, each family and variant with its own variance (stratified for "
+        "the average); they are not corrected for the number of comparisons. P-values are two-sided and come "
+        "from the same statistic; Holm's correction runs over the variants within each outcome, for the "
+        "average and for each family separately, Benjamini and Hochberg's over all differences by "
+        "phenomenon. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin) at the margin of each outcome ({_margins(analysis)}); it is "
         f"claimed for each comparison by itself. {_pairing(analysis)} Beside this stand a "
-        f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each cell) and a "
-        f"permutation test of Welch's t; generator seed {how.generator_seed}. Nothing is inferred from an "
-        f"arm with one run, which has no spread. Versions: {versions}."
-        + "".join(f"\n\n{remark}" for remark in analysis.source.remarks)
+        f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm) and a "
+        f"permutation test of Welch's t; generator seed {how.generator_seed}. Families differ in a "
+        f"difference where Welch's analysis of variance of it has a p below {how.level:.2g}, not corrected. "
+        "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
+        f"is inferred from an arm with one run, which has no spread. Versions: {versions}."
+    )
+    remarks = "".join(f"\n\n{remark}" for remark in analysis.source.remarks)
+    return f"## Methods{remarks}\n\n{details('How the numbers were made', text)}"
+
+
+def _ratios(analysis: Analysis) -> str:
+    if not any(c.is_relative for c in analysis.comparisons):
+        return ""
+    return (
+        " Losses of families with different objectives differ in scale, so what is averaged over them are "
+        "logarithms of ratios, shown in percent of the baseline's; within a family a loss stays in its unit."
     )
 
 
@@ -67,7 +80,7 @@ def limits_section(analysis: Analysis) -> str:
     """What not to conclude."""
     smallest = int(analysis.arms["n"].min())
     lines = [
-        f"The smallest cell has {smallest} run{'s' if smallest > 1 else ''}. With few runs intervals are "
+        f"The smallest arm has {smallest} run{'s' if smallest > 1 else ''}. With few runs intervals are "
         "wide, and the test leans on scores being roughly normal over seeds.",
         "Verdicts hold for the model sizes, data and training length of these runs.",
     ]

@@ -23,8 +23,9 @@ def noise_section(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> str
     """
     if not items.benchmarks:
         return ""
-    parts = ["## Where the noise is", _sources(items.components), *_differences(items, comparisons)]
-    return "\n\n".join(part for part in parts if part)
+    parts = [_sources(items.components), *_differences(items, comparisons)]
+    body = "\n\n".join(part for part in parts if part)
+    return f"## Where the noise is\n\n{details('Seeds, phenomena, tasks and items', body)}" if body else ""
 
 
 def _sources(components: Sequence[NoiseSource]) -> str:

@@ -7,117 +7,115 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import best_of, bold, details, spread, table
+from eval.report.markdown import arrow, best_of, bold, details, spread, table
 from eval.report.names import family_label
-from eval.report.sections.context import Context, mean_name
+from eval.report.sections.context import Context, decimals_of, mean_name, title
+from eval.report.standing import by_standing
+from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.axes import Benchmark, Family, Level
-from eval.suites.registry import known_metric
-
-ARROWS = {"higher": " ↑", "lower": " ↓"}
-PERCENT = ("percent", "correlation")  # times 100
+from eval.suites.registry import HELD_OUT, known_metric
 
 
 def scores_section(analysis: Analysis, context: Context) -> str:
-    """Mean, spread over seeds and number of seeds; variants down, benchmarks across."""
+    """Mean and spread over seeds, the same as dots, and every score folded away."""
     means = _means(analysis)
     rows = []
     for family in analysis.families:
         columns = [_score_column(analysis, arms, benchmark, family) for _, benchmark, arms in means]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
-    header = ["family", analysis.noun, *(f"{name}{_scale(analysis, own)}" for name, own, _ in means)]
+    header = ["family", analysis.noun, *(name for name, _, _ in means)]
     parts = [
         "## Scores",
         table(header, rows),
-        "Mean ± standard deviation over seeds (number of seeds), in percent unless a unit is named; ↑ higher "
-        "is better, ↓ lower, the best mean of a family in bold. Means over tasks are unweighted; verdicts "
-        "are about the first column of each benchmark.",
-        *context.figures_of("seeds", analysis),
-        f"Dots are seeds, bars their means; the dashed line is the mean of `{analysis.baseline}`, a dotted "
-        "one (where it fits) chance.",
+        f"Mean ± standard deviation over seeds{_counted(analysis)}; ↑ higher is better, ↓ lower, the best "
+        "mean of a family in bold. Means over tasks are unweighted; verdicts are about the first column of "
+        "each outcome.",
+        context.figure("seeds"),
+        details("Every seed", _every_seed(analysis)),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _counted(analysis: Analysis) -> str:
+    return f" ({analysis.arms.n.iloc[0]} each)" if _is_even(analysis) else " (number of seeds)"
+
+
+def _is_even(analysis: Analysis) -> bool:
+    return analysis.arms.n.nunique() == 1
 
 
 def _means(analysis: Analysis) -> list[tuple[str, Benchmark, pd.DataFrame]]:
     """Every mean under a name that says what it is over: the one compared first, then that over phenomena."""
     means = []
-    for benchmark in analysis.benchmarks:
-        over = mean_name(analysis, benchmark)
-        means.append((f"{benchmark}, {over}" if over else str(benchmark), benchmark, analysis.arms))
+    for benchmark in by_standing(analysis):
+        over, end = mean_name(analysis, benchmark), _direction_and_unit(analysis, benchmark)
+        name = title(benchmark)
+        means.append((f"{name}, {over}{end}" if over else f"{name}{end}", benchmark, analysis.arms))
         if len(other := analysis.part_means[analysis.part_means.benchmark == benchmark]):
-            means.append((f"{benchmark}, mean of {other.num_parts.iloc[0]} phenomena", benchmark, other))
+            over = f"mean of {other.num_parts.iloc[0]} phenomena"
+            means.append((f"{name}, {over}{end}", benchmark, other))
     return means
 
 
-def _scale(analysis: Analysis, benchmark: Benchmark) -> str:
-    """Write a unit other than percent, and which scores are better."""
+def _direction_and_unit(analysis: Analysis, benchmark: Benchmark) -> str:
     outcome = analysis.outcome(benchmark)
-    unit = "" if outcome.unit in PERCENT else f" ({outcome.unit or 'no unit'})"
-    return unit + ARROWS[outcome.better]
-
-
-def _digits(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
-    """Decimals of scores: one in percent, else as many as the spread over seeds lets count."""
-    if analysis.outcome(benchmark).unit in PERCENT:
-        return 1
-    return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)
+    unit = {"percent": ", %", "correlation": ", x 100", None: ""}.get(outcome.unit, f", {outcome.unit}")
+    return f"{unit} {arrow(outcome)}"
 
 
 def _score_column(
     analysis: Analysis, arms: pd.DataFrame, benchmark: Benchmark, family: Family
 ) -> dict[Level, str]:
     chosen = arms[(arms.benchmark == benchmark) & (arms.family == family)]
-    digits, is_lower = _digits(analysis, benchmark, family), analysis.outcome(benchmark).better == "lower"
-    best = best_of(dict(zip(chosen.variant, chosen["mean"], strict=True)), is_lower, digits)
+    digits, outcome = decimals_of(analysis, benchmark, family), analysis.outcome(benchmark)
+    means = dict(zip(chosen.variant, chosen["mean"], strict=True))
+    best = best_of(means, outcome.better == "lower", digits)
+    counts = chosen["n"].astype(int)
     return {
-        variant: f"{bold(f'{mean:.{digits}f}', variant in best)}{spread(sd, digits)} ({n})"
-        for variant, mean, sd, n in zip(
-            chosen.variant, chosen["mean"], chosen["sd"], chosen["n"], strict=True
-        )
+        variant: f"{bold(f'{mean:.{digits}f}', variant in best)}{spread(sd, digits)}"
+        + ("" if _is_even(analysis) else f" ({n})")
+        for variant, mean, sd, n in zip(chosen.variant, chosen["mean"], chosen["sd"], counts, strict=True)
     }
 
 
-def seeds_section(analysis: Analysis) -> str:
+def _every_seed(analysis: Analysis) -> str:
     """Every single score."""
     seeds = sorted(analysis.runs.seed.unique())
     scores = analysis.runs.set_index(["benchmark", "family", "variant", "seed"]).score.to_dict()
-    parts = ["### Every seed"]
-    for benchmark in analysis.benchmarks:
-        rows = []
-        for family in analysis.families:
-            digits = _digits(analysis, benchmark, family)
+    rows = []
+    for benchmark in by_standing(analysis):
+        for family in (name for name in analysis.families if name in analysis.scopes(benchmark)):
+            digits = decimals_of(analysis, benchmark, family)
             for variant in analysis.variants:
                 values = [scores.get((benchmark, family, variant, seed)) for seed in seeds]
                 shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
-                rows.append([family_label(family), f"`{variant}`", *shown])
-        header = ["family", analysis.noun, *(f"seed {seed}" for seed in seeds)]
-        unit = analysis.outcome(benchmark).unit
-        parts.append(details(f"{benchmark}, {unit or 'without a unit'}", table(header, rows)))
-    return "\n\n".join(parts)
+                rows.append([title(benchmark), family_label(family), f"`{variant}`", *shown])
+    return table(["outcome", "family", analysis.noun, *(f"seed {seed}" for seed in seeds)], rows)
 
 
 def tasks_section(analysis: Analysis) -> str:
     """Means per task, tasks down and variants across; empty when the source names no tasks."""
     parts = []
-    for benchmark in [*analysis.benchmarks, *analysis.not_compared]:
+    for benchmark in [*by_standing(analysis), *analysis.not_compared]:
         tasks = analysis.tasks[analysis.tasks.benchmark == benchmark]
-        if set(tasks.task) == {SINGLE_TASK}:
+        if set(tasks.task) == {SINGLE_TASK} or benchmark.name == HELD_OUT:
             continue
         for family in (name for name in analysis.families if name in set(tasks.family)):
             baselines = analysis.source.baselines.get(benchmark.name, {})
-            title = f"{benchmark}, {family_label(family)}"
+            named = f"{title(benchmark)}, {family_label(family)}"
             if benchmark in analysis.not_compared:
-                title += " (in its own unit, not compared)"
-            body = _task_table(tasks[tasks.family == family], analysis.variants, baselines)
-            parts.append(details(title, body))
+                named += " (in its own unit, not compared)"
+            outcome = analysis.outcomes.get(benchmark)
+            parts.append(
+                details(
+                    named, _task_table(tasks[tasks.family == family], analysis.variants, baselines, outcome)
+                )
+            )
     if not parts:
         return ""
-    text = (
-        "Mean over seeds, percentages unless named otherwise, the best in bold. Untested: among many tasks "
-        "some best is luck."
-    )
+    text = "Mean over seeds, the best in bold. Untested: among many tasks some best is luck."
     if analysis.source.baselines:
         text += (
             " *Constant answer* is what the one answer scores that does best on the training set: for "
@@ -127,18 +125,22 @@ def tasks_section(analysis: Analysis) -> str:
 
 
 def _task_table(
-    tasks: pd.DataFrame, variants: Sequence[Level], baselines: Mapping[str, Mapping[str, float]]
+    tasks: pd.DataFrame,
+    variants: Sequence[Level],
+    baselines: Mapping[str, Mapping[str, float]],
+    outcome: Outcome | None,
 ) -> str:
     rows = []
     for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):
         means = dict(zip(arms.variant, arms["mean"], strict=True))
-        places, known = decimals(str(metric)), known_metric(str(metric))
-        better = (known.better if known else None) or "higher"
-        best = best_of(means, better == "lower", places)
+        known = known_metric(str(metric))
+        is_lower = (outcome.better if outcome else known.better if known else "higher") == "lower"
+        places = decimals(str(metric))
+        best = best_of(means, is_lower, places)
         shown = [
             bold(f"{means[name]:.{places}f}", name in best) if name in means else "-" for name in variants
         ]
-        row = [str(group), str(task), str(metric).replace("_", " ") + ARROWS[better], *shown]
+        row = [str(group), str(task), str(metric).replace("_", " ") + (" ↓" if is_lower else " ↑"), *shown]
         if baselines:
             constant = baselines.get(str(task), {}).get(str(metric))
             row.append("-" if constant is None else f"{constant:.1f}")

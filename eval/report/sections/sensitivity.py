@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import difference, interval, signed, table
+from eval.report.markdown import details, difference, interval, signed, table
+from eval.report.sections.context import place
 from eval.report.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
+
+NAMED = 4
 
 
 def sensitivity_section(analysis: Analysis) -> str:
@@ -14,7 +17,7 @@ def sensitivity_section(analysis: Analysis) -> str:
         return ""
     rows = [
         [
-            str(x.comparison.benchmark),
+            place(analysis, x.comparison.benchmark),
             f"`{x.variant}`",
             f"{difference(x.comparison)} {x.comparison.verdict}",
             _range(x),
@@ -25,13 +28,29 @@ def sensitivity_section(analysis: Analysis) -> str:
         ]
         for x in analysis.sensitivities
     ]
+    text = (
+        "Each with Holm's correction; none of them replaces the one reported. *Verdict without one run* "
+        "counts the runs whose absence changes it. *Mean over phenomena* weighs phenomena alike instead of "
+        "tasks."
+    )
     pairing = "not paired" if analysis.inference.paired else "paired by seed"
-    header = ["benchmark", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
+    header = ["outcome", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
               "without outliers", pairing, "mean over phenomena"]  # fmt: skip
+    return f"## Sensitivity\n\n{_stability(analysis)}\n\n" + details(
+        "The same comparisons made in other ways", f"{table(header, rows)}\n\n{text}"
+    )
+
+
+def _stability(analysis: Analysis) -> str:
+    """Count the verdicts that hang on one run, and name them where they are few."""
+    found = [x for x in analysis.sensitivities if x.changed]
+    total = len(analysis.sensitivities)
+    if not found:
+        return f"All {total} verdicts hold whichever single run is left out."
+    names = [f"`{x.variant}` on {place(analysis, x.comparison.benchmark)}" for x in found]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return (
-        "## Sensitivity\n\nThe same comparisons made in other ways, each with Holm's correction; none of "
-        "them replaces the one reported. *Verdict without one run* counts the runs whose absence changes it. "
-        "*Mean over phenomena* weighs phenomena alike instead of tasks.\n\n" + table(header, rows)
+        f"{len(found)} of {total} verdicts change without some single run: {', '.join(names[:NAMED])}{more}."
     )
 
 

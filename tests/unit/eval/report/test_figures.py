@@ -17,7 +17,7 @@ from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.figures.cost import draw_cost
-from eval.report.figures.forest import draw_forest
+from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
@@ -49,6 +49,7 @@ def make_analysis(
     seeds: int = 3,
     parts: int = 4,
     benchmark: str = "blimp",
+    has_losses: bool = False,
 ) -> Analysis:
     """Analysis of made scores whose second variant has a single run in the last family, with run facts."""
     generator = np.random.default_rng(1)
@@ -63,6 +64,10 @@ def make_analysis(
                  60 + shift - place * (i % 3) + generator.normal(), 100, "")
                 for i in range(parts)
             ]  # fmt: skip
+            if has_losses:
+                loss = (2.5 + families.index(family)) * (1 - 0.02 * place) + 0.01 * generator.normal()
+                rows.append((run_id, family, variant, seed, "held-out-loss", "validation", "held-out text",
+                             "held_out_loss", loss, 0, ""))  # fmt: skip
             facts.append(
                 RunFacts(
                     run_id=run_id, family=family, variant=variant, seed=seed,
@@ -98,6 +103,10 @@ def texts_of(figure: Figure) -> list[Text]:
     return [text for text in texts if text.get_visible() and text.get_text().strip()]
 
 
+def titles_of(figure: Figure) -> list[str]:
+    return [axes.get_title() for axes in figure.axes]
+
+
 def boxes_of(figure: Figure):
     """Texts with their bounding boxes in pixels."""
     figure.draw_without_rendering()
@@ -128,29 +137,22 @@ def assert_nothing_overlaps(figure: Figure) -> None:
     ],
 )
 def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
-    analysis = make_analysis(tmp_path, variants, families, parts=parts)
+    analysis = make_analysis(tmp_path, variants, families, parts=parts, has_losses=len(families) > 1)
     drawn = draw_all(analysis)
-    kinds = {
-        "forest-blimp",
-        "seeds-blimp",
-        "heat-map-blimp",
-        "cost-blimp",
-        "learning-curves",
-        "gradient-norms",
-    }
+    kinds = {"forest", "seeds", "heat-map-blimp", "cost", "learning-curves", "gradient-norms"}
     assert set(drawn) == kinds
     for figure, alt in drawn.values():
         assert_nothing_overlaps(figure)
         assert len(alt) > 60
-    shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest-blimp"][0])}
+    shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest"][0])}
     assert set(analysis.others) <= shown
 
 
 def test_models_of_many_ffns_have_room(tmp_path: Path):
     """A report of heads has a family for each FFN in each family."""
     analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
-    for draw in (draw_seeds, draw_forest):
-        assert_nothing_overlaps(draw(analysis, BLIMP)[0])
+    assert_nothing_overlaps(draw_seeds(analysis)[0])
+    assert_nothing_overlaps(draw_forest(analysis, BLIMP)[0])
 
 
 def test_overlaps_are_found():
@@ -187,8 +189,11 @@ def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
 
 
 def test_every_axis_has_a_unit(tmp_path: Path):
-    units = r"percentage points|percent|millions|MFLOP|tokens/s|hours|GiB|training step|nats per token|L2"
-    for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"))).items():
+    units = r"points|percent|%|nats|millions|MFLOP|hours|training step|L2"
+    for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
+        if name == "seeds":  # in the titles, which leave room for more panels
+            assert [title for title in titles_of(figure) if "nats" not in title and "%" not in title] == []
+            continue
         shared = f"{figure.get_supxlabel()} {figure.get_supylabel()}"
         for axes in figure.axes:
             if axes.get_xticklabels() and not name.startswith("heat-map"):
@@ -250,7 +255,7 @@ def test_no_heat_map_of_fewer_than_two_parts(analysis: Analysis):
 
 
 def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
-    figure, _ = draw_cost(analysis, BLIMP)
+    figure, _ = draw_cost(analysis)
     axes = figure.axes[0]  # parameters, the first family
     assert axes.get_xlabel() == "parameters (millions)"
     scores = analysis.runs[analysis.runs.family == "gpt_neo"].groupby("variant").score
@@ -268,13 +273,13 @@ def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
 
 def test_only_what_is_known_is_drawn(analysis: Analysis):
     bare = replace(analysis, source=replace(analysis.source, facts=()), curves=LearningCurves(), parts=())
-    assert set(draw_all(bare)) == {"forest-blimp", "seeds-blimp"}
+    assert set(draw_all(bare)) == {"forest", "seeds"}
     sizes = [
         RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
         for x in analysis.facts
     ]
     sized = replace(bare, source=replace(analysis.source, facts=tuple(sizes)))
-    figure, _ = draw_cost(sized, BLIMP)
+    figure, _ = draw_cost(sized)
     assert {axes.get_xlabel() for axes in figure.axes} == {"parameters (millions)"}
 
 
@@ -289,6 +294,30 @@ def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
     for c in comparisons:
         is_filled = fills[round(c.estimate, 9)] != "white"
         assert is_filled == (c.verdict in ("different", "different but negligible"))
+
+
+def test_forests_share_an_axis_in_percent_of_the_baselines_loss(tmp_path: Path):
+    """Families in percent of their baseline's mean, their average as the ratio that it is a test of."""
+    analysis = make_analysis(tmp_path, ("gelu", "relu", "kan"), has_losses=True)
+    figure, alt = draw_forests(analysis)
+    loss, blimp = figure.axes
+    assert titles_of(figure) == ["held-out loss", "blimp"]
+    assert loss.get_xlabel() == "% of gelu's loss\n← better"
+    assert blimp.get_xlabel() == "points\nbetter →"
+    rows = analysis.source.rows
+    losses = rows[rows.metric == "held_out_loss"]
+    means = losses.groupby(["family", "variant"]).score.mean()
+    logs = np.log(losses.score).groupby([losses.family, losses.variant]).mean()
+    points = [float(line.get_xdata()[0]) for line in loss.lines if len(line.get_xdata()) == 1]
+    for family in ("gpt_neo", "roberta"):
+        expected = 100 * (means[family, "kan"] / means[family, "gelu"] - 1)
+        assert min(abs(point - expected) for point in points) < 1e-9
+    ratio = np.exp(np.mean([logs[f, "kan"] - logs[f, "gelu"] for f in ("gpt_neo", "roberta")]))
+    assert min(abs(point - 100 * (ratio - 1)) for point in points) < 1e-9
+    assert f"kan {100 * (ratio - 1):+.2f}%" in alt
+    # The band of what is negligible is each row's own: 0.02 nats of another loss.
+    widths = {round(bar.get_width(), 9) for bar in loss.containers for bar in bar}
+    assert {round(2 * 100 * 0.02 / means[f, "gelu"], 9) for f in ("gpt_neo", "roberta")} <= widths
 
 
 def test_variants_look_different_and_long_names_stay_whole():

@@ -166,7 +166,7 @@ def test_ordinary_scores_have_no_outlier():
 
 def test_runs_that_all_score_the_same_are_named():
     (note,) = flat_notes(scores_of({("f", "a"): [50, 50, 50], ("f", "b"): [50, 51, 52]}))
-    assert note.startswith("blimp: all runs of f a score exactly 50.0")
+    assert note.startswith("blimp: all runs of f a score exactly 50,")
 
 
 def test_diverged_runs_are_named_with_their_step(tmp_path: Path):
