@@ -10,11 +10,12 @@ from typing import Any, Literal
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
 Better = Literal["higher", "lower"]
 Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
-USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.01}
+USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.002}
 """The largest difference called negligible where nobody names one.
 
-0.02 nats are 2% of a perplexity, and about 0.01 bits per byte at three bytes a token. What is negligible in a
-ratio depends on the ratio."""
+0.02 nats a token are 2% of a perplexity; public leaderboards of bits per byte count steps of some thousandths.
+What is negligible in a ratio depends on the ratio.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

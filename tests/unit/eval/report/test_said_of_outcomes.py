@@ -80,7 +80,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable
         (table("blimp"), ["--lower-is-better", "los"], "unknown outcome in --lower-is-better 'los'"),
         (table("blimp"), ["--chance", "ewok=50"], "unknown outcome in --chance 'ewok'; Available: blimp"),
         (table("val_bpb", LOSSES), ["--margin", "1"], "no outcome is in percent; name that of "
-         "each outcome in bits per byte: --margin val_bpb=0.01"),
+         "each outcome in bits per byte: --margin val_bpb=0.002"),
         (table("blimp"), ["--margin", "blimp=0.02nats"], "'0.02nats'; it must be a number, without a unit"),
         (table("val_bpb", LOSSES), ["--margin", "val_bpb=5"], "margin 5 of val_bpb is too wide"),
         (table("blimp"), ["--margin", "200"], "margin 200 of blimp is too wide"),
@@ -159,9 +159,9 @@ def outcome_of(tmp_path: Path, frame: pd.DataFrame, **request: object) -> Outcom
     ("name", "unit", "margin"),
     [
         ("perplexity", "ratio", None),
-        ("bits_per_byte", "bits per byte", 0.01),
-        ("val_bpb", "bits per byte", 0.01),
-        ("bpb", "bits per byte", 0.01),
+        ("bits_per_byte", "bits per byte", 0.002),
+        ("val_bpb", "bits per byte", 0.002),
+        ("bpb", "bits per byte", 0.002),
         ("eval_loss", "nats", 0.02),
         ("held-out-loss", "nats", 0.02),
     ],
