@@ -13,7 +13,7 @@ Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
 USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.002}
 """The largest difference called negligible where nobody names one.
 
-0.02 nats a token are 2% of a perplexity; public leaderboards of bits per byte count steps of some thousandths.
+0.02 nats a token are 2% of a perplexity; public leaderboards of bits per byte count steps of thousandths.
 What is negligible in a ratio depends on the ratio.
 """
 
