@@ -36,7 +36,7 @@ p:has(> .figure) { display: inline-block; max-width: 100%; margin: 0 0.5rem 0 0;
 /* The verdicts and their plot: beside each other where there is room, else the plot first. */
 .beside { display: flex; flex-flow: row nowrap; align-items: flex-start; gap: 1.25rem; }
 .beside > div { flex: 0 1 auto; min-width: 0; }
-.beside > p:has(> .figure) { flex: 1 1 38rem; min-width: 28rem; margin: 0; }
+.beside > p:has(> .figure) { flex: 1 1 38rem; min-width: 30rem; margin: 0; }
 .beside .figure { margin-top: 0.5rem; }
 @media (max-width: 68rem) {
   .beside { flex-flow: column-reverse; gap: 0; }

@@ -74,8 +74,9 @@ def _clauses(analysis: Analysis, benchmark: Benchmark, is_brief: bool) -> list[s
         clauses.append(f"{names} {verb} equivalent to `{analysis.baseline}` (within {margin(equivalent[0])})")
     if shown or equivalent:
         clauses += _open([c for c in primary if c.verdict == INCONCLUSIVE])
-    clauses += _disagreements(analysis, disputed, is_brief)
-    settled = {c.contrast for c in (*shown, *disputed)}
+    told, others = _split(analysis, disputed, is_brief)
+    clauses += _disagreements(analysis, told, others)
+    settled = {c.contrast for c in (*shown, *told)}
     for family in analysis.scopes(benchmark)[1:]:
         rest = [c for c in analysis.of(benchmark, family) if c.is_different and c.contrast not in settled]
         clauses += [f"within {family_label(family)} {text}" for text in _in_words(analysis, rest)]
@@ -114,12 +115,19 @@ def _size(comparison: Comparison) -> str:
     return f"{size} (negligible)" if comparison.verdict == NEGLIGIBLE else size
 
 
-def _disagreements(analysis: Analysis, disputed: Sequence[Comparison], is_brief: bool) -> list[str]:
-    """Say where families differ in a difference; with numbers where one of them shows it."""
-    within = {c.contrast: _within(analysis, c) for c in disputed}
-    detailed = [c for c in disputed if not is_brief and any(x.is_different for x in within[c.contrast])]
-    clauses = [_disagreement(analysis, c, within[c.contrast]) for c in detailed[:DETAILED]]
-    if others := [c for c in disputed if c not in detailed[:DETAILED]]:
+def _split(
+    analysis: Analysis, disputed: Sequence[Comparison], is_brief: bool
+) -> tuple[list[Comparison], list[Comparison]]:
+    """Part disagreements into those told with numbers, as some family shows a difference, and the others."""
+    shown = [c for c in disputed if any(x.is_different for x in _within(analysis, c))]
+    told = [] if is_brief else shown[:DETAILED]
+    return told, [c for c in disputed if c not in told]
+
+
+def _disagreements(analysis: Analysis, told: Sequence[Comparison], others: Sequence[Comparison]) -> list[str]:
+    """Say where families differ in a difference."""
+    clauses = [_disagreement(analysis, c, _within(analysis, c)) for c in told]
+    if others:
         also = "also " if clauses else ""
         p = f" (interaction p {p_value(others[0].p_interaction)})" if len(others) == 1 else ""
         clauses.append(f"the families {also}differ on {_quoted(others)}{p}")
