@@ -17,7 +17,7 @@ from eval.report.markdown import anchor
 from eval.report.page import PAGE
 
 # Raw HTML that a report uses; anything else, such as a variant named <b>, is shown as it is written.
-RAW_TAG = re.compile(r"(</?(?:details|summary|sub|sup)>|<details open>|<br ?/?>)")
+RAW_TAG = re.compile(r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>)")
 WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
 LONG_CELL = 30  # characters in a line
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")

@@ -61,6 +61,6 @@ def mean_name(analysis: Analysis, benchmark: Benchmark) -> str:
     """Say what a benchmark's score is a mean of; empty where the source does not tell."""
     tasks = analysis.tasks[analysis.tasks.benchmark == benchmark].task.unique()
     if len(tasks) < 2:
-        return "" if set(tasks) == {SINGLE_TASK} else f"task {tasks[0]}"
+        return "" if set(tasks) <= {SINGLE_TASK, "validation"} else f"task {tasks[0]}"
     unit = SUITES[benchmark.name].noun if benchmark.name in SUITES else "tasks"
     return f"mean of {len(tasks)} {unit}"
