@@ -26,7 +26,13 @@ from eval.results.run_scores import comparable_scores, is_percent, mean_scores, 
 from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.compare import compare_arms, compare_with_baseline, outcomes, scopes
+from eval.significance.compare import (
+    compare_arms,
+    compare_with_baseline,
+    outcomes,
+    scopes,
+    with_siblings_at_chance,
+)
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
@@ -164,7 +170,9 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
     tables = _tables(scores)
     benchmarks = tuple(arms.benchmark for arms in tables)
-    comparisons = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
+    comparisons = with_siblings_at_chance(
+        [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
+    )
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     contrasts = [*question.pairs, *question.contrasts]

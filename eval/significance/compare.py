@@ -210,6 +210,20 @@ def compare_with_baseline(
     ]
 
 
+def with_siblings_at_chance(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Call a graded metric at chance where the right answers are, unless it shows a difference.
+
+    Two models that guess may well be equal by degrees, too; that is no equivalence of what they learnt.
+    """
+    guessed = {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
+    return [
+        replace(c, is_at_chance=True)
+        if not c.is_different and (replace(c.benchmark, metric=""), c.contrast, c.family) in guessed
+        else c
+        for c in comparisons
+    ]
+
+
 def compare_scope(
     arms: ArmTable,
     baseline: Level,

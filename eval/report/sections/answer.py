@@ -66,16 +66,18 @@ def _clauses(analysis: Analysis, benchmark: Benchmark, is_brief: bool) -> list[s
         (c for c in primary if families_differ(analysis, c)), key=lambda c: c.p_interaction or 0.0
     )
     clauses = _in_words(analysis, shown)
-    if not shown and not equivalent:
+    if not shown and not equivalent and not is_brief:
         clauses.append(f"no {analysis.noun} is shown to differ from `{analysis.baseline}`")
     if equivalent:
         names = f"every {analysis.noun}" if len(equivalent) == len(primary) > 1 else _quoted(equivalent)
         verb = "are" if 1 < len(equivalent) < len(primary) else "is"
         clauses.append(f"{names} {verb} equivalent to `{analysis.baseline}` (within {margin(equivalent[0])})")
-    if shown or equivalent:
+    if (shown or equivalent) and not is_brief:
         clauses += _open([c for c in primary if c.verdict == INCONCLUSIVE])
     told, others = _split(analysis, disputed, is_brief)
     clauses += _disagreements(analysis, told, others)
+    if is_brief and (shown or equivalent):
+        return clauses  # the table has the rest
     settled = {c.contrast for c in (*shown, *told)}
     for family in analysis.scopes(benchmark)[1:]:
         rest = [c for c in analysis.of(benchmark, family) if c.is_different and c.contrast not in settled]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.markdown import arrow, bold, difference, escape, interval, table, unit_name
+from eval.report.names import family_label
 from eval.report.sections.context import place
 from eval.report.standing import by_standing, families_differ, is_at_chance
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import AT_CHANCE, DIFFERENT, INCONCLUSIVE, NOT_ESTIMABLE, Comparison
 
 WARNINGS_ON_TOP = 6
@@ -24,22 +25,38 @@ def verdicts(analysis: Analysis) -> str:
 def _table(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
     if not benchmarks:
         return ""
-    rows = [[_cell(analysis, c) for c in analysis.primary(name)] for name in benchmarks]
+    places = _places(analysis, benchmarks)
+    rows = [[_cell(analysis, c) for c in analysis.of(*found)] for found in places]
+    names = [_outcome(analysis, *found) for found in places]
     variants = [f"`{name}`" for name in analysis.others]
     if len(variants) < len(benchmarks) or len(variants) < 6:
-        names = [_outcome(analysis, name) for name in benchmarks]
         return table(["outcome", *variants], [[name, *row] for name, row in zip(names, rows, strict=True)])
     columns = zip(*rows, strict=True)
     body = [[name, *column] for name, column in zip(variants, columns, strict=True)]
-    return table([analysis.noun, *(_outcome(analysis, name) for name in benchmarks)], body)
+    return table([analysis.noun, *names], body)
 
 
-def _outcome(analysis: Analysis, benchmark: Benchmark) -> str:
+def _places(analysis: Analysis, benchmarks: list[Benchmark]) -> list[tuple[Benchmark, Family | None]]:
+    """List what has a row: each outcome as it is averaged, and a leading loss in each family too.
+
+    Families have different objectives, so that what a loss says, it says within one.
+    """
+    found: list[tuple[Benchmark, Family | None]] = []
+    for name in benchmarks:
+        scopes = analysis.scopes(name)
+        is_leading_loss = name == benchmarks[0] and analysis.primary(name)[0].is_relative
+        found += [(name, scope) for scope in (scopes if is_leading_loss else scopes[:1])]
+    return found
+
+
+def _outcome(analysis: Analysis, benchmark: Benchmark, scope: Family | None) -> str:
     """Name an outcome with its direction, its unit and its margin."""
-    first = analysis.primary(benchmark)[0]
+    first = analysis.of(benchmark, scope)[0]
     unit = f"% of `{analysis.baseline}`'s" if first.is_relative else unit_name(first.unit)
     scale = [unit, "no margin" if first.margin is None else f"margin {first.margin:.2g}"]
-    return f"{place(analysis, benchmark)} {arrow(first.outcome)}<br>{', '.join(filter(None, scale))}"
+    is_part = scope != analysis.scopes(benchmark)[0]
+    name = f"in {family_label(scope)}" if is_part else f"{place(analysis, benchmark)} {arrow(first.outcome)}"
+    return f"{name}<br>{', '.join(filter(None, scale))}"
 
 
 def _cell(analysis: Analysis, comparison: Comparison) -> str:

@@ -1,0 +1,40 @@
+"""A benchmark that is guessed is not called equivalent by degrees either."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from eval.results.outcome import Outcome
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark
+from eval.significance.compare import compare_with_baseline, with_siblings_at_chance
+from eval.significance.comparison import AT_CHANCE, DIFFERENT, EQUIVALENT, Comparison, Inference
+
+
+def compared(benchmark: Benchmark, means: dict[str, float], sd: float, outcome: Outcome) -> list[Comparison]:
+    spread = sd * np.array([-1.2, -0.5, 0.1, 0.4, 1.2])
+    scores = pd.DataFrame(
+        [("f", v, seed, mean + x) for v, mean in means.items() for seed, x in enumerate(spread)],
+        columns=["family", "variant", "seed", "score"],
+    )
+    arms = ArmTable.of_scores(scores, benchmark, outcome=outcome)
+    return compare_with_baseline(arms, "gelu", ["kan"], Inference(resamples=100))
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "log_odds", "verdict"),
+    [(50.0, 1.0, AT_CHANCE), (50.0, 2.0, DIFFERENT), (70.0, 1.0, EQUIVALENT)],
+)
+def test_degrees_of_what_is_guessed(accuracy: float, log_odds: float, verdict: str):
+    pairs, degrees = Benchmark("pairs"), Benchmark("pairs", metric="log_odds")
+    share = Outcome(name="pairs", chance=50.0, margin=1.0)
+    graded = Outcome(name="pairs log odds", unit="nats", chance=0.0, margin=0.1)
+    found = [
+        *compared(pairs, {"gelu": accuracy, "kan": accuracy}, 0.2, share),
+        *compared(degrees, {"gelu": 1.0, "kan": log_odds}, 0.02, graded),
+    ]
+    assert found[1].verdict == (DIFFERENT if log_odds > 1 else EQUIVALENT)
+    assert with_siblings_at_chance(found)[1].verdict == verdict
+    assert with_siblings_at_chance(found)[0] == found[0]
