@@ -439,7 +439,7 @@ def test_runs_of_before_budgets_and_tables_report_without(study, tmp_path):
     old = study(False)
     write_report(old, tmp_path / "old")
     text = (tmp_path / "old" / "report.md").read_text()
-    assert "## Training" in text
+    assert "## Quality and cost" in text
     assert "FFN budget" not in text
     facts = read_source(old).facts[0]
     assert facts.num_ffn_parameters
