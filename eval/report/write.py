@@ -71,7 +71,8 @@ def _command(analysis: Analysis, out: Path) -> str:
     words = ["python", "-m", "eval.report", _shown(analysis.source.path), "--out", _shown(out)]
     words += ["--baseline", str(analysis.baseline)]
     words += declarations(request.declared)
-    words += ["--margin", *(f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin)]
+    margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
+    words += ["--margin", *margins.values()] if margins else []
     words += ["--scale", request.scale] if request.scale else []
     words += ["--factor", analysis.source.factor] if analysis.is_of_heads or request.factor else []
     words += ["--head", request.head] if request.head else []
