@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from base.errors import UsageError
 from eval.report.analyse import read_arms
 from eval.report.analysis import Request
 from eval.report.markdown import table, unit_name
+from eval.report.names import family_label
 from eval.report.power import percent_or_own
 from eval.report.sections.outcomes import seeds_text
 from eval.report.sources import read_source
@@ -48,7 +49,8 @@ class Spread:
         digits: Decimals that are worth showing.
         is_relative: Whether differences are ratios, averaged over families of different scales.
         is_paired: Whether it is that of differences between runs of one seed.
-    df: Degrees of freedom of ``sd``; None where it is assumed.
+        df: Degrees of freedom of ``sd``; None where it is assumed.
+        of_families: Each family's own standard deviation, by its label; empty where there is one.
     """
 
     name: str = ""
@@ -59,6 +61,7 @@ class Spread:
     is_relative: bool = False
     is_paired: bool = False
     df: int | None = None
+    of_families: Mapping[str, float] = field(default_factory=dict)
 
     def shown(self, size: float) -> str:
         """Write a difference in the unit."""
@@ -87,7 +90,8 @@ def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spr
         return None
     degrees = [sum(len(arm) - 1 for arm in family) for family in repeated]
     squares = [sum(float(((arm - arm.mean()) ** 2).sum()) for arm in family) for family in repeated]
-    sd = math.sqrt(np.mean(np.divide(squares, degrees)))
+    variances = np.divide(squares, degrees)
+    sd, labels = math.sqrt(variances.mean()), map(family_label, arms.families)
     baseline = variants[:1]
     return (
         None
@@ -101,6 +105,7 @@ def spread_of(arms: ArmTable, variants: Sequence[Level], is_paired: bool) -> Spr
             is_relative=is_relative,
             is_paired=is_paired,
             df=sum(degrees),
+            of_families=dict(zip(labels, np.sqrt(variances).tolist(), strict=True)) if degrees[1:] else {},
         )
     )
 
@@ -190,7 +195,8 @@ def _heading(spread: Spread) -> str:
     # What a spread seen in so many runs leaves possible: the usual interval of a variance.
     ends = (spread.sd * math.sqrt(spread.df / stats.chi2.ppf(p, spread.df)) for p in (0.975, 0.025))
     low, high = map(spread.shown, ends)
-    return f"## {spread.name}\n\n{said} [{low}, {high}], {margin}"
+    own = ", ".join(f"{label} {spread.shown(sd)}" for label, sd in spread.of_families.items())
+    return f"## {spread.name}\n\n{said} [{low}, {high}]{own and f' ({own})'}, {margin}"
 
 
 def _detectable(

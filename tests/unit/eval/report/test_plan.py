@@ -88,6 +88,8 @@ def test_each_outcome_is_planned_in_its_own_unit_and_margin(planned, scores: Pat
     ends = sd * np.sqrt(df / stats.chi2.ppf([0.975, 0.025], df))
     assert spread_said(part) == pytest.approx([sd, *ends], abs=0.051)
     assert "margin 1.0, in points; 3 variants, families: 2" in part
+    own = np.sqrt(squares / degrees)
+    assert f"(GPT-Neo {own.gpt_neo:.1f}, RoBERTa {own.roberta:.1f})" in part
 
     loss = table[table.benchmark == "held-out-loss"]
     logs = loss.assign(score=100 * np.log(loss.score)).groupby(["family", "variant"]).score
