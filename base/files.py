@@ -49,7 +49,7 @@ def read_json_if_whole(path: Path) -> dict[str, Any]:
     """Read an object; empty where there is no file, or one that is cut off or holds anything else."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return mapping(content)
 

@@ -18,6 +18,12 @@ from eval.results.rows import NO_HEAD, ROW_COLUMNS, RunKey
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 
+SHOWN = 4
+"""Runs that a sentence names."""
+
+LARGEST = 1e100
+"""No run measures more; the square of a larger number may be infinite."""
+
 
 class Evaluation(NamedTuple):
     """The held-out loss at one place of a training."""
@@ -54,6 +60,8 @@ class RunFacts:
     word_frequency_loss: float | None = None
     """What knowing only how frequent tokens are scores on the held-out text, nats per target token."""
     curve: tuple[Evaluation, ...] = ()
+    is_curve_cut: bool = False
+    """Whether a finished run's log does not end as its training did, so that its curve is left out."""
     grad_norms: tuple[tuple[int, float], ...] = ()
     """(step, norm of the gradient before clipping) pairs, one a logged line."""
     tokens_per_s: float | None = None
@@ -86,6 +94,8 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     time_s = _number(results.get("time_s"))
     logged = _read_metrics(run.metrics_file)
     curve = _evaluations(logged)
+    end = _end(run, results, logged) if run.is_complete else None
+    is_cut = end is not None and (not curve or curve[-1][:2] != (end.step, end.loss))
     return RunFacts(
         run_id=run_id,
         family=family,
@@ -97,15 +107,42 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
         flops_per_token=_whole(flops.get("total")),
         ffn_flops_per_token=_whole(flops.get("ffn")),
-        eval_loss=curve[-1].loss if curve and run.is_complete else None,
+        eval_loss=end.loss if end and math.isfinite(end.loss) else None,
         word_frequency_loss=_number(provenance.get("word_frequency_loss")),
-        curve=curve,
+        curve=() if is_cut else curve,
+        is_curve_cut=is_cut,
         grad_norms=_curve(logged, "grad_norm"),
         tokens_per_s=_number(results.get("mean_tokens_per_s")),
         train_hours=None if time_s is None else time_s / 3600,
         peak_memory_mb=_number(results.get("peak_memory_mb")),
         trained_with=_origin(provenance),
     )
+
+
+def _end(
+    run: RunFolder, results: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]
+) -> Evaluation | None:
+    """Find where and at which loss a finished training ended; a loss that nothing tells is nan.
+
+    Its results say so. Runs that have none are taken at the last step that their log holds, unless the log
+    itself says that there were more to come.
+    """
+    for record in (results, read_json_if_whole(run.completion_marker)):
+        step, loss = _whole(record.get("step")), _loss(record)
+        if step is not None and loss is not None:
+            return Evaluation(step, loss)
+    if not (found := _evaluations(logged)):
+        return None
+    last = max([found[-1].step, *(_whole(entry.get("max_steps")) or 0 for entry in logged)])
+    return found[-1] if found[-1].step == last else Evaluation(last, math.nan)
+
+
+def cut_notes(facts: Sequence[RunFacts]) -> list[str]:
+    """Name the finished runs whose log does not end as their training did."""
+    cut = [run.run_id for run in facts if run.is_curve_cut]
+    more = [f"{len(cut) - SHOWN} more"] if len(cut) > SHOWN else []
+    said = ", ".join([*cut[:SHOWN], *more])
+    return [f"learning curve left out, metrics.jsonl does not end as the training did: {said}"] if cut else []
 
 
 def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
@@ -171,7 +208,7 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
     for line in lines:
         try:
             logged.append(mapping(json.loads(line)))
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
     return logged
 
@@ -180,10 +217,16 @@ def _evaluations(logged: Sequence[Mapping[str, Any]]) -> tuple[Evaluation, ...]:
     """Collect what was evaluated; a resumed run may repeat a step, and the last word counts."""
     found = {}
     for entry in logged:
-        step, loss = _whole(entry.get("step")), _number(entry.get("eval_loss"))
+        step, loss = _whole(entry.get("step")), _loss(entry)
         if step is not None and loss is not None:
             found[step] = Evaluation(step, loss, _whole(entry.get("tokens")), _hours(entry))
     return tuple(found[step] for step in sorted(found))
+
+
+def _loss(entry: Mapping[str, Any]) -> float | None:
+    """The held-out loss, which no language model brings to zero."""
+    loss = _number(entry.get("eval_loss"))
+    return loss if loss is not None and loss > 0 else None
 
 
 def _hours(entry: Mapping[str, Any]) -> float | None:
@@ -208,4 +251,4 @@ def _whole(value: object) -> int | None:
 def _number(value: object) -> float | None:
     """A finite number, or nothing: a diverged run logs nan."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) else None
+    return float(value) if is_number and abs(value) < LARGEST else None

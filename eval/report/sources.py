@@ -12,7 +12,7 @@ import yaml
 
 from base.errors import UsageError, unknown_name
 from base.files import mapping
-from eval.report.run_facts import RunFacts, held_out_rows, read_facts
+from eval.report.run_facts import RunFacts, cut_notes, held_out_rows, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
@@ -167,7 +167,7 @@ def _read_study(folder: Path) -> Source:
     rows = normalise_rows(pd.concat([table, graded], ignore_index=True), str(folder))
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
-    notes += protocol_notes(runs) + without
+    notes += protocol_notes(runs) + cut_notes(facts) + without
     design = written or _design_from(rows)
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
