@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 from base.errors import UsageError
 from eval.results.rows import NO_METRIC
@@ -98,8 +100,14 @@ def find_outcome(
     """
     label = label or benchmark
     specs = {metric: _spec(benchmark, metric, label, declared) for metric in sorted(set(metrics))}
+    scores = list(scores)
+    if not _are_percentages(scores):
+        named = {metric: (label, benchmark, metric) for metric in specs}
+        specs = {
+            metric: _without_guessed_unit(spec, named[metric], declared) for metric, spec in specs.items()
+        }
     _refuse_mixtures(label, specs)
-    spec, scores = next(iter(specs.values())), list(scores)
+    spec = next(iter(specs.values()))
     is_own = any(is_graded(benchmark, metric) for metric in specs)
     # What is said of a suite is about the metric that stands for it: a margin of 1 point is no nat.
     names = (label, *specs) if is_own else (label, benchmark, *specs)
@@ -141,7 +149,7 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> Metric
         if found := next((name for name in own if looks_like_a_loss(name)), None):
             raise UsageError(
                 f"{found} looks like a loss, and nothing says which scores are better; add "
-                f"--lower-is-better {found}, or a column lower_is_better with true or false"
+                f"--lower-is-better {shlex.quote(found)}, or a column lower_is_better with true or false"
             )
     spec = known or MetricSpec(name=metric)
     is_of_losses = known is None and any(map(looks_like_a_loss, names))
@@ -150,6 +158,19 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> Metric
         own_unit = None if said or is_of_losses else spec.unit
         spec = MetricSpec(name=metric, better="lower" if said else "higher", unit=own_unit)
     return replace(spec, unit=unit) if unit is not None else spec
+
+
+def _are_percentages(scores: Sequence[float]) -> bool:
+    """Whether scores may be percentages; a few that cannot be are mistakes, which the report names."""
+    return not scores or 0 <= median(scores) <= 100
+
+
+def _without_guessed_unit(spec: MetricSpec, names: tuple[str, str, str], declared: Declared) -> MetricSpec:
+    """Take back that a score is in percent where neither its name nor anybody says so."""
+    _, benchmark, metric = names
+    is_said = any(name in declared.units for name in names)
+    is_known = known_metric(metric) or _of_benchmark(benchmark) or suite_metric(benchmark, metric)
+    return spec if is_said or is_known else replace(spec, unit=None)
 
 
 def _refuse_other_than_its_suite(

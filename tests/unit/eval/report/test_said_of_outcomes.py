@@ -200,3 +200,24 @@ def test_fractions_become_percentages(tmp_path: Path):
     assert found["val_bpb"].to_numpy() == pytest.approx(wanted["val_bpb"].to_numpy())
     as_written = analysis_of(tmp_path, table("ewok", FRACTIONS), scale="percent").arms["mean"]
     assert as_written.max() < 1
+
+
+@pytest.mark.parametrize("level", [-3.0, 1500.0])
+def test_what_cannot_be_percentages_has_no_margin_of_a_point(tmp_path: Path, level: float):
+    table("score", (level, 0.02)).to_csv(tmp_path / "scores.csv", index=False)
+    analysis = analyse(read_source(tmp_path / "scores.csv"))
+    (outcome,) = analysis.outcomes.values()
+    assert (outcome.unit, outcome.margin) == (None, None)
+    assert all(comparison.verdict != EQUIVALENT for comparison in analysis.comparisons)
+
+
+def test_one_score_above_100_leaves_the_others_percentages(tmp_path: Path):
+    frame = table("blimp")
+    frame.loc[0, "score"] = 501.0
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    (outcome,) = analyse(read_source(tmp_path / "scores.csv")).outcomes.values()
+    assert outcome.unit == "percent"
+
+
+def test_a_name_of_two_words_is_quoted_for_the_shell(refusal: Callable[..., str]):
+    assert "--lower-is-better 'Validation Loss'" in refusal(table("Validation Loss", LOSSES))
