@@ -12,6 +12,7 @@ from eval.results.outcome import Outcome
 from eval.significance.comparison import Comparison
 
 Name = TypeVar("Name", bound=Hashable)
+MOST_DIGITS = 8
 UNITS = {"percent": "points", "correlation": "points", "ratio": ""}
 """What a difference is said to be in, where that is not the name of the unit."""
 
@@ -23,8 +24,11 @@ def listed(names: Iterable[str], word: str = "and") -> str:
 
 
 def signed(value: float | None, digits: int = 2) -> str:
-    """Write a difference, always with its sign."""
-    return "-" if value is None else f"{value:+.{digits}f}"
+    """Write a difference with its sign, which one that rounds to zero has not."""
+    if value is None:
+        return "-"
+    rounded = round(value, digits)
+    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
 def difference(comparison: Comparison) -> str:
@@ -76,11 +80,14 @@ def unit_name(unit: str | None) -> str:
 
 
 def interval(comparison: Comparison) -> str:
-    """Write both ends of an interval."""
+    """Write both ends of an interval, with as many decimals as it takes to see whether it holds zero."""
     if comparison.low is None or comparison.high is None:
         return "-"
-    digits = comparison.digits
-    return f"[{comparison.low:+.{digits}f}, {comparison.high:+.{digits}f}]"
+    low, high, digits = comparison.low, comparison.high, comparison.digits
+    if low * high > 0:
+        nearest = min(abs(low), abs(high))
+        digits = next((d for d in range(digits, MOST_DIGITS) if round(nearest, d)), MOST_DIGITS)
+    return f"[{signed(low, digits)}, {signed(high, digits)}]"
 
 
 def p_value(value: float | None) -> str:

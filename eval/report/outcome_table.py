@@ -12,7 +12,7 @@ import pandas as pd
 from eval.report.power import Power, percent_or_own, power_of
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.comparison import Comparison, Inference
+from eval.significance.comparison import AT_CHANCE, Comparison, Inference
 from eval.significance.statistics.signal_noise import (
     DecisionAccuracy,
     SignalNoise,
@@ -57,8 +57,9 @@ class OutcomeRow:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether no arm is shown to have learnt anything."""
-        return self.num_above_chance == 0
+        """Whether no arm is shown to have learnt anything, or no comparison has a verdict for that reason."""
+        verdicts = {c.verdict for c in self.comparisons if c.p is not None}
+        return self.num_above_chance == 0 or verdicts == {AT_CHANCE}
 
     @property
     def detectable(self) -> float | None:

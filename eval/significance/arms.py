@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_low
 
 import numpy as np
 import pandas as pd
@@ -126,32 +127,41 @@ class ArmTable:
         return -1 if any((arm < 0).any() for arm in self.runs.values()) else 1
 
     def digits(self, families: Sequence[Family]) -> int:
-        """Decimals with which the spread over seeds has two digits that count; 2 where there is none."""
+        """Decimals with which the spread over seeds has two digits that count; 2 where there is none.
+
+        It is pooled over arms, but no more than twice that of the middle one: a single collapsed run must not
+        round off all other differences.
+        """
         arms = [arm for (family, _), arm in self.runs.items() if family in families and len(arm) > 1]
-        df = sum(len(arm) - 1 for arm in arms)
-        squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
-        if not df or squares / df < NO_SPREAD**2:
+        variances = [float(arm.var(ddof=1)) for arm in arms]
+        df = [len(arm) - 1 for arm in arms]
+        if not arms or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
             return 2
-        return min(max(1 - math.floor(math.log10(math.sqrt(squares / df))), 1), MOST_DIGITS)
+        middle = math.sqrt(median_low(variances))
+        spread = pooled if middle < NO_SPREAD else min(pooled, 2 * middle)
+        return min(max(1 - math.floor(math.log10(spread)), 1), MOST_DIGITS)
 
     @cached_property
     def above_chance(self) -> frozenset[Key]:
         """Arms that are shown to score more than the margin above chance, if chance is known.
 
-        One-sided t-tests with the variance within all arms of the family, at 5% over all arms (Bonferroni).
+        One-sided t-tests at 5% over all arms (Bonferroni), half of it with the variance within all of the
+        family and half with that of the arm: one that is spread widely must not hide what others learnt.
         """
         chance, sign = self.outcome.chance, self.outcome.sign
         if chance is None:
             return frozenset(self.runs)
-        level, found = LEVEL_ABOVE_CHANCE / max(1, len(self.runs)), set()
+        level, found = LEVEL_ABOVE_CHANCE / 2 / max(1, len(self.runs)), set()
         for family in self.families:
             arms = {key: arm for key, arm in self.runs.items() if key[0] == family and len(arm)}
-            df = sum(len(arm) - 1 for arm in arms.values())
-            squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms.values())
+            spreads = {
+                key: (len(arm) - 1, float(((arm - arm.mean()) ** 2).sum())) for key, arm in arms.items()
+            }
+            whole = (sum(df for df, _ in spreads.values()), sum(squares for _, squares in spreads.values()))
             for key, arm in arms.items():
                 lead = sign * (float(arm.mean()) - chance) - (self.outcome.margin or 0.0)
-                error = math.sqrt(squares / df / len(arm)) if df else 0.0
-                if lead > 0 and (error < NO_SPREAD or special.stdtr(df, -lead / error) < level):
+                own = [spreads[key]] if spreads[key][1] > NO_SPREAD**2 else []
+                if any(_is_above_zero(lead, len(arm), df, squares, level) for df, squares in (whole, *own)):
                     found.add(key)
         return frozenset(found)
 
@@ -208,6 +218,15 @@ class ArmTable:
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )
+
+
+def _is_above_zero(mean: float, count: int, df: int, squares: float, level: float) -> bool:
+    """Test one-sided whether a mean of so many runs is above zero, with a variance of squares / df.
+
+    Without any spread every mean above zero is; of a single run without others nothing is known, so it is.
+    """
+    error = math.sqrt(squares / df / count) if df else 0.0
+    return mean > 0 and (error < NO_SPREAD or bool(special.stdtr(df, -mean / error) < level))
 
 
 def _too_few(runs: Mapping[Key, int]) -> str | None:

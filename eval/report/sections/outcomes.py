@@ -51,7 +51,8 @@ def _legend(analysis: Analysis) -> str:
         f"{POWER:.0%} power under Holm's correction, for the middle {noun}. *Seeds*: how many in every arm "
         f"give half of the {noun}s, or all, a verdict, by finding the difference seen or, if it is within "
         "the margin, by showing equivalence. *At chance*: no arm is shown to score more than the margin "
-        "above guessing. Where few runs tell the spread, these are orders of magnitude."
+        "above guessing; degrees are also where the right answers are. Where few runs "
+        "tell the spread, these are orders of magnitude."
     )
 
 

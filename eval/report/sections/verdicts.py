@@ -77,7 +77,10 @@ def _at_chance(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
         place(analysis, name) + ("" if found.chance is None else f" (guessing scores {found.chance:g})")
         for name, found in named
     ]
-    return f"At chance, so without a verdict: {', '.join(said)}."
+    return (
+        f"At chance, as no {analysis.noun} is shown to score more than the margin above guessing, or only by "
+        f"degrees; so without a verdict: {', '.join(said)}."
+    )
 
 
 def reading(analysis: Analysis) -> str:

@@ -239,3 +239,20 @@ def test_seeds_are_counted_for_accuracy_and_for_the_graded_metrics_of_a_suite(tm
 
 def test_no_seeds_are_counted_where_nothing_is_graded(analysis: Analysis):
     assert "Power gained" not in outcomes_section(analysis)
+
+
+def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Path):
+    """Log odds of one size above zero in all variants, beside right answers that are guessed."""
+    rng = np.random.default_rng(4)
+    rows = [
+        ("gpt_neo", variant, seed, "blimp", metric, level + rng.normal(0, sd))
+        for metric, level, sd in (("accuracy", 50.0, 0.3), ("log_odds", 0.5, 0.01))
+        for variant in VARIANTS
+        for seed in range(5)
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "metric", "score"]
+    table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
+    table.to_csv(tmp_path / "graded.csv", index=False)
+    analysis = read(tmp_path / "graded.csv")
+    assert [row.is_at_chance for row in analysis.outcome_rows] == [True, True]
+    assert outcomes_section(analysis).count("**at chance**") == 2
