@@ -95,9 +95,9 @@ class Plateau:
     """Of the whole training, mean over runs."""
     departures: tuple[Departure, ...]
     explained: float | None
-    """Share of the variance of final losses that when runs left accounts for: r² with the logarithm of the
-    tokens, those that did not leave counted at the end. None for fewer than three runs, where no run was seen
-    leaving, or without variance."""
+    """Share of the variance of final losses that leaving later and so ending higher accounts for: r² with the
+    logarithm of the tokens, those that did not leave counted at the end; 0 where those that left later end
+    lower. None for fewer than three runs, where no run was seen leaving, or without variance."""
     leads: tuple[Lead, ...]
     """Of the variants all of whose runs, like the baseline's, were seen leaving; two runs or more each."""
 
@@ -203,12 +203,12 @@ def _departure(run: RunFacts, threshold: float | None) -> Departure:
 def _explained(
     departures: Sequence[Departure], ends: Sequence[float], losses: Sequence[float]
 ) -> float | None:
-    """Squared correlation of final losses with the logarithm of when runs left."""
+    """Squared correlation of final losses with the logarithm of when runs left; 0 where later ends lower."""
     tokens = [x.tokens or end for x, end in zip(departures, ends, strict=True)]
     is_seen = not all(x.had_left or x.tokens is None for x in departures)
     if len(tokens) < 3 or not is_seen or np.ptp(tokens) == 0 or np.ptp(losses) == 0:
         return None
-    return float(np.corrcoef(np.log(tokens), losses)[0, 1] ** 2)
+    return float(max(0.0, np.corrcoef(np.log(tokens), losses)[0, 1]) ** 2)
 
 
 def _axis(run: RunFacts) -> np.ndarray | None:

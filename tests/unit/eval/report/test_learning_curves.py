@@ -290,6 +290,20 @@ def test_levels_are_called_levels():
     )
 
 
+def test_a_variant_that_leaves_later_and_ends_lower_is_a_matter_of_levels():
+    places = {"gelu": (0.4, 3.2), "kan": (0.6, 2.9)}
+    runs = [
+        roberta_run(v, s, falling(at + OFF[s], end + OFF[s]))
+        for v, (at, end) in places.items()
+        for s in SEEDS
+    ]
+    found = plateau_of(*runs)
+    tokens = [np.log(x.tokens) for x in found.departures]
+    assert stats.linregress(tokens, [run.eval_loss for run in runs]).rvalue < -0.9
+    assert (found.explained, found.is_about_speed) == (0.0, False)
+    assert plateau_sentence(found, "gelu").endswith("levels more than who left first.")
+
+
 def test_a_family_that_left_early_compares_levels():
     def causal(variant: str, seed: int, needs: float) -> RunFacts:
         shares = np.linspace(0.02, 1.0, 50)
