@@ -133,7 +133,7 @@ class ArmTable:
         round off all other differences.
         """
         arms = [arm for (family, _), arm in self.runs.items() if family in families and len(arm) > 1]
-        variances = [float(arm.var(ddof=1)) for arm in arms]
+        variances = [float(arm.to_numpy().var(ddof=1)) for arm in arms]
         df = [len(arm) - 1 for arm in arms]
         if not arms or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
             return 2
