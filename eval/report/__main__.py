@@ -86,6 +86,7 @@ def main() -> int:
         print(_plan(args))
         return 0
     if args.source is None:
+        _refuse_source_after_flag(args)
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from eval.report.write import write_report  # matplotlib, which takes half a second
 
@@ -93,6 +94,14 @@ def main() -> int:
     analysis = write_report(args.source, out, _request(args))
     print(f"{' '.join(answer(analysis))}\n\n{out / REPORT_NAME}")
     return 0
+
+
+def _refuse_source_after_flag(args: ReportArgs) -> None:
+    """A flag with several values takes the source that stands behind it for one of them."""
+    flags = {"--margin": args.margin, "--lower-is-better": args.lower_is_better, "--chance": args.chance}
+    for flag, values in flags.items():
+        if values and Path(values[-1]).exists():
+            raise UsageError(f"{values[-1]} was read as a value of {flag}; write it before the flags")
 
 
 def _request(args: ReportArgs) -> Request:
@@ -114,7 +123,8 @@ def _plan(args: ReportArgs) -> str:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")
         return plan_like(args.source, _request(args), args.variants, args.families)
-    if args.sd is None or not (math.isfinite(args.sd) and args.sd > 0):
+    _refuse_source_after_flag(args)
+    if args.sd is None or not 1e-9 < args.sd < 1e9:
         raise UsageError(
             "--plan needs a table or a study to read the spread over seeds from, or --sd, the one that you "
             "expect, above 0; 1 percentage point is usual"

@@ -152,7 +152,8 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     said = request.declared.over(source.declared)
     declared = said.over(Declared(chances=_without_model(source, tasks)))
     kinds = outcomes(tasks, declared, tasks.benchmark.unique())
-    check_margins(kinds.values(), said)
+    # A study's margin in percentage points is for outcomes in percent, of which it may have none.
+    check_margins(kinds.values(), request.declared)
     check_chances(kinds.values(), said)
     if request.scale is not None and not source.is_table:
         raise UsageError(f"--scale is about a CSV; the scores of {source.path} are in percent as written")

@@ -176,7 +176,12 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     for arms in tables:
         if spread := spread_of(arms, levels, inference.paired):
             parts.append(
-                plan(spread, variants or max(2, len(levels)), families or len(arms.families), inference)
+                plan(
+                    spread,
+                    max(2, len(levels)) if variants is None else variants,
+                    len(arms.families) if families is None else families,
+                    inference,
+                )
             )
     if not parts:
         raise UsageError(

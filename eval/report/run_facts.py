@@ -14,15 +14,12 @@ import yaml
 
 from base.errors import UsageError
 from base.files import mapping, read_json_if_whole
-from eval.results.rows import NO_HEAD, ROW_COLUMNS, RunKey
+from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 
 SHOWN = 4
 """Runs that a sentence names."""
-
-LARGEST = 1e100
-"""No run measures more; the square of a larger number may be infinite."""
 
 
 class Evaluation(NamedTuple):

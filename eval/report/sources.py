@@ -19,7 +19,7 @@ from eval.results.contamination import Contamination, read_contamination
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
-from eval.results.rows import RunKey, read_rows
+from eval.results.rows import LARGEST, RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.factor import Factor, listed_heads
@@ -150,12 +150,10 @@ def _read_study(folder: Path) -> Source:
         if not runs:
             raise UsageError(f"{folder}: no cell of {file} is finished or scored; run the study first")
     # A run is told by its place: rows of a named run may say what it would be called without the name.
-    tables = {
-        run_id: read_rows(run.rows_file).assign(run_id=run_id)
-        for run_id, run in runs.items()
-        if run.is_scored
-    }
-    facts = tuple(read_facts(run, run_id, tables.get(run_id)) for run_id, run in runs.items())
+    tables, unreadable = _read_tables(runs)
+    notes += unreadable
+    facts, unknown = _read_facts(runs, tables)
+    notes += unknown
     losses = held_out_rows(facts)
     parts = [part for part in (losses, *tables.values()) if len(part)]
     if not parts:
@@ -187,6 +185,31 @@ def _read_study(folder: Path) -> Source:
     )
 
 
+def _read_tables(runs: Mapping[str, RunFolder]) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """Read the scores of each run that has any; sentences name the runs whose scores are damaged."""
+    tables, notes = {}, []
+    for run_id, run in runs.items():
+        try:
+            if run.is_scored:
+                tables[run_id] = read_rows(run.rows_file).assign(run_id=run_id)
+        except UsageError as error:
+            notes.append(f"scores left out, evaluate {run_id} again: {error}")
+    return tables, notes
+
+
+def _read_facts(
+    runs: Mapping[str, RunFolder], tables: Mapping[str, pd.DataFrame]
+) -> tuple[tuple[RunFacts, ...], list[str]]:
+    """Read what each run's folder tells; sentences name the runs that say nowhere what they are."""
+    facts, notes = [], []
+    for run_id, run in runs.items():
+        try:
+            facts.append(read_facts(run, run_id, tables.get(run_id)))
+        except UsageError as error:
+            notes.append(f"run left out: {error}")
+    return tuple(facts), notes
+
+
 def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
     return {name: value for of_run in of_runs for name, value in of_run.items()}
@@ -206,7 +229,7 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         return None, Declared()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise UsageError(f"{path} holds no mapping; it needs families, variants and seeds")
@@ -220,17 +243,20 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
     try:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
-        margins = {str(name): float(value) for name, value in mapping(report.get("margins")).items()}
+        margins = {str(name): float(value) for name, value in dict(report.get("margins") or {}).items()}
     except (TypeError, ValueError) as error:
         raise UsageError(f"{path}: seeds and the report's margins must be numbers: {error}") from None
+    for value in (margin, *margins.values()):
+        if value is not None and not 0 < value < LARGEST:
+            raise UsageError(f"{path}: margin {value:g} is not a positive number")
     design = Design(
         families=tuple(map(str, lists["families"])),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
-        benchmarks=tuple(Benchmark(str(name)) for name in benchmarks),
+        benchmarks=tuple(map(Benchmark, _texts(benchmarks))),
         written=True,
         baseline=report.get("baseline"),
-        contrasts=tuple(map(str, report.get("contrasts") or ())),
+        contrasts=_texts(report.get("contrasts")),
         paired=bool(report.get("paired", False)),
         factor=factor,
         heads=_listed_heads(content, finetune),
@@ -244,6 +270,13 @@ def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tu
     if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
         return tuple(map(str, content["heads"]))
     return listed_heads(finetune) if "head" in finetune else ()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """A list as texts, and one text for itself; of anything else there is none."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
 
 
 def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:

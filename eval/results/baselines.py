@@ -13,7 +13,7 @@ from statistics import fmean
 
 import pandas as pd
 
-from base.files import read_json, write_text
+from base.files import mapping, read_json_if_whole, write_text
 from pretrain.run.folders import RunFolder
 
 
@@ -31,8 +31,19 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
 
 
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Read what they score: benchmark, task, metric, score in percent; empty where unknown."""
-    return read_json(RunFolder(run_dir).baselines_file)
+    """Read what they score: benchmark, task, metric, score in percent; empty where unknown.
+
+    A damaged file says nothing.
+    """
+    content = read_json_if_whole(RunFolder(run_dir).baselines_file)
+    return {
+        name: {task: known for task, scores in mapping(tasks).items() if (known := _numbers(scores))}
+        for name, tasks in content.items()
+    }
+
+
+def _numbers(scores: object) -> dict[str, float]:
+    return {metric: score for metric, score in mapping(scores).items() if isinstance(score, int | float)}
 
 
 def mean_baseline(baselines: Mapping[str, Mapping[str, float]], scores: pd.DataFrame) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from base.files import read_json, write_text
+from base.files import mapping, read_json_if_whole, write_text
 from pretrain.run.folders import RunFolder
 
 
@@ -31,6 +31,14 @@ def write_contamination(run_dir: Path, found: Mapping[str, Contamination]) -> No
 
 
 def read_contamination(run_dir: Path) -> dict[str, Contamination]:
-    """Read what was found of each benchmark in a run's training text; empty where nobody looked."""
-    content = read_json(RunFolder(run_dir).contamination_file)
-    return {name: Contamination(**counts) for name, counts in content.items()}
+    """Read what was found of each benchmark in a run's training text; empty where nobody looked.
+
+    Nor does a damaged file say anything.
+    """
+    content = read_json_if_whole(RunFolder(run_dir).contamination_file)
+    found = {}
+    for name, counts in content.items():
+        num_texts, num_found = (mapping(counts).get(key) for key in ("num_texts", "num_found"))
+        if isinstance(num_texts, int) and isinstance(num_found, int):
+            found[name] = Contamination(num_texts, num_found)
+    return found

@@ -152,7 +152,7 @@ def _read(path: Path, columns: set[str]) -> pa.Table | str:
         items = pq.read_table(path, columns=present, read_dictionary=texts)
     except (OSError, pa.ArrowInvalid):
         return _UNREADABLE
-    if "task" not in present:
+    if "task" not in present or items["task"].null_count:
         return _UNREADABLE
     names = items["protocol"].unique().to_pylist() if "protocol" in present else []
     if any(_MEANS in str(name) for name in names):

@@ -32,6 +32,8 @@ ROW_COLUMNS = (
 RunKey = tuple[str, str, int]
 """Family, variant and seed: what a run is within a study."""
 ROW_KEY = ("run_id", "benchmark", "task", "metric", "head")
+LARGEST = 1e100
+"""No score is beyond it; the square of a larger number may be infinite."""
 NO_HEAD = ""
 """``head`` of a score that no classification head has part in."""
 NO_METRIC = "score"
@@ -177,5 +179,5 @@ def read_rows(path: Path) -> pd.DataFrame:
     try:
         rows = pd.read_parquet(path)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not a parquet file: {error}") from error
+        raise UsageError(f"{path} is not a parquet file: {' '.join(str(error).split())}") from error
     return check_rows(rows, source=str(path))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
-from eval.results.rows import NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
+from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
@@ -83,10 +83,10 @@ def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
 
 def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
     numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    bad = np.flatnonzero(~np.isfinite(numbers))
+    bad = np.flatnonzero(~(numbers.abs() < LARGEST))
     if bad.size:
         raise UsageError(
-            f"{origin}: {name} {column.iloc[bad[0]]!r} in data row {bad[0] + 1} is not a number "
+            f"{origin}: {name} {str(column.iloc[bad[0]])!r} in data row {bad[0] + 1} is not a number "
             f"({bad.size} such row(s)); correct or remove it"
         )
     return numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -27,6 +28,7 @@ from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
+from pretrain.run.folders import RunFolder, StudyFolder
 from tests.processes import run_command
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
@@ -415,6 +417,66 @@ def test_bad_places(study: Path, tmp_path: Path):
     with pytest.raises(UsageError, match="seeds must be a list"):
         write_report(study, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def write_config(run: RunFolder) -> None:
+    """What of a run's configuration says what it is."""
+    family, variant, name = run.run_id.split("/")
+    config = {"family": family, "model": {"ffn": variant}, "seed": int(name[4:].split("-")[0])}
+    run.config_file.write_text(yaml.safe_dump(config))
+
+
+def test_a_study_of_no_evaluation_has_a_report(study: Path):
+    for run in StudyFolder(study).run_folders():
+        shutil.rmtree(run.eval_dir)
+        write_config(run)
+        run.completion_marker.write_text('{"step": 10, "eval_loss": 3.5}')
+    analysis = analyse(read_source(study))  # whose file has a margin in percentage points, as all do
+    assert [str(name) for name in analysis.benchmarks] == ["held-out-loss"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", 100 * b"\0", b"[1, 2]", b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}']
+)
+def test_a_damaged_file_of_one_run_stops_no_other(study: Path, content: bytes):
+    run = StudyFolder(study).run_folders()[0]
+    whole = read_source(study)
+    run.baselines_file.write_bytes(content)
+    run.contamination_file.write_bytes(content)
+    again = read_source(study)
+    analyse(again)
+    pd.testing.assert_frame_equal(again.rows, whole.rows)
+    run.rows_file.write_bytes(content)
+    unknown = read_source(study)
+    assert run.run_id not in set(unknown.rows["run_id"])
+    assert [note for note in unknown.notes if note.startswith("run left out: ") and run.run_id in note]
+    write_config(run)
+    damaged = read_source(study)
+    rows = whole.rows[(whole.rows["run_id"] != run.run_id) | (whole.rows["benchmark"] == "held-out-loss")]
+    assert set(damaged.rows["run_id"]) == set(rows["run_id"])
+    assert len(damaged.rows) == len(rows)
+    said = [
+        note for note in damaged.notes if note.startswith(f"scores left out, evaluate {run.run_id} again")
+    ]
+    assert len(said) == 1
+    assert "\n" not in said[0]
+
+
+@pytest.mark.parametrize(
+    "report", [{"margin": -1}, {"margin": math.inf}, {"margins": {"held-out-loss": 0}}, {"margins": "text"}]
+)
+def test_a_margin_of_a_study_is_positive(study: Path, report: dict):
+    content = yaml.safe_load((study / "study.yaml").read_text()) | {"report": report}
+    (study / "study.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match="margin"):
+        read_source(study)
+
+
+@pytest.mark.parametrize("flag", ["--margin", "--lower-is-better", "--chance"])
+def test_a_source_behind_a_flag_is_told(study: Path, monkeypatch, flag: str):
+    monkeypatch.setattr(sys, "argv", ["report", flag, "blimp=1", str(study)])
+    with pytest.raises(UsageError, match=f"was read as a value of {flag}; write it before"):
+        main()
 
 
 def test_command(study: Path):
