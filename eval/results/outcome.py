@@ -20,7 +20,7 @@ from eval.suites.spec import USUAL_MARGINS, Better, MetricSpec, Unit
 
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
 _LOSS_WORD = re.compile(
-    r"losses|bp[bcdt]|bits|surprisal|xent|ce|ece|kl|err(ors?)?(rate)?|[wct]er|r?mse|mae|mape|divergence|brier|"
+    r"losses|bp[bcdt]|bits|surprisal|xent|ce|ece|kl|err(ors?)?(rate)?|[wct]er|r?mse|map?e|divergence|brier|"
     r"regret|.*(loss|entropy|perplexity|ppl|nll)"
 )
 

@@ -14,7 +14,7 @@ from eval.significance.comparison import EQUIVALENT, INCONCLUSIVE, NEGLIGIBLE, N
 
 NAMED = 4
 """Variants named in one list; the table below has all."""
-DETAILED = 2
+DETAILED = 1
 """Disagreements of families told with their numbers."""
 FAMILIES_NAMED = 3
 

@@ -29,7 +29,7 @@ def _table(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
     rows = [[_cell(analysis, c) for c in analysis.of(*found)] for found in places]
     names = [_outcome(analysis, *found) for found in places]
     variants = [f"`{name}`" for name in analysis.others]
-    if len(variants) < len(benchmarks) or len(variants) < 6:
+    if len(variants) <= len(places):
         return table(["outcome", *variants], [[name, *row] for name, row in zip(names, rows, strict=True)])
     columns = zip(*rows, strict=True)
     body = [[name, *column] for name, column in zip(variants, columns, strict=True)]
