@@ -43,12 +43,15 @@ def test_named_and_other_runs_arrive_at_one_report(tmp_path, repository, evaluat
     assert set(rows["run_id"]) == {"gpt_neo/gelu/my-first"}
     call(report.main, study)
     numbers = json.loads((study / "report" / "report.json").read_text())
-    means = {arm["variant"]: arm["mean"] for arm in numbers["scores"]}
+    means, losses = (
+        {arm["variant"]: arm["mean"] for arm in numbers["scores"] if arm["benchmark"] == benchmark}
+        for benchmark in ("embedded-pairs", "held-out-loss")
+    )
     scores = read_rows(other / "eval" / "rows.parquet")["score"]
     assert means == pytest.approx({"gelu": rows["score"].mean(), "relu": scores.mean()})
-    losses = [run.eval_loss for run in read_source(study).facts]
+    # Read from their folders.
+    assert losses == {run.variant: run.eval_loss for run in read_source(study).facts}
     assert len(losses) == 2
-    assert all(losses)  # read from their folders
 
 
 @pytest.fixture(scope="module")
