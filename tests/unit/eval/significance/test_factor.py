@@ -198,7 +198,8 @@ def test_words_say_what_is_compared(made: Path, tmp_path: Path):
     text = render(kept(made, factor="head"), NO_FIGURES)
     first = text.split("\n\n")[1]
     assert first.startswith(f"On glue, averaged over 4 families, `{FOURIER}` is worse than `linear` by ")
-    assert f"`{FOURIER}`" in next(line for line in text.splitlines() if line.startswith("| outcome |"))
+    assert "| head | glue ↑<br>" in text
+    assert f"| `{FOURIER}` | **worse**<br>" in text
     assert "Family x head interaction" in text
     assert "Left out, as no head has part in it: blimp." in text
     assert "## Quality and cost" not in text
