@@ -14,7 +14,7 @@ import yaml
 
 from base.errors import UsageError
 from base.files import mapping, read_json_if_whole
-from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey
+from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 
@@ -137,9 +137,8 @@ def _end(
 def cut_notes(facts: Sequence[RunFacts]) -> list[str]:
     """Name the finished runs whose log does not end as their training did."""
     cut = [run.run_id for run in facts if run.is_curve_cut]
-    more = [f"{len(cut) - SHOWN} more"] if len(cut) > SHOWN else []
-    said = ", ".join([*cut[:SHOWN], *more])
-    return [f"learning curve left out, metrics.jsonl does not end as the training did: {said}"] if cut else []
+    said = "learning curve left out, metrics.jsonl does not end as the training did"
+    return [f"{said}: {some_of(cut, SHOWN)}"] if cut else []
 
 
 def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:

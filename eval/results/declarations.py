@@ -30,7 +30,7 @@ def declared_by_columns(table: pd.DataFrame, origin: str) -> Declared:
     return Declared(
         lower_is_better=_column(table, "lower_is_better", origin, _truth),
         units=_column(table, "unit", origin, _unit),
-        chances=_column(table, "chance", origin, lambda text, place: number(text, place)),
+        chances=_column(table, "chance", origin, number),
     )
 
 
@@ -133,7 +133,7 @@ def check_margins(outcomes: Iterable[Outcome], declared: Declared) -> None:
         UsageError: Naming the flag for other units.
     """
     found = list(outcomes)
-    if declared.margin is None or any(outcome.unit in ("percent", "correlation") for outcome in found):
+    if declared.margin is None or any(outcome.is_percentage for outcome in found):
         return
     first = found[0]
     unit = f" in {first.unit}" if first.unit else " in its unit"
@@ -156,11 +156,7 @@ def check_chances(outcomes: Iterable[Outcome], declared: Declared) -> None:
     """
     for outcome in outcomes:
         chance = outcome.chance
-        if (
-            chance is None
-            or chance not in declared.chances.values()
-            or outcome.unit not in ("percent", "correlation")
-        ):
+        if chance is None or chance not in declared.chances.values() or not outcome.is_percentage:
             continue
         if abs(chance) > 100 or (outcome.unit == "percent" and chance < 0):
             raise UsageError(

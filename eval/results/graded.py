@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from eval.results.rows import NO_HEAD, ROW_COLUMNS
+from eval.results.rows import NO_HEAD, ROW_COLUMNS, some_of
 from eval.suites.registry import SUITES
 from pretrain.run.folders import StudyFolder
 
@@ -111,7 +111,7 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     table = _as_rows(graded, scored) if graded else rows.iloc[:0]
     known = set(zip(table["benchmark"], table["metric"], strict=True))
     notes = [
-        f"{benchmark}: no {metric} of {_listed(runs)}, {reason}"
+        f"{benchmark}: no {metric} of {some_of(runs, _SHOWN)}, {reason}"
         for (benchmark, metric, reason), runs in reasons.items()
         if (benchmark, metric) in known or reason not in (_ABSENT, _OLDER)
     ]
@@ -173,7 +173,7 @@ def _means(items: pa.Table, grade: Grade, tasks: set[str]) -> Iterator[pd.DataFr
     wanted, size = np.isin(names, list(tasks)), np.bincount(codes, minlength=len(names))
     is_finite = np.bincount(codes, ~np.isfinite(values), minlength=len(names)) == 0
     if not is_finite[wanted].all():
-        bad = _listed(sorted(names[wanted & ~is_finite]))
+        bad = some_of(sorted(names[wanted & ~is_finite]), _SHOWN)
         yield f"of which items of {bad} have no finite {' or '.join(grade.columns)}"
     total, good = np.bincount(codes, values, minlength=len(names)), wanted & is_finite
     yield pd.DataFrame({"task": names[good], "score": total[good] / size[good], "n_items": size[good]})
@@ -185,8 +185,3 @@ def _as_rows(graded: Sequence[pd.DataFrame], scored: pd.DataFrame) -> pd.DataFra
     known = scored[of_task].drop_duplicates(of_task[:3])
     rows = pd.concat(graded, ignore_index=True).merge(known, on=of_task[:3])
     return rows.assign(head=NO_HEAD, primary=False)[list(ROW_COLUMNS)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
-    return ", ".join([*names[:_SHOWN], *more])

@@ -12,12 +12,14 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
+from typing import TypeVar
 
 from base.errors import UsageError
 from eval.results.rows import NO_METRIC
 from eval.suites.registry import SUITES, is_graded, is_percentage, known_metric, suite_metric
-from eval.suites.spec import USUAL_MARGINS, Better, MetricSpec, Unit
+from eval.suites.spec import PERCENTAGES, USUAL_MARGINS, Better, MetricSpec, Unit
 
+Value = TypeVar("Value")
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
 _LOSS_WORD = re.compile(
     r"losses|bp[bcdt]|bits|surprisal|xent|ce|ece|kl|err(ors?)?(rate)?|[wct]er|r?mse|map?e|divergence|brier|"
@@ -46,6 +48,11 @@ class Outcome:
     chance: float | None = None
     margin: float | None = None
     is_relative: bool = False
+
+    @property
+    def is_percentage(self) -> bool:
+        """Whether scores are percentages; correlations count as such."""
+        return self.unit in PERCENTAGES
 
     @property
     def sign(self) -> int:
@@ -99,13 +106,9 @@ def find_outcome(
         UsageError: For scores of which nobody said which are better, or of several directions or units.
     """
     label = label or benchmark
-    specs = {metric: _spec(benchmark, metric, label, declared) for metric in sorted(set(metrics))}
     scores = list(scores)
-    if not _are_percentages(scores):
-        named = {metric: (label, benchmark, metric) for metric in specs}
-        specs = {
-            metric: _without_guessed_unit(spec, named[metric], declared) for metric, spec in specs.items()
-        }
+    guessed: Unit | None = "percent" if _are_percentages(scores) else None
+    specs = {metric: _spec(benchmark, metric, label, declared, guessed) for metric in sorted(set(metrics))}
     _refuse_mixtures(label, specs)
     spec = next(iter(specs.values()))
     is_own = any(is_graded(benchmark, metric) for metric in specs)
@@ -114,7 +117,7 @@ def find_outcome(
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = USUAL_MARGINS.get(unit) if unit else None
-    if declared.margin is not None and unit in ("percent", "correlation"):
+    if declared.margin is not None and unit in PERCENTAGES:
         usual = declared.margin
     elif spec.margin is not None:
         usual = spec.margin
@@ -132,17 +135,20 @@ def find_outcome(
     )
 
 
-def _said(known: Mapping[str, float], names: Iterable[str], otherwise: float | None) -> float | None:
+def _said(known: Mapping[str, Value], names: Iterable[str], otherwise: Value | None = None) -> Value | None:
+    """Return what is said under the first of the names of which anything is."""
     return next((known[name] for name in names if name in known), otherwise)
 
 
-def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> MetricSpec:
-    """What is known of a metric where it stands; a user's word goes before the registry's."""
+def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: Unit | None) -> MetricSpec:
+    """What is known of a metric where it stands; a user's word goes before the registry's.
+
+    ``guessed`` is the unit where neither its name nor anybody says one.
+    """
     names = (label, metric) if is_graded(benchmark, metric) else (label, benchmark, metric)
     of_suite = suite_metric(benchmark, metric)
     known = of_suite or known_metric(metric) or _of_benchmark(benchmark)
-    said = next((declared.lower_is_better[name] for name in names if name in declared.lower_is_better), None)
-    unit = next((declared.units[name] for name in names if name in declared.units), None)
+    said, unit = _said(declared.lower_is_better, names), _said(declared.units, names)
     _refuse_other_than_its_suite(benchmark, metric, said, unit)
     if said is None and (known is None or known.better != "lower") and not of_suite:
         own = [metric] if known_metric(metric) else [metric, benchmark]
@@ -151,7 +157,7 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> Metric
                 f"{found} looks like a loss, and nothing says which scores are better; add "
                 f"--lower-is-better {shlex.quote(found)}, or a column lower_is_better with true or false"
             )
-    spec = known or MetricSpec(name=metric)
+    spec = known or MetricSpec(name=metric, unit=guessed)
     is_of_losses = known is None and any(map(looks_like_a_loss, names))
     if said is not None and (said != (spec.better == "lower") or is_of_losses):
         # A score of another direction than the name's is another one, of which the unit has to be said.
@@ -163,14 +169,6 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared) -> Metric
 def _are_percentages(scores: Sequence[float]) -> bool:
     """Whether scores may be percentages; a few that cannot be are mistakes, which the report names."""
     return not scores or 0 <= median(scores) <= 100
-
-
-def _without_guessed_unit(spec: MetricSpec, names: tuple[str, str, str], declared: Declared) -> MetricSpec:
-    """Take back that a score is in percent where neither its name nor anybody says so."""
-    _, benchmark, metric = names
-    is_said = any(name in declared.units for name in names)
-    is_known = known_metric(metric) or _of_benchmark(benchmark) or suite_metric(benchmark, metric)
-    return spec if is_said or is_known else replace(spec, unit=None)
 
 
 def _refuse_other_than_its_suite(
@@ -226,7 +224,7 @@ def _refuse_margin(label: str, margin: float, unit: Unit | None, scores: Sequenc
     """Refuse a margin that is none, or so wide that no score could leave it: one in another unit."""
     if not (math.isfinite(margin) and margin > 0):
         raise UsageError(f"margin {margin:g} of {label} is not a positive number")
-    size = 100.0 if unit in ("percent", "correlation") else max(map(abs, scores), default=math.inf)
+    size = 100.0 if unit in PERCENTAGES else max(map(abs, scores), default=math.inf)
     if margin >= size and size > 0:
         of_all = "a margin is in percentage points" if size == 100 else f"no score of it is above {size:g}"
         scale = f", and in {unit}" if unit in LOSS_UNITS else ""

@@ -7,6 +7,7 @@ head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -47,6 +48,12 @@ def run_name(run: tuple[object, object, int]) -> str:
     """Name a run as messages do."""
     family, variant, seed = run
     return f"{family} {variant} seed {seed}"
+
+
+def some_of(names: Sequence[str], shown: int) -> str:
+    """List names as messages do: not more of them than are read, and how many are left."""
+    more = [f"{len(names) - shown} more"] if len(names) > shown else []
+    return ", ".join([*names[:shown], *more])
 
 
 def check_rows(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:

@@ -28,8 +28,7 @@ def in_percent(
     Raises:
         UsageError: For an arm that looks like fractions where nobody said what it is, or a fraction above 1.
     """
-    is_percent = tasks["benchmark"].map(lambda name: outcomes[name].unit in ("percent", "correlation"))
-    is_percent = is_percent.astype(bool)
+    is_percent = tasks["benchmark"].map(lambda name: outcomes[name].is_percentage).astype(bool)
     chosen = tasks[is_percent]
     chosen = chosen.assign(size=chosen["score"].abs())
     if chosen.empty and scale is not None:

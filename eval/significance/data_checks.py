@@ -114,9 +114,8 @@ def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> l
         tasks: What ``comparable_scores`` returns.
         outcomes: What the scores of each benchmark are.
     """
-    units = [outcomes[name].unit for name in tasks["benchmark"]]
     is_correlation = [unit_of(metric) == "correlation" for metric in tasks["metric"]]
-    percent = tasks[[unit in ("percent", "correlation") for unit in units]]
+    percent = tasks[[outcomes[name].is_percentage for name in tasks["benchmark"]]]
     lowest = np.where(is_correlation, -100.0, 0.0)[percent.index]
     outside = percent[(percent.score < lowest) | (percent.score > 100)]
     if outside.empty:

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from eval.suites.blimp_paradigms import FILTERED_TASKS, PARADIGMS, SUPPLEMENT_TASKS
-from eval.suites.spec import MEAN_OF_TASKS, MeanSpec, MetricSpec, SuiteSpec, Unit
+from eval.suites.spec import MEAN_OF_TASKS, PERCENTAGES, MeanSpec, MetricSpec, SuiteSpec, Unit
 
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
@@ -228,4 +228,4 @@ def unit_of(metric: str) -> Unit | None:
 def is_percentage(metric: str | MetricSpec) -> bool:
     """Whether a metric's scores are percentages; correlations count as such."""
     unit = unit_of(metric) if isinstance(metric, str) else metric.unit
-    return unit in ("percent", "correlation")
+    return unit in PERCENTAGES

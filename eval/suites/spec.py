@@ -10,6 +10,8 @@ from typing import Any, Literal
 Kind = Literal["minimal pairs", "choices", "text", "classification"]
 Better = Literal["higher", "lower"]
 Unit = Literal["percent", "nats", "bits per byte", "ratio", "correlation"]
+PERCENTAGES: tuple[Unit | None, ...] = ("percent", "correlation")
+"""Units whose scores share the scale of percentages."""
 USUAL_MARGINS: dict[Unit, float] = {"percent": 1.0, "correlation": 1.0, "nats": 0.02, "bits per byte": 0.002}
 """The largest difference called negligible where nobody names one.
 

@@ -47,7 +47,7 @@ def place(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
     """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
-    if analysis.outcome(benchmark).unit in ("percent", "correlation"):
+    if analysis.outcome(benchmark).is_percentage:
         return 1
     return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)
 
