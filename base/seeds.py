@@ -7,6 +7,10 @@ from collections.abc import Iterable
 
 from base.errors import UsageError
 
+SEED_END = 2**32
+"""Seeds of training and fine-tuning are below it, as NumPy and Accelerate take no other."""
+LONGEST_RANGE = 10_000
+
 
 def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int, ...]:
     """Read seeds, each a number or words with commas and ranges; a range holds both its ends.
@@ -17,20 +21,28 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
         example: How they are written where these are from.
 
     Raises:
-        UsageError: If there is none, or one is no whole number; names those.
+        UsageError: If there is none, or one is no whole number from 0 to below ``SEED_END``; names those.
+            Also for a range longer than anybody means.
     """
     seeds: list[int] = []
     wrong: list[str] = []
     for value in values:
-        if isinstance(value, int) and not isinstance(value, bool):
-            seeds.append(value)
-            continue
         for word in filter(None, (part.strip() for part in str(value).split(","))):
-            found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-            numbers = range(int(found[1]), int(found[2] or found[1]) + 1) if found else ()
-            seeds += numbers
-            wrong += [] if numbers else [word]
+            found = _numbers(word)
+            seeds += found
+            wrong += [] if found else [word]
     if wrong or not seeds:
         told = " ".join([label, *wrong]).strip()
-        raise UsageError(f"{told}{': ' if told else ''}give whole numbers, as in {example}")
+        raise UsageError(f"{told}{': ' if told else ''}give whole numbers below {SEED_END}, as in {example}")
     return tuple(seeds)
+
+
+def _numbers(word: str) -> range:
+    """Read one number or one range; empty where it is neither, or a number is too large."""
+    found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
+    if found is None:
+        return range(0)
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last - first >= LONGEST_RANGE:
+        raise UsageError(f"{word} is a range of {last - first + 1:,} seeds; give at most {LONGEST_RANGE:,}")
+    return range(first, last + 1) if last < SEED_END else range(0)

@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from base.baseline import BASELINE, Budget
 from base.command_line import Section
 from base.families import FamilySpec, get_family
+from base.seeds import SEED_END
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -67,7 +68,7 @@ class DataConfig(Section):
     """Field or column that holds the document in jsonl and parquet files."""
     num_stories: int = Field(20_000, gt=1)
     """Stories of the embedded corpus."""
-    corpus_seed: int = Field(0, ge=0)
+    corpus_seed: int = Field(0, ge=0, lt=SEED_END)
     """Seed of the embedded corpus. Not the run's seed: all seeds of a study read the same text."""
     max_documents: int | None = Field(None, gt=1)
     """Read at most this many documents of the corpus."""
@@ -214,7 +215,7 @@ class RunConfig(Section):
 
     family: str = "gpt_neo"
     """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: int = Field(0, ge=0, lt=SEED_END)
     """Decides weights, data order, masking and dropout."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
+from base.seeds import SEED_END
 from pretrain.run.folders import RunFolder
 
 
@@ -31,7 +32,7 @@ class GenerateArgs(Section):
     """Divides the logits; 0 takes the likeliest token each time."""
     top_p: float = Field(0.95, gt=0, le=1)
     """Draw from the likeliest tokens that have this probability together; 1 draws from all."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=SEED_END)
     """Of the draws; the same seed gives the same texts on the same machine."""
     num: int = Field(1, gt=0)
     """Texts to write."""

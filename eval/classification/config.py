@@ -31,6 +31,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from base.command_line import Section
 from base.errors import unknown_name
+from base.seeds import SEED_END
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.metric_names import Metric
@@ -231,7 +232,7 @@ class FinetuneConfig(Section):
     """Use only so many training examples of each task, drawn with the seed (null: all)."""
     max_validation_examples: int | None = Field(None, ge=1)
     """Report on only so many validation examples of each task, the same for every seed (null: all)."""
-    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0)], ...] | None = None
+    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...] | None = None
     """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run;
     with several, a score is the mean over them. The word run takes each run's own seed, so that heads are
     compared over several first weights (null: the preset's, 12; babylm25 42)."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, Field, create_model
 
 from base.command_line import read_flags
 from eval.classification.config import FinetuneConfig
@@ -60,7 +60,7 @@ class SufficiencyArgs(ClassifierArgs):
     """How many times segments are drawn at random."""
     train_documents: int = 10_000
     """Training documents that bags of words are trained on, evenly spaced over the file."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     """Of the random draws."""
     out: Path | None = None
     """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""

@@ -244,7 +244,7 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
         margins = {str(name): float(value) for name, value in dict(report.get("margins") or {}).items()}
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"{path}: seeds and the report's margins must be numbers: {error}") from None
     for value in (margin, *margins.values()):
         if value is not None and not 0 < value < LARGEST:

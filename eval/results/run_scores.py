@@ -51,10 +51,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     for name in ("family", "variant", "benchmark"):
         rows[name] = _names(rows[name], name, origin)
     rows["score"] = _numbers(rows["score"], "score", origin)
-    seeds = _numbers(rows["seed"], "seed", origin)
-    if (fractional := seeds[seeds % 1 != 0]).size:
-        raise UsageError(f"{origin}: seed {fractional.iloc[0]} is not a whole number; seeds are integers")
-    rows["seed"] = seeds.astype(int)
+    rows["seed"] = _seeds(rows["seed"], origin)
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
     for name, value in (
         ("run_id", derived_id),
@@ -90,6 +87,21 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
             f"({bad.size} such row(s)); correct or remove it"
         )
     return numbers
+
+
+def _seeds(column: pd.Series, origin: str) -> pd.Series:
+    """Read seeds; those of other projects may be larger than ours."""
+    numbers = _numbers(column, "seed", origin)
+    # As numbers with a point, neighbours above 2 ** 53 would be one seed.
+    is_exact = pd.api.types.is_signed_integer_dtype(column)
+    is_larger = False if is_exact else numbers >= 2.0**63
+    bad = np.flatnonzero((numbers < 0) | (numbers % 1 != 0) | is_larger)
+    if bad.size:
+        raise UsageError(
+            f"{origin}: seed {column.iloc[bad[0]]} in data row {bad[0] + 1} is not a whole number from 0 to "
+            f"{2**63 - 1} ({bad.size} such row(s)); correct or remove it"
+        )
+    return (column if is_exact else numbers).astype("int64")
 
 
 def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
