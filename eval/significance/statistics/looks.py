@@ -1,0 +1,167 @@
+"""What a p-value is worth that is looked at several times while runs are added.
+
+``looks.at(num_runs, df)`` is one look. It turns the p-value of the test made there into the sequential
+p-value, the smallest level at which this look would have rejected (Liu and Anderson 2008), and a level into
+that of the test made there. Corrections for several comparisons are made over sequential p-values, so that
+each comparison spends its own local level (Maurer and Bretz 2013).
+
+One-sided tests (the two of an equivalence) spend half of a symmetric two-sided plan: ``one_sided``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from scipy import special
+
+from eval.significance.statistics.anytime import anytime_level, anytime_p
+from eval.significance.statistics.spending import FARTHEST, boundaries, obrien_fleming
+
+FEWEST = 2
+"""Runs in every arm at a look: one has no spread."""
+# Levels between which nominal levels are interpolated, as distances of normal statistics: 1 to 1e-10.
+_LEVELS = np.linspace(0.0, 6.5, 131)
+_LOWEST = float(2 * special.ndtr(-_LEVELS[-1]))
+
+
+class Look(Protocol):
+    """One look: p(p) < level exactly where p < nominal(level)."""
+
+    def p(self, p: float) -> float:
+        """Return the sequential p-value; never below ``p``."""
+        ...
+
+    def nominal(self, level: float) -> float:
+        """Return the level of the test made at this look."""
+        ...
+
+
+class Looks(Protocol):
+    """When a study is looked at."""
+
+    def at(self, num_runs: int, df: float) -> Look:
+        """Return one look.
+
+        Args:
+            num_runs: Of the comparison's arms, the smallest number of runs.
+            df: Degrees of freedom of its test.
+        """
+        ...
+
+
+def one_sided(look: Look, p: float) -> float:
+    """Return the sequential p-value of a one-sided test.
+
+    A two-sided plan at twice the level spends the level on each side. What is left out is a statistic that
+    crosses one side at one look and the other at a later one, which does not happen (below 1e-6 of studies).
+    """
+    return p if p >= 0.5 else look.p(2 * p) / 2
+
+
+@dataclass(frozen=True)
+class OneLook:
+    """No looks: the test is made once, and is its own look."""
+
+    def at(self, num_runs: int, df: float) -> Look:
+        """Return the only look."""
+        return self
+
+    def p(self, p: float) -> float:
+        """Return p itself."""
+        return p
+
+    def nominal(self, level: float) -> float:
+        """Return the level itself."""
+        return level
+
+
+@dataclass(frozen=True)
+class PlannedLooks:
+    """Looks at numbers of runs in every arm that were named before the results.
+
+    A planned look that was not made costs a little power and no error, as its share is not used. One that was
+    made beside the plan is in ``taken``. A first look behind the last planned number counts as the last look.
+    Any later one is made at the last look's level, which costs more than the level (``peeking.error_rate``).
+    """
+
+    plan: tuple[int, ...]
+    taken: tuple[int, ...] = ()
+    """Numbers of runs at which a report was written before."""
+
+    def at(self, num_runs: int, df: float) -> Look:
+        """Return a look; ``df`` is left to the t distribution."""
+        return _planned(self.path(num_runs), self.plan[-1])
+
+    def path(self, num_runs: int) -> tuple[int, ...]:
+        """Return the looks up to this one: planned, made, and itself."""
+        last = self.plan[-1]
+        if self.is_beyond(num_runs):
+            return self.path(min(n for n in self.taken if n >= last))
+        before = {*self.plan, *self.taken} - ({last} if num_runs > last else set())
+        return (*sorted(n for n in before if FEWEST <= n < num_runs), num_runs)
+
+    def is_beyond(self, num_runs: int) -> bool:
+        """Whether the plan's last look was made before, with fewer runs."""
+        return any(self.plan[-1] <= n < num_runs for n in self.taken)
+
+
+@dataclass(frozen=True)
+class AnyLooks:
+    """Looks at any time, as often as one likes, without an end."""
+
+    def at(self, num_runs: int, df: float) -> Look:
+        """Return a look."""
+        return _AnytimeLook(num_runs, df)
+
+
+@dataclass(frozen=True)
+class _AnytimeLook:
+    num_runs: int
+    df: float
+
+    def p(self, p: float) -> float:
+        return max(p, anytime_p(p, self.num_runs, self.df))
+
+    def nominal(self, level: float) -> float:
+        return min(level, anytime_level(level, self.num_runs, self.df))
+
+
+class _Table(NamedTuple):
+    """A planned look: normal distances of ascending levels, and those of its test at each."""
+
+    levels: np.ndarray
+    tests: np.ndarray
+
+    def p(self, p: float) -> float:
+        distance = min(float(-special.ndtri(p / 2)), FARTHEST)
+        return max(p, float(2 * special.ndtr(-np.interp(distance, self.tests, self.levels))))
+
+    def nominal(self, level: float) -> float:
+        if level < _LOWEST:
+            return 0.0
+        distance = float(-special.ndtri(level / 2))
+        return min(level, float(2 * special.ndtr(-np.interp(distance, self.levels, self.tests))))
+
+
+def nominal_levels(path: Sequence[int], last: int, level: float) -> np.ndarray:
+    """Return the two-sided level of the test at each look of a path.
+
+    Args:
+        path: (K,) runs in every arm at each look, ascending, at least 2.
+        last: Runs at the last look planned; from there on the whole level may be spent.
+        level: Two-sided, of all looks together.
+    """
+    spent = [obrien_fleming(n / last, level) for n in path]
+    return 2 * special.ndtr(-boundaries(spent, [n - 1 for n in path]))
+
+
+@lru_cache(maxsize=256)
+def _planned(path: tuple[int, ...], last: int) -> _Table:
+    """Tabulate the last look of a path."""
+    found = [nominal_levels(path, last, float(2 * special.ndtr(-z)))[-1] for z in _LEVELS]
+    distances = np.minimum(-special.ndtri(np.array(found) / 2), FARTHEST)
+    return _Table(_LEVELS, np.maximum.accumulate(np.maximum(distances, _LEVELS)))
