@@ -25,9 +25,11 @@ from base.seeds import parse_seeds
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
+from eval.report.history import remember_question
 from eval.significance.axes import Benchmark
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
+from eval.significance.statistics.looks import Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
@@ -51,6 +53,9 @@ class ReportConfig(Section):
     paired: bool = False
     """Compare runs of one family and seed with each other instead of treating seeds as independent; heads
     always are."""
+    looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, "looks"))] = None
+    """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
+    then hold their level over all of these looks together."""
 
 
 def _read_seeds(value: object) -> tuple[int, ...]:
@@ -144,7 +149,11 @@ class Study:
     cells: tuple[Cell, ...]
 
     def write(self) -> None:
-        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code."""
+        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code.
+
+        What its report is asked is remembered with its date, so that a report can tell what stood there
+        before the results.
+        """
         content = {
             "name": self.config.name,
             "families": list(self.config.families),
@@ -157,6 +166,7 @@ class Study:
             "cells": [cell.run_id for cell in self.cells],
         }
         write_text(StudyFolder(self.folder).study_file, yaml.safe_dump(content, sort_keys=False))
+        remember_question(self.folder, self.config.report.model_dump(mode="json"))
 
 
 def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:

@@ -133,6 +133,8 @@ class StudyFolder:
 
     study_file = Inside("study.yaml")
     """What ``slurm.submit`` was asked to run."""
+    history_file = Inside("history.jsonl")
+    """What was asked before and after its results, and every report (see ``eval.report.history``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")

@@ -13,16 +13,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from scipy import special
 
+from base.errors import UsageError
 from eval.significance.statistics.anytime import anytime_level, anytime_p
 from eval.significance.statistics.spending import FARTHEST, boundaries, obrien_fleming
 
+Plan = tuple[int, ...] | Literal["any"]
+"""Numbers of runs in every arm, ascending; or at any time."""
 FEWEST = 2
 """Runs in every arm at a look: one has no spread."""
+MOST_LOOKS = 30
 # Levels between which nominal levels are interpolated, as distances of normal statistics: 1 to 1e-10.
 _LEVELS = np.linspace(0.0, 6.5, 131)
 _LOWEST = float(2 * special.ndtr(-_LEVELS[-1]))
@@ -51,6 +55,35 @@ class Looks(Protocol):
             df: Degrees of freedom of its test.
         """
         ...
+
+
+def read_plan(value: Any, where: str) -> Plan | None:
+    """Read looks as a study's file or a command line has them.
+
+    Args:
+        value: ``any``, or a list of numbers (or their digits); None or an empty list for none.
+        where: What it stands in, for the error.
+
+    Raises:
+        UsageError: For anything else.
+    """
+    values = list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+    if values == ["any"]:
+        return "any"
+    numbers = [int(x) if str(x).isdecimal() and len(str(x)) < 7 else 0 for x in values]
+    if any(n < FEWEST for n in numbers) or numbers != sorted(set(numbers)) or len(numbers) > MOST_LOOKS:
+        raise UsageError(
+            f"{where}: {' '.join(map(str, values))} is no plan; write at most {MOST_LOOKS} ascending "
+            f"numbers of runs in every arm, each at least {FEWEST}, such as 3 6 10, or any"
+        )
+    return tuple(numbers) or None
+
+
+def find_looks(plan: Plan | None, taken: Sequence[int] = ()) -> Looks:
+    """Return the looks of a plan, with those made before."""
+    if plan is None:
+        return OneLook()
+    return AnyLooks() if plan == "any" else PlannedLooks(plan, tuple(taken))
 
 
 def one_sided(look: Look, p: float) -> float:

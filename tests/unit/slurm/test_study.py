@@ -11,8 +11,9 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
+from eval.report.history import read_history
 from pretrain import resolution
-from pretrain.run.folders import RunFolder
+from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state import start_state
 from slurm.status import render, submitted_cells
 from slurm.study import load_study
@@ -97,6 +98,38 @@ def test_a_study_names_a_margin_for_each_outcome(tmp_path: Path, repository: Pat
     study = load_study(write(tmp_path, repository, evaluation=suites, report={"margins": margins}))
     study.write()
     assert yaml.safe_load((study.folder / "study.yaml").read_text())["report"]["margins"] == margins
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [([3, 6, 10], (3, 6, 10)), ("any", "any"), (None, None), ([6], (6,))]
+)
+def test_a_study_names_its_looks(tmp_path: Path, repository: Path, written: Any, read: Any) -> None:
+    study = load_study(write(tmp_path, repository, report={"looks": written}))
+    assert study.config.report.looks == read
+    study.write()
+    assert yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]["looks"] == written
+
+
+@pytest.mark.parametrize(
+    "written", [[6, 3], [3, 3], [1, 3], ["x"], [3.5], "never", [True], list(range(2, 40))]
+)
+def test_other_looks_are_refused_in_one_line(tmp_path: Path, repository: Path, written: Any) -> None:
+    with pytest.raises(UsageError, match=r"looks.*ascending") as refused:
+        load_study(write(tmp_path, repository, report={"looks": written}))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_a_study_asks_is_remembered_when_it_changes(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository))
+    study.write()
+    study.write()
+    run = RunFolder(study.cells[0].run_dir)
+    run.rows_file.parent.mkdir(parents=True)
+    run.rows_file.touch()
+    load_study(write(tmp_path, repository, report={"margin": 2.0})).write()
+    first, second = read_history(study.folder).questions
+    assert (first.report["margin"], first.num_results) == (1.0, 0)
+    assert (second.report["margin"], second.num_results) == (2.0, 1)
 
 
 def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
