@@ -1,0 +1,71 @@
+"""A correction for several comparisons that uses what they share: one baseline, the same runs and items.
+
+Step-down min-p (Westfall and Young 1993, algorithm 2.8; Romano and Wolf 2005): the smallest p is judged by
+how small the smallest of all would be if nothing differed, the next one by the smallest of those that are
+left, and so on. Joint draws of the p-values without any difference say how small that is
+(``eval.significance.statistics.joint_null``). Comparisons that say almost the same then cost almost nothing,
+while Holm's correction reckons with the worst case.
+
+Shapes: B draws, m comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+
+class MaxT:
+    """Keeps the chance of any false claim below the level, as ``Holm`` does.
+
+    Args:
+        null_p: (B, m) two-sided p-values of all comparisons in draws without any difference; nan where a draw
+            gives none.
+    """
+
+    def __init__(self, null_p: np.ndarray) -> None:
+        self.null_p = np.where(np.isnan(null_p), 1.0, null_p)
+
+    def adjust(self, p_values: Sequence[float | None]) -> list[float | None]:
+        """Correct m p-values; None stays None and is not counted. No p becomes smaller than it was.
+
+        The observed study counts as one draw more, so that no corrected p is below 1 / (B + 1).
+        """
+        corrected: list[float | None] = [None] * len(p_values)
+        running = 0.0
+        for index, p, smallest in self._steps(p_values):
+            share = float((1 + (smallest <= p).sum()) / (1 + len(smallest)))
+            running = max(running, share, p)
+            corrected[index] = running
+        return corrected
+
+    def levels(self, p_values: Sequence[float | None], level: float) -> list[float | None]:
+        """Return the two-sided level of each interval.
+
+        What is not shown is judged by the smallest p of all that are not shown, which is never below that
+        level; what is shown by the smallest p of all. Where the latter's interval holds zero it is to be cut
+        there, as of ``Holm``.
+        """
+        steps = self._steps(p_values)
+        num_shown = sum(p is not None and p < level for p in self.adjust(p_values))
+        levels: list[float | None] = [None] * len(p_values)
+        for rank, (index, _, _) in enumerate(steps):
+            levels[index] = _critical(steps[0 if rank < num_shown else num_shown][2], level)
+        return levels
+
+    def _steps(self, p_values: Sequence[float | None]) -> list[tuple[int, float, np.ndarray]]:
+        """From the smallest p: its place, itself, and (B,) the smallest of those from it on in each draw."""
+        known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+        order = [index for _, index in known]
+        smallest = np.minimum.accumulate(self.null_p[:, order[::-1]], axis=1)[:, ::-1]
+        return [(index, p, smallest[:, rank]) for rank, (p, index) in enumerate(known)]
+
+
+def _critical(smallest: np.ndarray, level: float) -> float:
+    """Return below which p a step rejects: 0 where so few draws can never reject."""
+    most = math.ceil(level * (1 + len(smallest)) - 1)
+    while most >= 0 and not (1 + most) / (1 + len(smallest)) < level:
+        most -= 1  # the number of draws as small as p with which ``adjust`` is still below the level
+    return 0.0 if most < 0 else min(level, float(np.partition(smallest, most)[most]))
