@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -15,19 +14,18 @@ from scipy import special
 from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level
+from eval.significance.copies import RUN, find_coincidences
+from eval.significance.statistics.coincidences import Count
 from eval.significance.statistics.welch import NO_SPREAD
-from eval.suites.registry import HELD_OUT, unit_of
+from eval.suites.registry import unit_of
 
 KEY = ["family", "variant", "seed", "benchmark", "task", "metric", "head"]
 ARM = ["family", "variant"]
-# Decimals of the spread that two runs must share to rule out chance: one pair in 10,000.
-DECIMALS_OF_A_COPY = 4
-MAX_DECIMALS = 8
 OUTLIER_LEVEL = 0.05
 SHOWN = 4
-ONE_RUN = "the same scores throughout, counted as one run; was it copied?"
-SAME = "runs of different models with the same scores (of one arm counted as one run); was one copied?"
-SAME_BY_CHANCE = "different runs with the same scores, so few and so rounded that it may be chance"
+ONE_RUN = "the same scores throughout, of one arm counted as one run"
+SAME = "runs of different models with the same scores, kept"
+SAME_BY_CHANCE = "different runs with the same scores, which may be chance, kept"
 
 
 def clean_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -59,52 +57,35 @@ def _without_repeated_keys(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
 
 
 def _without_copies(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    found = find_coincidences(rows)
     extra: list[RunKey] = []
-    found: dict[str, list[str]] = {}
-    for runs, is_copy in _equal_runs(rows):
+    said: dict[str, list[str]] = {}
+    for runs, num_scores in sorted(found.groups.items()):
         of_arms: dict[tuple[str, str], list[RunKey]] = {}
         for run in runs:
             of_arms.setdefault(run[:2], []).append(run)
-        for of_arm in of_arms.values() if is_copy else ():
-            extra += of_arm[1:]
-        said = (SAME if len(of_arms) > 1 else ONE_RUN) if is_copy else SAME_BY_CHANCE
-        found.setdefault(said, []).append(_names(map(run_name, runs), "and"))
-    notes = [f"{said}: {_names(names, separator='; ')}" for said, names in found.items()]
+        is_within = any(len(of_arm) > 1 for of_arm in of_arms.values())
+        if is_within and found.within.is_impossible:
+            extra += [run for of_arm in of_arms.values() for run in of_arm[1:]]
+            sentence = f"{ONE_RUN} ({_against_chance(found.within)}); was it copied?"
+        elif len(of_arms) > 1 and found.across.is_impossible:
+            sentence = f"{SAME} ({_against_chance(found.across)}); was one copied?"
+        elif num_scores > 1:
+            sentence = SAME_BY_CHANCE
+        else:  # one rounded score alone is the same in two runs too often to be worth a word
+            continue
+        said.setdefault(sentence, []).append(_names(map(run_name, runs), "and"))
+    notes = [f"{sentence}: {_names(names, separator='; ')}" for sentence, names in said.items()]
     if not extra:
         return rows, notes
-    is_extra = rows.set_index(["family", "variant", "seed"]).index.isin(extra)
+    is_extra = rows.set_index(RUN).index.isin(extra)
     return rows[~is_extra].reset_index(drop=True), notes
 
 
-def _equal_runs(rows: pd.DataFrame) -> Iterable[tuple[list[RunKey], bool]]:
-    """Group runs whose every score is the same, and say whether that rules out chance."""
-    what = ["benchmark", "task", "metric", "head"]
-    # Each training tells its own held-out loss, whoever's scores lie beside it.
-    rows = rows[rows.benchmark != HELD_OUT] if (rows.benchmark != HELD_OUT).any() else rows
-    scores = rows.groupby(what)["score"]
-    told = rows.assign(decimals=scores.transform(_decimals_of_spread).astype(int))
-    signatures: dict[tuple, list[RunKey]] = {}
-    precision: dict[tuple, int] = {}
-    for run, of_run in told.groupby(["family", "variant", "seed"], sort=True):
-        signature = tuple(of_run[[*what, "score"]].itertuples(index=False, name=None))
-        signatures.setdefault(signature, []).append(run)
-        precision[signature] = int(of_run.decimals.sum())
-    for signature, runs in signatures.items():
-        # One rounded score alone is the same in two runs too often to be worth a word.
-        if len(runs) > 1 and (len(signature) > 1 or precision[signature] >= DECIMALS_OF_A_COPY):
-            yield runs, precision[signature] >= DECIMALS_OF_A_COPY
-
-
-def _decimals_of_spread(scores: pd.Series) -> int:
-    """Count decimals within the spread of runs: losses of a spread of 0.001 agree in three for no reason."""
-    spread = min(1.0, scores.std())
-    lost = math.ceil(math.log10(spread)) if spread > NO_SPREAD else 0
-    return max(0, int(np.median([_decimals(score) for score in scores])) + lost)
-
-
-def _decimals(score: float) -> int:
-    text = f"{score:.{MAX_DECIMALS}f}".rstrip("0")
-    return len(text) - text.index(".") - 1
+def _against_chance(count: Count) -> str:
+    pairs = "1 pair" if count.found == 1 else f"{count.found:,} pairs"
+    by_chance = f"{count.expected:.2g}" if count.expected >= 0.001 else "less than 0.001"
+    return f"{pairs} where chance makes {by_chance}"
 
 
 def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> list[str]:

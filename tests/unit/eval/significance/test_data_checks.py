@@ -54,7 +54,7 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
 
 
 def test_a_copied_run_counts_once():
-    scores = [("x", 50.12), ("y", 61.37), ("z", 40.93)]
+    scores = [("x", 50.1283), ("y", 61.3712), ("z", 40.9371)]
     rows = rows_of(
         *(("a", seed, task, score) for seed in (1, 2) for task, score in scores),
         *(("a", 3, task, score + 0.81) for task, score in scores),
@@ -64,7 +64,20 @@ def test_a_copied_run_counts_once():
     assert set(zip(cleaned.variant, cleaned.seed, strict=True)) == {("a", 1), ("a", 3), ("b", 7)}
     (note,) = notes
     assert "f a seed 1, f a seed 2 and f b seed 7" in note
-    assert "was one copied?" in note
+    assert "was it copied?" in note
+
+
+def test_a_run_copied_into_another_arm_is_named_and_kept():
+    rows = rows_of(
+        *(("a", seed, "x", score) for seed, score in enumerate((50.123456, 50.412321, 50.991233))),
+        *(("b", seed, "x", score) for seed, score in enumerate((50.123456, 50.612341, 50.012347))),
+    )
+    cleaned, (note,) = clean_rows(rows)
+    assert len(cleaned) == 6
+    assert note == (
+        "runs of different models with the same scores, kept (1 pair where chance makes less than 0.001); "
+        "was one copied?: f a seed 0 and f b seed 0"
+    )
 
 
 def test_equal_rounded_scores_are_named_and_kept():
@@ -72,8 +85,7 @@ def test_equal_rounded_scores_are_named_and_kept():
     cleaned, notes = clean_rows(rows)
     assert len(cleaned) == len(rows)
     assert notes == [
-        "different runs with the same scores, so few and so rounded that it may be chance: "
-        "f a seed 1 and f a seed 2"
+        "different runs with the same scores, which may be chance, kept: f a seed 1 and f a seed 2"
     ]
 
 
@@ -84,7 +96,7 @@ def test_decimals_count_by_the_spread_of_the_scores():
     exact = [("a", 1, "x", 1.12182517), ("a", 2, "x", 1.12182517), ("b", 1, "x", 1.11923241)]
     cleaned, (note,) = clean_rows(rows_of(*exact))
     assert len(cleaned) == 2
-    assert "counted as one run; was it copied?: f a seed 1 and f a seed 2" in note
+    assert "was it copied?: f a seed 1 and f a seed 2" in note
 
 
 def test_one_equal_rounded_score_is_no_news():
