@@ -20,13 +20,26 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> 
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
     print(f"  families  {', '.join(config.families)}")
     print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
-    print(f"  seeds     {', '.join(map(str, config.seeds))}")
+    print(f"  seeds     {_seeds(study)}")
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
     if config.heads != (DEFAULT_HEAD,):
         print(f"  heads     {', '.join(config.heads)}")
     for run_id, state in todo.states.items():
         print(f"  {state.name:<8}  {run_id}")
     print(describe_cost(todo.cells))
+    if study.later:
+        print(f"\nif nothing is decided before {config.stages[-1]} seeds, {len(study.later)} more cells:")
+        print(describe_cost(study.later))
     if submitter is not None and todo.cells:
         print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")
     return 0
+
+
+def _seeds(study: Study) -> str:
+    """Name the seeds that are to be run, and when there may be more."""
+    now = ", ".join(map(str, dict.fromkeys(cell.config.seed for cell in study.cells)))
+    if study.decisions is None:
+        return now
+    made, planned = len(study.decisions.looks), study.decisions.planned
+    looks = ", ".join(map(str, planned))
+    return f"{now}; more for what is undecided at looks of {looks} seeds ({made} of {len(planned)} made)"

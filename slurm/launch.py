@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from base.errors import UsageError
 from base.progress import duration
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
@@ -17,6 +18,7 @@ from slurm.cluster import load_preset
 from slurm.dry_run import show_dry_run
 from slurm.finish import LastJob
 from slurm.local import LocalRunner, batches
+from slurm.looks import check_plan
 from slurm.progress import StudyProgress
 from slurm.report import unfinished, write_study_report
 from slurm.sbatch import Packing, SlurmSubmitter
@@ -35,6 +37,11 @@ def launch(options: SubmitArgs) -> int:
     study = load_study(options.study, runs_dir_override(options.runs_dir))
     if options.cancel:
         return cancel_study(study.folder)
+    check_plan(study)
+    if study.config.stages and not options.report:
+        raise UsageError(
+            f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
+        )
     if options.dry_run:
         todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
@@ -76,9 +83,14 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Hand the cells to SLURM and return."""
     if not todo.cells:
         print("nothing to submit")
-        if options.report and not any(s.name in ("queued", "running") for s in todo.states.values()):
-            write_study_report(study)  # its last job may have been lost
-        return 0
+        if not options.report or any(s.name in ("queued", "running") for s in todo.states.values()):
+            return 0
+        write_study_report(study)  # its last job may have been lost
+        study = study.now()
+        todo = find_todo(study, retry_failed=False)
+        if not todo.cells:
+            return 0
+        study.write()
     submitter = _submitter(study, options, take_snapshot(study.folder))
     submissions = submitter.submit_cells(todo.cells)
     num_jobs = sum(len(submission.elements) for submission in submissions)
@@ -103,12 +115,28 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
-    """Run the cells on this machine; returns 1 if one of the study is not done at the end."""
+    """Run the cells on this machine, look by look; returns 1 if one of the study is not done at the end."""
+    goes_on = study.decisions is not None and not study.decisions.is_over
+    # Once: cells of later looks run the same code, whatever is edited meanwhile.
+    snapshot = take_snapshot(study.folder) if todo.cells or goes_on else study.folder
+    while True:
+        left = _run_cells(study, todo, options, snapshot)
+        if options.report:
+            write_study_report(study)
+        later = study.now()
+        if len(later.cells) == len(study.cells):
+            return 1 if left else 0
+        study, todo = later, find_todo(later, retry_failed=False)
+        study.write()
+
+
+def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> bool:
+    """Run the cells that are to be run now; returns whether one of the study is not done."""
     started_s = time.time()
     if todo.cells:
         progress = StudyProgress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
         try:
-            runner = LocalRunner(study.folder, options.workers, progress, take_snapshot(study.folder))
+            runner = LocalRunner(study.folder, options.workers, progress, snapshot)
             runner.run(batches(todo.cells, options.cells_per_job))
         finally:
             progress.close()
@@ -116,6 +144,4 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
     if left:
         print("the same command continues what is missing; --retry-failed also tries what failed")
-    if options.report:
-        write_study_report(study)
-    return 1 if left else 0
+    return bool(left)

@@ -6,6 +6,7 @@ from base.errors import UsageError
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
+from slurm.looks import take_look
 from slurm.state import CellState
 from slurm.study import Cell, Study
 from slurm.survey import survey
@@ -22,7 +23,10 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
 
 
 def write_study_report(study: Study) -> None:
-    """Name the cells that are not done, and write the report of those that are."""
+    """Name the cells that are not done, and write the report of those that are.
+
+    Where all cells have ended, well or not, and seeds are added to what is undecided, it is that of a look.
+    """
     left = unfinished(study)
     for cell, state in left:
         words = f"{state.name}: {state.error}" if state.error else state.name
@@ -30,7 +34,9 @@ def write_study_report(study: Study) -> None:
     print(f"{len(study.cells) - len(left)} of {len(study.cells)} cells done")
     try:
         folder = StudyFolder(study.folder)
-        write_report(study.folder, folder.report_dir)
+        analysis = write_report(study.folder, folder.report_dir)
+        if all(state.name == "failed" for _, state in left):
+            take_look(study, analysis)
         print(folder.report_file, flush=True)
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.

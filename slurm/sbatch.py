@@ -66,6 +66,10 @@ class SlurmSubmitter:
                 "a job cannot run more cells at once than it has"
             )
 
+    def of(self, study: Study) -> SlurmSubmitter:
+        """Return what submits another study, or the same later, in the same way."""
+        return SlurmSubmitter(study, self.preset, self.packing, self.snapshot)
+
     def submit_cells(self, cells: Sequence[Cell], round_: int = 0) -> list[Submission]:
         """Submit cells as arrays of at most the site's size, each recorded at once.
 

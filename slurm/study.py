@@ -7,7 +7,8 @@ its run folder, whose name carries the hash of everything that can change the re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,11 +22,11 @@ from base.config_input import deep_merge, read_config
 from base.errors import UsageError, unknown_name
 from base.families import get_family
 from base.files import write_text
-from base.seeds import parse_seeds
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
 from eval.report.history import remember_question
+from eval.results.decisions import Decisions, read_decisions
 from eval.significance.axes import Benchmark
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
@@ -35,6 +36,7 @@ from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
+from slurm.seeds import AdaptiveSeeds, read_seeds
 
 
 class ReportConfig(Section):
@@ -58,13 +60,6 @@ class ReportConfig(Section):
     then hold their level over all of these looks together."""
 
 
-def _read_seeds(value: object) -> tuple[int, ...]:
-    """Read a list of seeds, or words such as ``1-3``."""
-    if isinstance(value, int):
-        raise UsageError(f"{value} is one number; write [{value}] for one seed, or a range such as 1-3")
-    return parse_seeds(value if isinstance(value, list | tuple) else [value], "", "[1, 2, 3] or 1-3")
-
-
 class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
 
@@ -73,7 +68,8 @@ class StudyConfig(Section):
     families: Annotated[dict[str, str], Field(min_length=1)]
     """Family name to its base config; a relative path starts at the study file's folder."""
     variants: Annotated[tuple[str, ...], Field(min_length=1)]
-    seeds: Annotated[tuple[int, ...], BeforeValidator(_read_seeds)]
+    seeds: Annotated[tuple[int, ...] | AdaptiveSeeds, BeforeValidator(read_seeds)]
+    """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Values that replace those of every base config, in the same nested form."""
     evaluation: EvalConfig = EvalConfig()
@@ -85,7 +81,7 @@ class StudyConfig(Section):
             get_family(family)
         for variant in self.variants:
             ffn_variants.get_variant(variant)  # looked up here: the registry loads torch
-        for label, values in (("variants", self.variants), ("seeds", self.seeds)):
+        for label, values in (("variants", self.variants), ("seeds", self.all_seeds)):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         report, noun = self.report, NOUNS[self.report.factor]
@@ -99,6 +95,20 @@ class StudyConfig(Section):
                 raise unknown_name("outcome in report.margins", name, outcomes)
         return self
 
+    @model_validator(mode="after")
+    def _tests_know_the_looks(self) -> StudyConfig:
+        """Let the report correct for the looks of seeds that are added."""
+        if not isinstance(self.seeds, AdaptiveSeeds) or self.report.looks == "any":
+            return self
+        looks, first, most = self.report.looks or self.seeds.looks, self.seeds.first, self.seeds.most
+        if (looks[0], looks[-1]) != (first, most):
+            raise ValueError(
+                f"report.looks are {looks[0]} to {looks[-1]} and seeds {first} to {most}; the first and the "
+                "last must agree, or leave report.looks out"
+            )
+        report = self.report.model_copy(update={"looks": looks})
+        return self.model_copy(update={"report": report})
+
     def _outcomes(self) -> list[str]:
         """Name what the study's runs will be compared by: benchmarks, and suites' graded metrics."""
         benchmarks = benchmarks_asked_for(self.evaluation)
@@ -108,6 +118,18 @@ class StudyConfig(Section):
             for metric in (SUITES[name].graded if name in SUITES else ())
         ]
         return [HELD_OUT, *benchmarks, *graded]
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """Every seed that there may be."""
+        return self.seeds.numbers if isinstance(self.seeds, AdaptiveSeeds) else self.seeds
+
+    @property
+    def stages(self) -> tuple[int, ...]:
+        """Seeds at every look at which it is decided who gets more; none where all seeds are named."""
+        if not isinstance(self.seeds, AdaptiveSeeds):
+            return ()
+        return self.report.looks if isinstance(self.report.looks, tuple) else self.seeds.looks
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -146,7 +168,49 @@ class Study:
 
     config: StudyConfig
     folder: Path
-    cells: tuple[Cell, ...]
+    planned: tuple[Cell, ...]
+    """Every cell that there may be."""
+    decisions: Decisions | None = None
+    """Looks that were made, where they decide who gets more seeds."""
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Those to be run: all that are planned, or what the next look needs."""
+        if self.decisions is None:
+            return self.planned
+        seeds = self.config.all_seeds
+        due = {name: seeds[: self.decisions.num_seeds(name)] for name in self.config.variants}
+        return tuple(cell for cell in self.planned if cell.config.seed in due[cell.config.model.ffn])
+
+    @property
+    def later(self) -> tuple[Cell, ...]:
+        """Those that looks after the next one may need."""
+        if self.decisions is None:
+            return ()
+        due = {cell.run_id for cell in self.cells}
+        return tuple(
+            cell
+            for cell in self.planned
+            if cell.run_id not in due and self.decisions.may_go_on(cell.config.model.ffn)
+        )
+
+    def now(self) -> Study:
+        """Return the same with the looks that were made meanwhile."""
+        if not self.config.stages:
+            return self
+        return replace(self, decisions=read_decisions(self.folder) or Decisions(plan=self.plan))
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What must not change once somebody has looked."""
+        report = self.config.report.model_dump(mode="json")
+        return {
+            "looks": list(self.config.stages),
+            "variants": list(self.config.variants),
+            "cells": [cell.run_id for cell in self.planned],
+            "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
+            **{f"report.{name}": value for name, value in report.items()},
+        }
 
     def write(self) -> None:
         """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code.
@@ -154,11 +218,12 @@ class Study:
         What its report is asked is remembered with its date, so that a report can tell what stood there
         before the results.
         """
+        seeds = {cell.config.seed for cell in self.cells}
         content = {
             "name": self.config.name,
             "families": list(self.config.families),
             "variants": list(self.config.variants),
-            "seeds": list(self.config.seeds),
+            "seeds": [seed for seed in self.config.all_seeds if seed in seeds],
             "heads": list(self.config.heads),
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
@@ -183,16 +248,17 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     extra = deep_merge(config.config, dict(overrides or {}))
     cells = tuple(
         _cell(config, path, family, variant, seed, extra)
-        for seed in config.seeds
+        for seed in config.all_seeds
         for family in config.families
         for variant in config.variants
     )
-    if (name := cells[0].config.output.run_name) and len(config.seeds) > 1:
+    num_seeds = len(config.all_seeds)
+    if (name := cells[0].config.output.run_name) and num_seeds > 1:
         raise UsageError(
-            f"{path}: config.output.run_name {name} gives the runs of {len(config.seeds)} seeds one folder; "
+            f"{path}: config.output.run_name {name} gives the runs of {num_seeds} seeds one folder; "
             "leave it out, and each has a folder of its own, or name one seed"
         )
-    return Study(config=config, folder=cells[0].study_dir, cells=cells)
+    return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
 
 
 def _read(path: Path) -> StudyConfig:

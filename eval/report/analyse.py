@@ -17,7 +17,7 @@ from eval.report.phenomena import compare_parts, means_over_parts, part_scores
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
-from eval.report.sources import Source
+from eval.report.sources import Design, Source
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome
@@ -216,11 +216,26 @@ def _without_model(source: Source, tasks: pd.DataFrame) -> dict[str, float]:
 
 def _tables(scores: _Scores) -> list[ArmTable]:
     """The runs of every outcome, in the order in which they are shown."""
-    runs = scores.runs
+    runs, design = scores.runs, scores.source.design
     return [
-        ArmTable.of_scores(runs[runs.benchmark == name], name, outcome=scores.outcomes[name])
-        for name in ordered_benchmarks(runs.benchmark.unique(), scores.source.design.benchmarks)
+        ArmTable.of_scores(
+            runs[runs.benchmark == name],
+            name,
+            outcome=scores.outcomes[name],
+            decided=_decided(design, name),
+        )
+        for name in ordered_benchmarks(runs.benchmark.unique(), design.benchmarks)
     ]
+
+
+def _decided(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
+    """Return the seeds of every comparison on a benchmark that a look has decided."""
+    decided = design.decisions.decided() if design.decisions else {}
+    return {
+        comparison: design.seeds[:num_seeds]
+        for (comparison, outcome), (num_seeds, _) in decided.items()
+        if outcome == str(benchmark)
+    }
 
 
 def _warnings(
@@ -286,7 +301,8 @@ def _missing(
     for benchmark in ordered_benchmarks({*benchmarks, *design.benchmarks} - unscaled, design.benchmarks):
         for family in ordered({*families, *design.families}, design.families):
             for variant in ordered({*variants, *design.variants}, variants):
-                seeds = [s for s in design.seeds if (benchmark, family, variant, s) not in found]
+                wanted = design.seeds_of(family, variant)
+                seeds = [seed for seed in wanted if (benchmark, family, variant, seed) not in found]
                 if seeds:
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])

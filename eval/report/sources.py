@@ -16,12 +16,13 @@ from eval.report.run_facts import RunFacts, cut_notes, held_out_rows, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
+from eval.results.decisions import Decisions, read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
 from eval.results.rows import LARGEST, RunKey, read_rows
 from eval.results.run_scores import normalise_rows
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Combination, Family, Level, Models
 from eval.significance.factor import Factor, listed_heads
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -44,6 +45,14 @@ class Design:
     heads: tuple[str, ...] = ()
     """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
+    decisions: Decisions | None = None
+    """Of looks, where seeds are added only to what is undecided."""
+
+    def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
+        """Return the seeds that an arm was meant to have by now."""
+        both = next((name for name in (family, level) if isinstance(name, Models | Combination)), None)
+        num_seeds = self.decisions.num_seeds(both.variant if both else str(level)) if self.decisions else None
+        return self.seeds[:num_seeds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +175,7 @@ def _read_study(folder: Path) -> Source:
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
     notes += protocol_notes(runs) + cut_notes(facts) + without
-    design = written or _design_from(rows)
+    design = replace(written, decisions=read_decisions(folder)) if written else _design_from(rows)
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))

@@ -91,17 +91,16 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
 
 def _seeds(column: pd.Series, origin: str) -> pd.Series:
     """Read seeds; those of other projects may be larger than ours."""
-    numbers = _numbers(column, "seed", origin)
+    numbers, texts = _numbers(column, "seed", origin), column.astype(str).str.strip()
     # As numbers with a point, neighbours above 2 ** 53 would be one seed.
-    is_exact = pd.api.types.is_signed_integer_dtype(column)
-    is_larger = False if is_exact else numbers >= 2.0**63
-    bad = np.flatnonzero((numbers < 0) | (numbers % 1 != 0) | is_larger)
-    if bad.size:
+    seeds = [int(text) if text.isdecimal() else number for text, number in zip(texts, numbers, strict=True)]
+    bad = [place for place, seed in enumerate(seeds) if not 0 <= seed < 2**63 or seed % 1 != 0]
+    if bad:
         raise UsageError(
             f"{origin}: seed {column.iloc[bad[0]]} in data row {bad[0] + 1} is not a whole number from 0 to "
-            f"{2**63 - 1} ({bad.size} such row(s)); correct or remove it"
+            f"{2**63 - 1} ({len(bad)} such row(s)); correct or remove it"
         )
-    return (column if is_exact else numbers).astype("int64")
+    return pd.Series([int(seed) for seed in seeds], column.index, dtype="int64")
 
 
 def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:

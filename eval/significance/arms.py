@@ -64,6 +64,8 @@ class ArmTable:
         benchmark: Which one these are of.
         part: Phenomenon or task, None for the whole benchmark.
         outcome: What the scores are; None takes percentages of which nothing else is known.
+        decided: Contrasts, as written, that were decided before runs were added for others, to the seeds
+            that they were decided with.
     """
 
     def __init__(
@@ -72,8 +74,10 @@ class ArmTable:
         benchmark: Benchmark,
         part: str | None = None,
         outcome: Outcome | None = None,
+        decided: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self.runs = runs
+        self.decided = decided or {}
         self.benchmark = benchmark
         self.part = part
         self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
@@ -87,6 +91,7 @@ class ArmTable:
         benchmark: Benchmark,
         part: str | None = None,
         outcome: Outcome | None = None,
+        decided: Mapping[str, Sequence[int]] | None = None,
     ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
@@ -94,12 +99,20 @@ class ArmTable:
             (f, v): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
             for (f, v), arm in ordered.groupby(["family", "variant"])
         }
-        return cls(runs, benchmark, part, outcome)
+        return cls(runs, benchmark, part, outcome, decided)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
-        return ArmTable(left, self.benchmark, self.part, self.outcome)
+        return ArmTable(left, self.benchmark, self.part, self.outcome, self.decided)
+
+    def as_decided(self, contrast: Contrast) -> ArmTable:
+        """Return the runs that a contrast was decided with: what came later was for others to decide."""
+        seeds = self.decided.get(str(contrast))
+        if seeds is None:
+            return self
+        runs = {key: arm[arm.index.isin(seeds)] for key, arm in self.runs.items()}
+        return ArmTable(runs, self.benchmark, self.part, self.outcome)
 
     def variants(self) -> list[Level]:
         """Return every variant that has a run, by name."""

@@ -120,6 +120,7 @@ def compare_arms(
         inference: How.
         thorough: Also what a verdict does not rest on: permutation, bootstrap, power, interaction.
     """
+    arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
     scaled = arms.logarithms if arms.has_ratios(strata) else arms
     found = replace(

@@ -135,6 +135,8 @@ class StudyFolder:
     """What ``slurm.submit`` was asked to run."""
     history_file = Inside("history.jsonl")
     """What was asked before and after its results, and every report (see ``eval.report.history``)."""
+    decisions_file = Inside("decisions.json")
+    """What its looks decided, where seeds are added until all is decided (see ``eval.results.decisions``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")

@@ -48,8 +48,9 @@ def test_tasks_under_a_head_keep_their_headline_when_several_are_averaged():
     assert found.score.tolist() == [20.0, 20.0]
 
 
-def test_seeds_of_63_bits_stay_apart():
+@pytest.mark.parametrize("kind", [int, str])
+def test_seeds_of_63_bits_stay_apart(kind):
     seeds = [2**63 - 1, 2**63 - 2, 2**53, 2**53 + 1]
-    table = pd.DataFrame([("f", "a", s, "blimp", 50.0) for s in seeds])
+    table = pd.DataFrame([("f", "a", kind(seed), "blimp", 50.0) for seed in seeds])
     table.columns = ["family", "variant", "seed", "benchmark", "score"]
     assert sorted(normalise_rows(table).seed) == sorted(seeds)

@@ -1,0 +1,264 @@
+"""Seeds that are added to what is undecided: studies whose cells write scores instead of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from base.errors import UsageError
+from eval.report.analyse import analyse
+from eval.report.sources import read_source
+from eval.results.rows import write_rows
+from pretrain.run.folders import RunFolder
+from slurm import launch, looks, report, todo
+from slurm.state import start_state, write_state
+from slurm.status import main as show_status
+from slurm.study import Cell, load_study
+from slurm.submit import main as submit
+
+SCORES = {
+    "gelu": (75.0, 0.2),
+    "silu": (20.0, 0.2),  # far off: different at the first look
+    "prelu": (75.0, 0.1),  # equivalent at the first look
+    "relu": (56.1, 10.0),  # different at the second
+    "swish": (75.0, 24.0),  # undecided to the end
+}
+"""Mean of every variant, and how far its runs are off: at even seeds above it, at odd seeds below."""
+ENDS = {"gelu": 12, "silu": 4, "prelu": 4, "relu": 8, "swish": 12}
+"""Seeds of every variant at the end."""
+
+
+def score(variant: str, seed: int) -> float:
+    """The same mean and spread at every look."""
+    mean, spread = SCORES[variant]
+    return mean + spread * (-1) ** seed
+
+
+class Scorer:
+    """Runs cells by writing their scores.
+
+    Args:
+        fails: Run ids begin with one of these: they end with an error.
+        stops_at: The cell, counted from 1 over all looks, at which the process is killed.
+    """
+
+    def __init__(self, fails: Sequence[str] = (), stops_at: int = 0) -> None:
+        self.fails, self.stops_at, self.num_run = tuple(fails), stops_at, 0
+
+    def __call__(self, *_: object) -> Scorer:
+        return self
+
+    def run(self, batches: Sequence[Sequence[Cell]]) -> None:
+        for cell in (cell for batch in batches for cell in batch):
+            self.num_run += 1
+            if self.num_run == self.stops_at:
+                raise KeyboardInterrupt
+            state = start_state(cell.study_dir, cell.run_id, "log")
+            is_failed = bool(self.fails) and cell.run_id.startswith(self.fails)
+            if not is_failed:
+                self.write(cell)
+            ended = {"name": "failed" if is_failed else "done", "error": "it broke" if is_failed else ""}
+            write_state(cell.study_dir, cell.run_id, type(state)(**{**vars(state), **ended}))
+
+    def write(self, cell: Cell) -> None:
+        config = cell.config
+        row = {"run_id": cell.run_id, "family": config.family, "variant": config.model.ffn}
+        row |= {"seed": config.seed, "benchmark": "embedded-pairs", "task": "all", "group": "", "head": ""}
+        row |= {"metric": "accuracy", "score": score(config.model.ffn, config.seed), "n_items": 100}
+        write_rows(pd.DataFrame([row | {"primary": True}]), RunFolder(cell.run_dir).rows_file)
+
+
+@pytest.fixture
+def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
+    """Call slurm.submit for the test's study; cells are scored by ``scorer``."""
+    monkeypatch.setattr(launch, "_prepare", lambda *_: None)
+    monkeypatch.setattr(launch, "take_snapshot", lambda _: tmp_path)
+    for module in (todo, report):
+        monkeypatch.setattr(module, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
+    # Figures take the time.
+    monkeypatch.setattr(report, "write_report", lambda folder, _: analyse(read_source(folder)))
+
+    def call(*flags: str, scorer: Scorer | None = None, **changes: Any) -> int:
+        monkeypatch.setattr(launch, "LocalRunner", scorer or Scorer())
+        write_study(tmp_path, repository, **changes)
+        return submit([str(tmp_path / "study.yaml"), *flags])
+
+    return call
+
+
+def write_study(path: Path, repository: Path, **changes: Any) -> Path:
+    content = {
+        "name": "looks",
+        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+        "variants": list(SCORES),
+        "seeds": {"first": 4, "most": 12, "until": "decided"},
+        "config": {"output": {"runs_dir": str(path / "runs")}},
+        "evaluation": {"suites": ["embedded-pairs"]},
+        "report": {"margin": 12.0},
+    } | changes
+    file = path / "study.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+def seeds_of(tmp_path: Path) -> dict[str, int]:
+    """By variant how many runs there are."""
+    return {name: len(list((tmp_path / "runs" / "looks").glob(f"*/{name}/seed*"))) for name in SCORES}
+
+
+def looks_of(tmp_path: Path) -> list[dict[str, Any]]:
+    """What was recorded, without the days."""
+    looks = json.loads((tmp_path / "runs" / "looks" / "decisions.json").read_text())["looks"]
+    return [{name: value for name, value in look.items() if name != "made"} for look in looks]
+
+
+def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
+    assert run() == 0
+    assert seeds_of(tmp_path) == ENDS
+    said = capsys.readouterr().out
+    assert "look 1 of 3, at 4 seeds: 2 of 4 comparisons decided; gelu, relu, swish go on to 8 seeds" in said
+    assert "look 2 of 3, at 8 seeds: 3 of 4 comparisons decided; gelu, swish go on to 12 seeds" in said
+    assert "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided; no seeds are added" in said
+    verdicts = [{c["comparison"]: c["verdict"] for c in look["claims"]} for look in looks_of(tmp_path)]
+    assert verdicts[0]["silu - gelu"] == verdicts[2]["silu - gelu"] == "different"
+    assert verdicts[0]["prelu - gelu"] == verdicts[2]["prelu - gelu"] == "equivalent"
+    assert [found["relu - gelu"] == "different" for found in verdicts] == [False, True, True]
+    written = yaml.safe_load((tmp_path / "runs" / "looks" / "study.yaml").read_text())
+    assert written["seeds"] == list(range(1, 13))
+    assert len(written["cells"]) == sum(ENDS.values())
+
+    scorer = Scorer()
+    assert run(scorer=scorer) == 0
+    assert scorer.num_run == 0
+    assert len(looks_of(tmp_path)) == 3
+    show_status([str(tmp_path / "runs" / "looks")])
+    assert capsys.readouterr().out.splitlines()[-1] == "40 cells: 40 done"
+
+
+def test_a_decided_comparison_stays_as_it_was(run, tmp_path):
+    assert run() == 0
+    found = analyse(read_source(tmp_path / "runs" / "looks"))
+    for comparison in found.comparisons:
+        variant = comparison.contrast.compared
+        num = ENDS[variant]
+        arms = [[score(name, seed) for seed in range(1, num + 1)] for name in (variant, "gelu")]
+        assert (comparison.num_runs_plus, comparison.num_runs_minus) == (num, num)
+        assert comparison.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue, rel=1e-9)
+    assert found.missing.empty
+
+
+@pytest.mark.parametrize("cell", [1, 20, 21, 40])
+def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(scorer=Scorer(stops_at=cell))
+    assert run() == 0
+    assert seeds_of(tmp_path) == ENDS
+    assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
+
+
+def test_killed_between_report_and_record_a_look_is_made_again(run, tmp_path, monkeypatch):
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(looks, "write_decisions", die)
+        with pytest.raises(KeyboardInterrupt):
+            run()
+    assert not (tmp_path / "runs" / "looks" / "decisions.json").exists()
+    assert run() == 0
+    assert seeds_of(tmp_path) == ENDS
+
+
+def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
+    assert run(scorer=Scorer(fails=["gpt_neo/relu/seed3-"])) == 1
+    assert seeds_of(tmp_path)["swish"] == 12
+    assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
+
+
+def test_a_dry_run_tells_the_least_and_the_most(run, tmp_path, capsys):
+    assert run("--dry-run") == 0
+    said = capsys.readouterr().out
+    assert "seeds     1, 2, 3, 4; more for what is undecided at looks of 4, 8, 12 seeds (0 of 3 made)" in said
+    assert "20 cells in" in said
+    assert "if nothing is decided before 12 seeds, 40 more cells" in said
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_looks_rest_on_cannot_be_changed_after_the_first(run, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(scorer=Scorer(stops_at=25))
+    runs = {"output": {"runs_dir": str(tmp_path / "runs")}}
+    for changes, said in [
+        ({"report": {"margin": 1.0}}, "report.margin changed"),
+        ({"seeds": {"first": 4, "most": 16}}, "the seeds at its looks changed"),
+        ({"seeds": "1-12"}, "the seeds at its looks changed"),
+        ({"config": runs | {"optim": {"max_steps": 7}}}, "its families or training changed"),
+        ({"variants": ["gelu", "silu"]}, "its variants changed"),
+    ]:
+        with pytest.raises(UsageError, match=said) as told:
+            run(**changes)
+        assert "\n" not in str(told.value)
+    assert run() == 0
+
+
+@pytest.mark.parametrize(
+    ("seeds", "message"),
+    [
+        ({"first": 1, "most": 3}, "seeds: first: must be at least 2"),
+        ({"first": 3, "most": 3}, "most is 3 and first 3; most must be greater"),
+        ({"first": 3}, "most: is missing"),
+        ({"first": 2, "most": 100}, "first 2 and most 100 make 50 looks, and 30 are allowed; raise first"),
+        ({"first": 3, "most": 2**63}, "most: must be at most 10000"),
+        ({"first": 3, "most": 6, "until": "tired"}, "until"),
+        ({"first": 3, "most": 6, "util": "decided"}, "util"),
+    ],
+)
+def test_mistakes_are_one_line(seeds, message, tmp_path, repository):
+    with pytest.raises(UsageError) as told:
+        load_study(write_study(tmp_path, repository, seeds=seeds))
+    assert message in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_report_is_needed(run):
+    with pytest.raises(UsageError, match="decides who gets more seeds; leave out --no-report"):
+        run("--no-report")
+
+
+def test_the_last_look_need_not_be_a_multiple(tmp_path, repository):
+    study = load_study(write_study(tmp_path, repository, seeds={"first": 3, "most": 10}))
+    assert study.config.stages == study.config.report.looks == (3, 6, 9, 10)
+    assert {cell.config.seed for cell in study.cells} == {1, 2, 3}
+    assert {cell.config.seed for cell in study.planned} == set(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("looks", "stages"), [([3, 5, 12], (3, 5, 12)), ("any", (3, 6, 9, 12)), (None, (3, 6, 9, 12))]
+)
+def test_looks_may_be_named(looks, stages, tmp_path, repository):
+    changes = {"seeds": {"first": 3, "most": 12}, "report": {"looks": looks}}
+    study = load_study(write_study(tmp_path, repository, **changes))
+    assert study.config.stages == stages
+    assert study.config.report.looks == (looks if looks == "any" else stages)
+
+
+def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
+    changes = {"seeds": {"first": 3, "most": 12}, "report": {"looks": [3, 6, 10]}}
+    with pytest.raises(
+        UsageError, match=r"report.looks are 3 to 10 and seeds 3 to 12; the first and the last"
+    ):
+        load_study(write_study(tmp_path, repository, **changes))
+
+
+def test_a_damaged_record_is_told(run, tmp_path):
+    assert run() == 0
+    (tmp_path / "runs" / "looks" / "decisions.json").write_text('{"plan": {}, "looks": [')
+    with pytest.raises(UsageError, match=r"decisions\.json is damaged"):
+        run()
