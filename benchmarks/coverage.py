@@ -17,7 +17,7 @@ from tqdm import tqdm
 from base.command_line import parse_flags
 from base.errors import run_cli
 from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
-from eval.significance.statistics.corrections import holm
+from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.equivalence import equivalence_p
 from eval.significance.statistics.power import minimum_detectable_effect
 from eval.significance.statistics.welch import Welch, welch
@@ -122,7 +122,7 @@ def any_called_different(sampler: Sampler, runs: int, studies: int, rng: np.rand
     baseline = np.stack([sampler(rng, (studies, 1, runs), 1) for _ in range(2)], axis=2)
     cells = np.concatenate([variants, baseline.repeat(NUM_VARIANTS - 1, axis=1)], axis=2)
     found = welch(cells.mean(-1), cells.var(-1, ddof=1), np.full(4, runs), [0.5, 0.5, -0.5, -0.5])
-    wrong = [any(p < 0.05 for p in holm(of_study.tolist()) if p is not None) for of_study in found.p]
+    wrong = [any(p < 0.05 for p in Holm().adjust(of_study.tolist()) if p is not None) for of_study in found.p]
     return 100 * float(np.mean(wrong))
 
 

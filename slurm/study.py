@@ -50,6 +50,9 @@ class ReportConfig(Section):
     """Differences below this many percentage points are negligible; fixed before the results are seen."""
     margins: dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=dict)
     """The same for single outcomes, each in its own unit: ``{held-out-loss: 0.02, blimp: 1.0}``."""
+    primary: tuple[str, ...] = ()
+    """Outcomes that the report makes claims about, such as ``[held-out-loss, blimp]``, corrected together;
+    others are explored. Without any, claims are about all: each one more makes all of them harder to show."""
     contrasts: tuple[str, ...] = ()
     """Further comparisons of groups of variants, such as ``relu+silu - prelu+swish``."""
     paired: bool = False
@@ -90,9 +93,10 @@ class StudyConfig(Section):
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
         outcomes = self._outcomes()
-        for name in report.margins:
-            if name not in outcomes:
-                raise unknown_name("outcome in report.margins", name, outcomes)
+        for section, names in (("margins", report.margins), ("primary", report.primary)):
+            for name in names:
+                if name not in outcomes:
+                    raise unknown_name(f"outcome in report.{section}", name, outcomes)
         return self
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from eval.report.analysis import Method, Request
 from eval.report.plan import Spread, plan, plan_like
-from eval.report.sections.answer import answer
+from eval.report.sections.answer import answer, explored
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
 from eval.significance.comparison import Inference
@@ -51,6 +51,9 @@ class ReportArgs:
     """Folder to write into (default: SOURCE/report for a study, ./report for a file)."""
     baseline: str | None = None
     """What the others are compared with (default: the study's, else gelu, of heads linear)."""
+    primary: tuple[str, ...] = ()
+    """Outcomes that claims are made about, corrected together; the others are explored (default: the study's,
+    else all)."""
     contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: tuple[str, ...] = ()
@@ -92,13 +95,19 @@ def main() -> int:
 
     out = args.out or (StudyFolder(args.source).report_dir if args.source.is_dir() else Path("report"))
     analysis = write_report(args.source, out, _request(args))
-    print(f"{' '.join(answer(analysis))}\n\n{out / REPORT_NAME}")
+    said = [" ".join(answer(analysis)), explored(analysis), str(out / REPORT_NAME)]
+    print("\n\n".join(filter(None, said)))
     return 0
 
 
 def _refuse_source_after_flag(args: ReportArgs) -> None:
     """A flag with several values takes the source that stands behind it for one of them."""
-    flags = {"--margin": args.margin, "--lower-is-better": args.lower_is_better, "--chance": args.chance}
+    flags = {
+        "--primary": args.primary,
+        "--margin": args.margin,
+        "--lower-is-better": args.lower_is_better,
+        "--chance": args.chance,
+    }
     for flag, values in flags.items():
         if values and Path(values[-1]).exists():
             raise UsageError(f"{values[-1]} was read as a value of {flag}; write it before the flags")
@@ -109,6 +118,7 @@ def _request(args: ReportArgs) -> Request:
         factor=args.factor,
         head=args.head,
         baseline=args.baseline,
+        primary=args.primary,
         contrasts=args.contrast,
         declared=_declared(args),
         scale=args.scale,

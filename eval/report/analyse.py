@@ -26,14 +26,9 @@ from eval.results.run_scores import comparable_scores, is_percent, mean_scores, 
 from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.compare import (
-    compare_arms,
-    compare_with_baseline,
-    outcomes,
-    scopes,
-    with_siblings_at_chance,
-)
-from eval.significance.comparison import Comparison, Inference
+from eval.significance.claims import Claims, compare_as_asked, find_primary
+from eval.significance.compare import compare_with_baseline, outcomes
+from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
     balance_notes,
@@ -71,6 +66,8 @@ class _Question:
     contrasts: tuple[Contrast, ...]
     """Those asked for beside the comparisons with the baseline."""
     inference: Inference
+    primary: tuple[str, ...]
+    """Names of the outcomes that claims are made about; none means all."""
 
     @property
     def pairs(self) -> list[Contrast]:
@@ -95,8 +92,10 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     return _analysis(_scores(seen, rows, copied, request), question, request)
 
 
-def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Sequence[Level], Inference]:
+def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Sequence[Level], Inference, int]:
     """Return the runs of every outcome, the levels with the baseline first, and how they are compared.
+
+    The last is how many outcomes claims are made about.
 
     Raises:
         UsageError: As ``analyse``, but one level is enough.
@@ -104,7 +103,9 @@ def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Seq
     seen, rows, copied = _seen(source, request)
     question = _question(seen, request, rows)
     scores = _scores(seen, rows, copied, request)
-    return _tables(scores), (question.baseline, *question.others), question.inference
+    tables = _tables(scores)
+    primary = find_primary(question.primary, [t.benchmark for t in tables], is_strict=bool(request.primary))
+    return tables, (question.baseline, *question.others), question.inference, max(1, len(primary))
 
 
 def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[str]]:
@@ -142,7 +143,8 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
     texts = (*design.contrasts, *request.contrasts)
     contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
     how = Inference(paired=request.paired or design.paired, bootstrap=request.bootstrap)
-    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how)
+    primary = request.primary or design.primary
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary)
 
 
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
@@ -171,9 +173,13 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
     tables = _tables(scores)
     benchmarks = tuple(arms.benchmark for arms in tables)
-    comparisons = with_siblings_at_chance(
-        [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
+    claims = Claims(
+        tables={arms.benchmark: arms for arms in tables},
+        primary=find_primary(question.primary, benchmarks, is_strict=bool(request.primary)),
+        inference=inference,
     )
+    alone = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
+    comparisons = claims.with_intervals(claims.correct(alone))
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     contrasts = [*question.pairs, *question.contrasts]
@@ -191,10 +197,10 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
         comparisons=tuple(comparisons),
-        contrasts=tuple(_contrasts(tables, question.contrasts, inference)),
+        contrasts=tuple(compare_as_asked(claims, question.contrasts, comparisons)),
         parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(tables, comparisons, inference)),
-        sensitivities=tuple(sensitivities(tables, means, outliers, baseline, others, inference)),
+        sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         items=items,
         curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
@@ -267,15 +273,6 @@ def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
         .agg(n=("score", "count"), mean=("score", "mean"), sd=("score", "std"), n_items=("n_items", "max"))
         .reset_index()
     )
-
-
-def _contrasts(
-    tables: Sequence[ArmTable], contrasts: Sequence[Contrast], inference: Inference
-) -> Iterable[Comparison]:
-    for contrast in contrasts:
-        for arms in tables:
-            for family in scopes(arms.families):
-                yield compare_arms(arms, contrast, family, inference)
 
 
 def _source_study(source: Source, request: Request, contrasts: Sequence[Contrast]) -> Intervals:

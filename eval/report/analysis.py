@@ -39,6 +39,8 @@ class Request:
     head: str | None = None
     """With the FFN as factor: keep the scores of this head only, and those without a head."""
     baseline: str | None = None
+    primary: tuple[str, ...] = ()
+    """Outcomes that claims are made about, instead of the study's."""
     contrasts: tuple[str, ...] = ()
     declared: Declared = field(default_factory=Declared)
     """Directions, chance levels and margins of outcomes, before those of the source."""
@@ -133,8 +135,18 @@ class Analysis:
         present = self.runs[self.runs.benchmark == benchmark].family.unique()
         return scopes([family for family in self.families if family in present])
 
-    def primary(self, benchmark: Benchmark) -> list[Comparison]:
-        """The comparisons that the answer rests on, one per variant."""
+    @property
+    def claims(self) -> list[Comparison]:
+        """What was corrected together, and may be concluded."""
+        return [c for c in self.comparisons if c.is_primary and c.p is not None]
+
+    @property
+    def primary(self) -> list[Benchmark]:
+        """The outcomes that claims are about."""
+        return list(dict.fromkeys(c.benchmark for c in self.comparisons if c.is_primary))
+
+    def overall(self, benchmark: Benchmark) -> list[Comparison]:
+        """One comparison per variant, averaged over families or in the only one."""
         return self.of(benchmark, self.scopes(benchmark)[0])
 
     def of(self, benchmark: Benchmark, family: Family | None) -> list[Comparison]:

@@ -14,7 +14,7 @@ from eval.report.noise import ItemComparison
 from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
 from eval.report.power import Power
-from eval.report.sections.answer import answer
+from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
 from eval.significance.axes import Benchmark
@@ -177,6 +177,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
     content = {
         "title": analysis.source.title,
         "answer": list(answer(analysis)),
+        "explored": explored(analysis),
         "source": source,
         "source_kind": analysis.source.kind,
         "command": context.command,
@@ -187,6 +188,7 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "families": list(map(str, analysis.families)),
         "variants": list(map(str, analysis.variants)),
         "benchmarks": list(map(str, analysis.benchmarks)),
+        "primary": list(map(str, analysis.primary)),
         "outcome_definitions": {str(name): asdict(outcome) for name, outcome in analysis.outcomes.items()},
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},

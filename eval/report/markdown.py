@@ -80,10 +80,25 @@ def unit_name(unit: str | None) -> str:
 
 
 def interval(comparison: Comparison) -> str:
-    """Write both ends of an interval, with as many decimals as it takes to see whether it holds zero."""
+    """Write the interval that agrees with the verdict; one that ends at zero leaves zero out."""
+    if comparison.interval is None:
+        return "-"
+    low, high = comparison.interval
+    text = _ends(low, high, comparison.digits)
+    if not comparison.is_different:
+        return text
+    return f"({text[1:]}" if low == 0 else f"{text[:-1]})" if high == 0 else text
+
+
+def interval_alone(comparison: Comparison) -> str:
+    """Write the interval that a comparison has by itself."""
     if comparison.low is None or comparison.high is None:
         return "-"
-    low, high, digits = comparison.low, comparison.high, comparison.digits
+    return _ends(comparison.low, comparison.high, comparison.digits)
+
+
+def _ends(low: float, high: float, digits: int) -> str:
+    """Write both ends, with as many decimals as it takes to see whether they hold zero."""
     if low * high > 0:
         nearest = min(abs(low), abs(high))
         digits = next((d for d in range(digits, MOST_DIGITS) if round(nearest, d)), MOST_DIGITS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
 from eval.report.markdown import anchor
-from eval.report.sections.answer import answer
+from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section
@@ -46,6 +46,7 @@ def render(analysis: Analysis, context: Context) -> str:
     first = [
         f"# Report: {analysis.source.title}",
         " ".join(answer(analysis)),
+        explored(analysis),
         verdicts(analysis),
         context.figure("forest"),
         reading(analysis),

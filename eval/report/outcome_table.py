@@ -90,13 +90,16 @@ def outcome_rows(
         comparisons: Of every variant with the baseline, in every scope.
         inference: How they were made.
     """
+    num_claims = sum(c.is_primary and c.p is not None for c in comparisons)
     for arms in tables:
         own = [c for c in comparisons if c.benchmark == arms.benchmark]
         for family in dict.fromkeys(c.family for c in own):
-            yield _row(arms, tuple(c for c in own if c.family == family), inference)
+            yield _row(arms, tuple(c for c in own if c.family == family), num_claims, inference)
 
 
-def _row(arms: ArmTable, comparisons: tuple[Comparison, ...], inference: Inference) -> OutcomeRow:
+def _row(
+    arms: ArmTable, comparisons: tuple[Comparison, ...], num_claims: int, inference: Inference
+) -> OutcomeRow:
     families, is_relative = comparisons[0].families, comparisons[0].is_relative
     scaled = arms.logarithms if is_relative else arms
     variants = [v for v in arms.variants() if all(len(arms.runs.get((f, v), ())) for f in families)]
@@ -109,7 +112,9 @@ def _row(arms: ArmTable, comparisons: tuple[Comparison, ...], inference: Inferen
     keys = [key for key, arm in arms.runs.items() if key[0] in families and len(arm)]
     return OutcomeRow(
         comparisons=comparisons,
-        power=tuple(power_of(arms, c, inference, len(estimable)) for c in estimable),
+        power=tuple(
+            power_of(arms, c, inference, num_claims if c.is_primary else len(estimable)) for c in estimable
+        ),
         spreads=spreads,
         decisions=decision_accuracy(_by_seed(scaled, variants, families)),
         variance_ratio=variance_ratio(scores),

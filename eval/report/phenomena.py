@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +12,11 @@ from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Level
+from eval.significance.claims import with_interval
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.corrections import benjamini_hochberg
+from eval.significance.statistics.corrections import BenjaminiHochberg
 
 
 def part_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -80,14 +81,26 @@ def compare_parts(
     """
     comparisons: list[Comparison] = []
     for benchmark in sorted(parts.benchmark.unique()):
-        group = []
-        for part, scores in parts[parts.benchmark == benchmark].groupby("part"):
-            arms = ArmTable.of_scores(scores, benchmark, str(part), replace(outcomes[benchmark], chance=None))
-            scope = scopes(arms.families)[0]
-            group += [
-                compare_arms(arms, Contrast((name,), (baseline,)), scope, inference, thorough=False)
-                for name in variants
-            ]
-        corrected = benjamini_hochberg([comparison.p for comparison in group])
-        comparisons += [replace(c, p_bh=p) for c, p in zip(group, corrected, strict=True)]
+        outcome, of_benchmark = replace(outcomes[benchmark], chance=None), parts[parts.benchmark == benchmark]
+        tables = [
+            ArmTable.of_scores(scores, benchmark, str(part), outcome)
+            for part, scores in of_benchmark.groupby("part")
+        ]
+        comparisons += _corrected(tables, [Contrast((name,), (baseline,)) for name in variants], inference)
     return comparisons
+
+
+def _corrected(
+    tables: Sequence[ArmTable], contrasts: Sequence[Contrast], inference: Inference
+) -> Iterator[Comparison]:
+    """Compare on every part of a benchmark, corrected over all of them."""
+    found = [
+        (arms, compare_arms(arms, contrast, scopes(arms.families)[0], inference, thorough=False))
+        for arms in tables
+        for contrast in contrasts
+    ]
+    p_values = [c.p for _, c in found]
+    corrected = BenjaminiHochberg().adjust(p_values)
+    levels = BenjaminiHochberg().levels(p_values, inference.level)
+    for (arms, comparison), p, level in zip(found, corrected, levels, strict=True):
+        yield with_interval(replace(comparison, p_bh=p, level_simultaneous=level), arms, inference)

@@ -15,7 +15,7 @@ from eval.report.analyse import read_arms
 from eval.report.analysis import Request
 from eval.report.markdown import table, unit_name
 from eval.report.names import family_label
-from eval.report.power import percent_or_own
+from eval.report.power import equivalence_power_each, percent_or_own
 from eval.report.sections.outcomes import seeds_text
 from eval.report.sources import read_source
 from eval.significance.arms import ArmTable
@@ -120,7 +120,7 @@ def _samples(
     return [arm for pair in pairs for arm in arms.sample(pair, [family], is_paired=True).arms]
 
 
-def plan(spread: Spread, variants: int, families: int, inference: Inference) -> str:
+def plan(spread: Spread, variants: int, families: int, inference: Inference, outcomes: int = 1) -> str:
     """Say what studies of several sizes can find.
 
     Args:
@@ -128,13 +128,14 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference) -> 
         variants: How many in all, the baseline included.
         families: How many are averaged over.
         inference: Level.
+        outcomes: How many claims are made about, which are corrected together.
 
     Raises:
         UsageError: For fewer than two variants or no family.
     """
     if variants < 2 or families < 1:
         raise UsageError("--plan needs --variants of at least 2 and --families of at least 1")
-    tests = variants - 1
+    tests = (variants - 1) * outcomes
     levels = [inference.level, inference.level / tests] if tests > 1 else [inference.level]
     weights = [1 / families] if spread.is_paired else [1 / families, -1 / families]
     arms = [spread.sd**2] * len(weights) * families, weights * families
@@ -148,7 +149,7 @@ def plan(spread: Spread, variants: int, families: int, inference: Inference) -> 
     )
     needs = table(
         ["to show", *(f"seeds{said}" for said in ("", *corrected))],
-        _needs(spread, *arms, levels),
+        _needs(spread, *arms, families, levels),
     )
     return (
         f"{_heading(spread)}{spread.in_unit}; {variants} variants, families: {families}; two-sided level "
@@ -171,7 +172,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    tables, levels, inference = read_arms(read_source(path), request)
+    tables, levels, inference, num_outcomes = read_arms(read_source(path), request)
     parts = []
     for arms in tables:
         if spread := spread_of(arms, levels, inference.paired):
@@ -181,6 +182,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
                     max(2, len(levels)) if variants is None else variants,
                     len(arms.families) if families is None else families,
                     inference,
+                    num_outcomes,
                 )
             )
     if not parts:
@@ -213,7 +215,7 @@ def _detectable(
 
 
 def _needs(
-    spread: Spread, variances: list[float], weights: list[float], levels: list[float]
+    spread: Spread, variances: list[float], weights: list[float], families: int, levels: list[float]
 ) -> Iterable[list[str]]:
     # Without a margin the spread itself is the only measure there is.
     for multiple in MULTIPLES:
@@ -221,5 +223,10 @@ def _needs(
         seeds = [seeds_text(runs_to_detect(size, variances, weights, level)) for level in levels]
         yield [f"a difference of {spread.shown(size)}", *seeds]
     if spread.margin is not None:
-        seeds = seeds_text(runs_to_show_equivalence(spread.margin, variances, weights, levels[0]))
-        yield [f"equivalence within {spread.shown(spread.margin)}", seeds, *("-" for _ in levels[1:])]
+        # In every family, each of which has these arms; the weights of an average are divided by families.
+        own = [weight * families for weight in weights[: len(weights) // families]]
+        power = equivalence_power_each(families)
+        seeds = seeds_text(
+            runs_to_show_equivalence(spread.margin, variances[: len(own)], own, levels[0], power)
+        )
+        yield [f"within {spread.shown(spread.margin)}, by itself", seeds, *("-" for _ in levels[1:])]

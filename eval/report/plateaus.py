@@ -14,7 +14,7 @@ import numpy as np
 
 from eval.report.run_facts import RunFacts
 from eval.significance.axes import Family, Level
-from eval.significance.statistics.corrections import holm
+from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.learning_curves import (
     difference_curve,
     first_below,
@@ -179,7 +179,7 @@ def _leads(
     p_values = [float(arm.p[0]) for arm in arms]
     if not p_values or np.isnan(p_values).any():
         return
-    for variant, arm, p, p_holm in zip(compared, arms, p_values, holm(p_values), strict=True):
+    for variant, arm, p, p_holm in zip(compared, arms, p_values, Holm().adjust(p_values), strict=True):
         ratio, low, high = (float(np.exp(x[0])) for x in (arm.estimate, arm.low, arm.high))
         yield Lead(family=family, variant=variant, ratio=ratio, low=low, high=high, p=p, p_holm=p_holm or 0.0)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from eval.significance.arms import ArmTable
-from eval.significance.compare import margin_of
+from eval.significance.arms import ArmTable, Sample
+from eval.significance.axes import Family
+from eval.significance.compare import margins_of
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.statistics.power import (
+    POWER,
     minimum_detectable_effect,
     runs_to_detect,
     runs_to_show_equivalence,
@@ -33,7 +36,7 @@ class Power:
     seeds_to_detect: int | None
     """To find a true difference as large as the one seen."""
     seeds_for_equivalence: int | None
-    """To show equivalence at the margin where there is no difference."""
+    """To show equivalence at the margin, in every family and by itself, where there is no difference."""
 
     @property
     def seeds(self) -> int | None:
@@ -59,17 +62,37 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
     sample = scaled.sample(contrast, comparison.families, inference.paired)
     variances = [float(arm.var(ddof=1)) for arm in sample.arms]
     effect = abs(float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])))
-    margin, level = margin_of(arms, contrast, comparison.families), inference.level / num_tests
+    level = inference.level / num_tests
     detectable = minimum_detectable_effect(comparison.standard_error or 0.0, comparison.df or 0.0, 1 - level)
     return Power(
         comparison=comparison,
         sd=percent_or_own(math.sqrt(np.mean(variances)), is_relative),
         detectable=None if detectable is None else percent_or_own(detectable, is_relative),
         seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level),
-        seeds_for_equivalence=None
-        if margin is None
-        else runs_to_show_equivalence(margin, variances, sample.weights, inference.level),
+        seeds_for_equivalence=_seeds_for_equivalence(
+            sample, margins_of(arms, contrast, comparison.families), inference.level
+        ),
     )
+
+
+def _seeds_for_equivalence(
+    sample: Sample, margins: Mapping[Family, float] | None, level: float
+) -> int | None:
+    """Find how many seeds show equivalence in every family, which that of the average asks for."""
+    if margins is None:
+        return None
+    power, needed = equivalence_power_each(len(margins)), []
+    for family, margin in margins.items():
+        own = sample.of_family(family)
+        variances = [float(arm.var(ddof=1)) for arm in own.arms]
+        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power))
+    known = [seeds for seeds in needed if seeds is not None]
+    return max(known) if len(known) == len(needed) else None
+
+
+def equivalence_power_each(num_families: int) -> float:
+    """Return the power in each family with which all of them pass at the usual power."""
+    return POWER ** (1 / num_families)
 
 
 def percent_or_own(size: float, is_relative: bool) -> float:

@@ -34,7 +34,7 @@ def _design(source: Source, labels: Relabelling) -> Design:
     names = [found.name for found in design.benchmarks]
     wanted = [name for name in names if factor == "ffn" or name not in headless]
     families = [labels.family(family, variant) for family in map(str, design.families) for variant in ffns]
-    own = design if factor == design.factor else replace(design, baseline=None, contrasts=())
+    own = design if factor == design.factor else replace(design, baseline=None, primary=(), contrasts=())
     return replace(
         own,
         families=tuple(dict.fromkeys(families)),

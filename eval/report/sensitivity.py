@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
 
 from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Family, Level
-from eval.significance.compare import compare_scope, scopes
+from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.claims import Claims
+from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
-from eval.significance.statistics.corrections import holm
+from eval.significance.contrasts import Contrast
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sensitivity:
-    """One primary comparison looked at in other ways; none of them replaces it."""
+    """One comparison over all families looked at in other ways; none of them replaces it."""
 
     comparison: Comparison
     variant: Level
@@ -35,53 +36,73 @@ class Sensitivity:
     """With every phenomenon weighed alike; None where a benchmark has no phenomena with several tasks."""
 
 
-@dataclass(frozen=True)
-class _Group:
-    """The comparisons that the answer on one benchmark rests on, to be made again with other runs."""
+Key = tuple[Benchmark, Contrast]
 
-    arms: ArmTable
+
+@dataclass(frozen=True)
+class _Again:
+    """The comparisons over all families of every outcome, to be made again with other runs."""
+
+    claims: Claims
     baseline: Level
     variants: tuple[Level, ...]
-    inference: Inference
 
-    def compare(self, arms: ArmTable | None = None, inference: Inference | None = None) -> list[Comparison]:
-        """Compare every variant, Holm-corrected, with other arms or in another way."""
-        table, how = arms or self.arms, inference or self.inference
-        scope = scopes(self.arms.families)[0]
-        return compare_scope(table, self.baseline, self.variants, scope, how, thorough=False)
+    def compare(
+        self, arms: ArmTable, variants: Sequence[Level] | None = None, inference: Inference | None = None
+    ) -> dict[Key, Comparison]:
+        """Compare each by itself over all families, with other arms or in another way."""
+        # Families are those of all runs: where one is left without any, the average cannot be had.
+        scope = scopes(self.claims.tables[arms.benchmark].families)[0]
+        how = inference or self.claims.inference
+        pairs = [Contrast((name,), (self.baseline,)) for name in variants or self.variants]
+        return {
+            (arms.benchmark, pair): compare_arms(arms, pair, scope, how, thorough=False) for pair in pairs
+        }
+
+    def correct(self, found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
+        """Correct all of them together, as the reported ones are."""
+        return dict(zip(found, self.claims.correct(list(found.values())), strict=True))
 
 
 def sensitivities(
-    tables: Sequence[ArmTable],
+    claims: Claims,
+    comparisons: Sequence[Comparison],
     means: pd.DataFrame,
     outliers: pd.DataFrame,
     baseline: Level,
     variants: Sequence[Level],
-    inference: Inference,
 ) -> list[Sensitivity]:
-    """Make every estimable primary comparison again in other ways, each time with Holm's correction.
+    """Make every estimable comparison over all families again in other ways, each time corrected.
 
     Args:
-        tables: The runs of each benchmark.
+        claims: What was compared, and how.
+        comparisons: The comparisons with the baseline as reported.
         means: What ``means_over_parts`` returns.
         outliers: What ``find_outliers`` found.
         baseline: The variant that the others are compared with.
         variants: The others.
-        inference: How the primary comparisons were made.
     """
+    again = _Again(claims, baseline, tuple(variants))
+    overall = {
+        (c.benchmark, c.contrast): c
+        for c in comparisons
+        if c.family == scopes(claims.tables[c.benchmark].families)[0]
+    }
+    other_how = replace(claims.inference, paired=not claims.inference.paired)
+    other_way = again.correct(
+        {k: c for arms in claims.tables.values() for k, c in again.compare(arms, inference=other_how).items()}
+    )
     found: list[Sensitivity] = []
-    for arms in tables:
-        group = _Group(arms, baseline, tuple(variants), inference)
-        primary = group.compare()
-        left_out = list(_leave_one_out(group, primary))
+    for benchmark, arms in claims.tables.items():
+        left_out = list(_leave_one_out(again, arms, overall))
         rest, flagged = _without(arms, outliers)
-        without = group.compare(rest)
-        other_way = group.compare(inference=replace(inference, paired=not inference.paired))
-        of_parts = means[means.benchmark == arms.benchmark]
-        other_mean = ArmTable.of_scores(of_parts, arms.benchmark, outcome=arms.outcome)
-        by_part = group.compare(other_mean) if len(of_parts) else [None] * len(primary)
-        for place, (variant, comparison) in enumerate(zip(variants, primary, strict=True)):
-            if comparison.p is None:
+        without = again.correct({**overall, **again.compare(rest)}) if flagged else {}
+        of_parts = means[means.benchmark == benchmark]
+        other_mean = ArmTable.of_scores(of_parts, benchmark, outcome=arms.outcome)
+        by_part = again.correct({**overall, **again.compare(other_mean)}) if len(of_parts) else {}
+        for variant in variants:
+            key = (benchmark, Contrast((variant,), (baseline,)))
+            if (comparison := overall[key]).p is None:
                 continue
             others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
             estimates = [c.estimate for c in others.values() if c.estimate is not None]
@@ -97,29 +118,25 @@ def sensitivities(
                         if c.verdict != comparison.verdict
                     ),
                     num_left_out=len(others),
-                    without_outliers=without[place] if flagged & {variant, baseline} else None,
-                    paired=other_way[place],
-                    mean_of_parts=by_part[place],
+                    without_outliers=without.get(key) if flagged & {variant, baseline} else None,
+                    paired=other_way[key],
+                    mean_of_parts=by_part.get(key),
                 )
             )
     return found
 
 
 def _leave_one_out(
-    group: _Group, primary: Sequence[Comparison]
+    again: _Again, arms: ArmTable, overall: Mapping[Key, Comparison]
 ) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
     """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
-    by_variant = dict(zip(group.variants, primary, strict=True))
-    for (family, variant), runs in group.arms.runs.items():
-        affected = group.variants if variant == group.baseline else (variant,)
+    for (family, variant), runs in arms.runs.items():
+        affected = again.variants if variant == again.baseline else (variant,)
         for seed in runs.index:
-            table = group.arms.without(family, variant, int(seed))
-            again = replace(group, variants=affected).compare(table)
-            p_values = {name: c.p for name, c in by_variant.items()}
-            p_values |= {name: c.p for name, c in zip(affected, again, strict=True)}
-            corrected = dict(zip(p_values, holm(list(p_values.values())), strict=True))
-            for name, comparison in zip(affected, again, strict=True):
-                yield (family, variant, int(seed)), replace(comparison, p_holm=corrected[name])
+            changed = again.compare(arms.without(family, variant, int(seed)), affected)
+            corrected = again.correct({**overall, **changed})
+            for key in changed:
+                yield (family, variant, int(seed)), corrected[key]
 
 
 def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[Level]]:

@@ -38,6 +38,8 @@ class Design:
     benchmarks: tuple[Benchmark, ...]
     written: bool
     baseline: str | None = None
+    primary: tuple[str, ...] = ()
+    """Outcomes that claims are made about; none means all."""
     contrasts: tuple[str, ...] = ()
     paired: bool = False
     factor: Factor = "ffn"
@@ -265,6 +267,7 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         benchmarks=tuple(map(Benchmark, _texts(benchmarks))),
         written=True,
         baseline=report.get("baseline"),
+        primary=_texts(report.get("primary")),
         contrasts=_texts(report.get("contrasts")),
         paired=bool(report.get("paired", False)),
         factor=factor,

@@ -10,20 +10,19 @@ FIRST = 3
 """Outcomes on the first screen."""
 
 
-def families_differ(analysis: Analysis, comparison: Comparison) -> bool:
+def families_differ(comparison: Comparison) -> bool:
     """Whether families are shown to differ in a difference, which its average then hides."""
-    p = comparison.p_interaction
-    return p is not None and p < analysis.inference.level and comparison.verdict != AT_CHANCE
+    return comparison.has_interaction and comparison.verdict != AT_CHANCE
+
+
+def is_shown(comparison: Comparison) -> bool:
+    """Whether a difference or an equivalence is shown, corrected for all that was looked at with it."""
+    return comparison.is_different or comparison.verdict == EQUIVALENT
 
 
 def can_tell(analysis: Analysis, benchmark: Benchmark) -> bool:
-    """Whether anything is shown on it: a difference, in whatever families, or an equivalence."""
-    scopes = analysis.scopes(benchmark)
-    return any(
-        c.is_different or families_differ(analysis, c) or (c.verdict == EQUIVALENT and scope == scopes[0])
-        for scope in scopes
-        for c in analysis.of(benchmark, scope)
-    )
+    """Whether anything is shown on it over all families."""
+    return any(map(is_shown, analysis.overall(benchmark)))
 
 
 def is_at_chance(analysis: Analysis, benchmark: Benchmark) -> bool:
@@ -33,14 +32,17 @@ def is_at_chance(analysis: Analysis, benchmark: Benchmark) -> bool:
 
 
 def by_standing(analysis: Analysis) -> list[Benchmark]:
-    """Sort outcomes: those that can tell, the open ones, those at chance; else in the report's order."""
+    """Sort outcomes: those of the claims first; those that can tell, the open ones, those at chance."""
+    primary = analysis.primary
     return sorted(
-        analysis.benchmarks, key=lambda name: (not can_tell(analysis, name), is_at_chance(analysis, name))
+        analysis.benchmarks,
+        key=lambda name: (name not in primary, not can_tell(analysis, name), is_at_chance(analysis, name)),
     )
 
 
 def shown_first(analysis: Analysis) -> list[Benchmark]:
-    """Return the outcomes drawn on the first screen: some that can tell, else the first open ones."""
+    """Return the outcomes drawn on the first screen: claims that can tell, else the first open ones."""
     order = by_standing(analysis)
-    telling = [name for name in order if can_tell(analysis, name)]
-    return (telling or [name for name in order if not is_at_chance(analysis, name)] or order)[:FIRST]
+    claimed = [name for name in order if name in analysis.primary] or order
+    telling = [name for name in claimed if can_tell(analysis, name)]
+    return (telling or [name for name in claimed if not is_at_chance(analysis, name)] or claimed)[:FIRST]

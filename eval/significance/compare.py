@@ -8,9 +8,9 @@ this one, and what stands beside it: docs/statistics.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,6 @@ from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
 from eval.significance.factor import Factor, Relabelling, is_paired
 from eval.significance.statistics.bootstrap import bootstrap_interval
-from eval.significance.statistics.corrections import holm
 from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
 from eval.significance.statistics.equivalence import equivalence_p, smallest_margin
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
@@ -118,36 +117,50 @@ def compare_arms(
         contrast: Which variants with which.
         family: One family or None.
         inference: How.
-        thorough: Also what a verdict does not rest on: permutation, bootstrap, power, interaction.
+        thorough: Also what a verdict does not rest on: permutation, bootstrap, power.
     """
     arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
     scaled = arms.logarithms if arms.has_ratios(strata) else arms
+    margins = margins_of(arms, contrast, strata)
     found = replace(
-        _inferred(scaled, contrast, family, strata, margin_of(arms, contrast, strata), inference, thorough),
+        _inferred(scaled, contrast, family, margins, inference, thorough),
         is_at_chance=not any((f, v) in arms.above_chance for f in strata for v in contrast.weights()),
     )
     return replace(_as_percent(found, arms.sign), is_relative=True) if arms.has_ratios(strata) else found
+
+
+def interval_at(
+    arms: ArmTable, comparison: Comparison, level: float, inference: Inference
+) -> tuple[float, float]:
+    """Return the interval of an estimable comparison at a two-sided level."""
+    how = replace(inference, confidence=1 - level)
+    found = compare_arms(arms, comparison.contrast, comparison.family, how, thorough=False)
+    return cast(float, found.low), cast(float, found.high)
 
 
 def _inferred(
     arms: ArmTable,
     contrast: Contrast,
     family: Family | None,
-    strata: tuple[Family, ...],
-    margin: float | None,
+    margins: Mapping[Family, float] | None,
     inference: Inference,
     thorough: bool,
 ) -> Comparison:
-    """Compare in the scale of the arms."""
+    """Compare in the scale of the arms and of the margins, one for each family."""
+    strata = tuple(arms.families) if family is None else (family,)
     sample = arms.sample(contrast, strata, inference.paired)
-    known = replace(_known(arms, contrast, family, strata, sample, inference), margin=margin)
+    known = _known(arms, contrast, family, strata, sample, inference)
+    if margins is not None:
+        known = replace(known, margin=float(np.mean(list(margins.values()))))
     if known.reason is not None:
         return known
     result = _welch(sample, inference)
     estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
     if standard_error < NO_SPREAD:
         return replace(known, reason="no spread between seeds in any arm")
+    of_families = {f: _welch(sample.of_family(f), inference) for f in strata}
+    p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
     known = replace(
         known,
         standard_error=standard_error,
@@ -155,24 +168,53 @@ def _inferred(
         p=float(result.p),
         low=float(result.low),
         high=float(result.high),
-        p_equivalence=None if margin is None else float(equivalence_p(estimate, standard_error, df, margin)),
+        p_equivalence=p_equivalence,
+        p_equivalence_everywhere=everywhere,
         smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
+        p_interaction=_interaction(list(of_families.values())) if len(strata) > 1 else None,
     )
     return replace(known, **_beside(arms, contrast, strata, sample, known, inference)) if thorough else known
 
 
-def margin_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> float | None:
-    """Return the margin of a comparison in its own scale, the outcome's unit or logarithms.
+def margins_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> dict[Family, float] | None:
+    """Return the margin of a comparison in each family, in the scale of the comparison.
 
-    Of ratios it is what the outcome's margin is of the scores that are subtracted, averaged over families.
+    That is the outcome's unit, or logarithms: of ratios it is what the outcome's margin is of the scores that
+    are subtracted. None where nobody named a margin, or the scores of a family are not there.
     """
     margin = arms.outcome.margin
     if margin is None or not arms.has_ratios(families):
-        return margin
-    means = [[arms.runs[f, v].mean() for v in contrast.minus if (f, v) in arms.runs] for f in families]
-    if not all(means):
+        return None if margin is None else dict.fromkeys(families, margin)
+    means = {f: [arms.runs[f, v].mean() for v in contrast.minus if (f, v) in arms.runs] for f in families}
+    if not all(means.values()):
         return None
-    return float(np.mean([100 * np.log1p(margin / abs(np.mean(of_family))) for of_family in means]))
+    return {f: float(100 * np.log1p(margin / abs(np.mean(of_f)))) for f, of_f in means.items()}
+
+
+def margin_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> float | None:
+    """Return the margin of a comparison in its own scale, averaged over families."""
+    margins = margins_of(arms, contrast, families)
+    return None if margins is None else float(np.mean(list(margins.values())))
+
+
+def _equivalence(
+    whole: Welch,
+    margin: float | None,
+    of_families: Mapping[Family, Welch],
+    margins: Mapping[Family, float] | None,
+) -> tuple[float | None, float | None]:
+    """Return p of the average's tests, and the largest of it and those in each family."""
+    if margin is None or margins is None:
+        return None, None
+    p = _equivalence_of(whole, margin)
+    of_each = (_equivalence_of(found, margins[family]) for family, found in of_families.items())
+    return p, max(p, *of_each)
+
+
+def _equivalence_of(found: Welch, margin: float) -> float:
+    if found.standard_error < NO_SPREAD:  # of one family, all whose runs score the same
+        return float(abs(found.estimate) >= margin)
+    return float(equivalence_p(found.estimate, found.standard_error, found.df, margin))
 
 
 _SIGNED = ("estimate", "low", "high", "bootstrap_low", "bootstrap_high")
@@ -195,59 +237,23 @@ def compare_with_baseline(
     baseline: Level,
     variants: Sequence[Level],
     inference: Inference,
+    thorough: bool = True,
 ) -> list[Comparison]:
-    """Compare every variant with the baseline in every scope, Holm-corrected over the variants.
+    """Compare every variant with the baseline in every scope, each by itself (``claims`` corrects them).
 
     Args:
         arms: The runs of one benchmark.
         baseline: The variant that the others are compared with.
         variants: The others, in the order wanted; those without a run give ``not estimable``.
-        inference: How; one minus its confidence is the family-wise error rate.
-    """
-    return [
-        comparison
-        for family in scopes(arms.families)
-        for comparison in compare_scope(arms, baseline, variants, family, inference)
-    ]
-
-
-def with_siblings_at_chance(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """Call a graded metric at chance where the right answers are, unless it shows a difference.
-
-    Two models that guess may well be equal by degrees, too; that is no equivalence of what they learnt.
-    """
-    guessed = {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
-    return [
-        replace(c, is_at_chance=True)
-        if not c.is_different and (replace(c.benchmark, metric=""), c.contrast, c.family) in guessed
-        else c
-        for c in comparisons
-    ]
-
-
-def compare_scope(
-    arms: ArmTable,
-    baseline: Level,
-    variants: Sequence[Level],
-    family: Family | None,
-    inference: Inference,
-    thorough: bool = True,
-) -> list[Comparison]:
-    """Compare every variant with the baseline in one scope, as ``compare_with_baseline`` does in each.
-
-    Args:
-        arms: The runs of one benchmark.
-        baseline: The variant that the others are compared with.
-        variants: The others, in the order wanted.
-        family: One family, or None for the average over all.
         inference: How.
         thorough: Also what a verdict does not rest on.
     """
-    group = [
-        compare_arms(arms, Contrast((name,), (baseline,)), family, inference, thorough) for name in variants
+    pairs = [Contrast((name,), (baseline,)) for name in variants]
+    return [
+        compare_arms(arms, pair, family, inference, thorough)
+        for family in scopes(arms.families)
+        for pair in pairs
     ]
-    corrected = holm([comparison.p for comparison in group])
-    return [replace(c, p_holm=p) for c, p in zip(group, corrected, strict=True)]
 
 
 def scopes(families: Sequence[Family]) -> list[Family | None]:
@@ -328,13 +334,11 @@ def _beside(
         "minimum_detectable_effect": minimum_detectable_effect(
             known.standard_error or 0.0, known.df or 0.0, inference.confidence
         ),
-        "p_interaction": _interaction(sample, inference) if len(strata) > 1 else None,
     }
 
 
-def _interaction(sample: Sample, inference: Inference) -> float | None:
+def _interaction(of_families: Sequence[Welch]) -> float | None:
     """Test whether families differ in the difference; not where one of them has no spread."""
-    of_families = [_welch(sample.of_family(family), inference) for family in dict.fromkeys(sample.strata)]
     errors = [float(x.standard_error) for x in of_families]
     if min(errors) < NO_SPREAD:
         return None

@@ -11,6 +11,7 @@ from eval.significance.statistics.bootstrap import RESAMPLES, Bootstrap
 from eval.significance.statistics.welch import CONFIDENCE
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
+WITHIN_MARGIN, FAMILIES_DIFFER = "within margin", "families differ"
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
 
 
@@ -59,18 +60,33 @@ class Comparison:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    is_primary: bool = False
+    """Whether it is one of the report's claims, which are corrected together; else exploratory."""
     p_holm: float | None = None
-    """Corrected over the variants of this benchmark and scope; None outside such a group of tests."""
+    """Corrected over all claims; of an exploratory one over the variants of its outcome and scope, of a
+    contrast asked for over those in its scope. None outside such a group of tests."""
+    level_simultaneous: float | None = None
+    """Two-sided level of the interval that agrees with ``p_holm`` or ``p_bh``."""
+    low_simultaneous: float | None = None
+    high_simultaneous: float | None = None
+    """It holds zero exactly where no difference is shown; what is shown may end there."""
     p_bh: float | None = None
     """Corrected by Benjamini and Hochberg over all parts and variants of this benchmark."""
     margin: float | None = None
     """What was named negligible before the results; None where nobody did."""
     p_equivalence: float | None = None
     """The larger p of the two one-sided tests at ``margin``."""
+    p_equivalence_everywhere: float | None = None
+    """The largest of it and of those in each family (intersection-union), which equivalence rests on: where
+    differences of families cancel, nothing is equivalent."""
+    p_equivalence_holm: float | None = None
+    """The latter, corrected over the same group as ``p_holm``."""
     smallest_margin: float | None = None
     """The smallest margin at which the two one-sided tests would pass."""
     p_interaction: float | None = None
     """Whether families differ in this difference; None within one family."""
+    p_interaction_holm: float | None = None
+    """Corrected over the variants of this outcome."""
     p_permutation: float | None = None
     permutation_floor: float | None = None
     """The smallest p that so many runs allow."""
@@ -102,16 +118,28 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """One of six; the last three never say that there is no effect."""
+        """One of eight, the first that holds; the last three never say that there is no effect."""
+        level = 1 - self.confidence
         p = next((p for p in (self.p_bh, self.p_holm, self.p) if p is not None), None)
         if p is None:
             return NOT_ESTIMABLE
+        is_within = _is_below(self.p_equivalence_everywhere, level)
+        if p < level:
+            return NEGLIGIBLE if is_within else DIFFERENT
         if self.is_at_chance:
             return AT_CHANCE
-        is_negligible = self.p_equivalence is not None and self.p_equivalence < 1 - self.confidence
-        if p < 1 - self.confidence:
-            return NEGLIGIBLE if is_negligible else DIFFERENT
-        return EQUIVALENT if is_negligible else INCONCLUSIVE
+        if is_within:
+            is_corrected = self.p_equivalence_holm is not None
+            return (
+                EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
+            )
+        return FAMILIES_DIFFER if self.has_interaction else INCONCLUSIVE
+
+    @property
+    def has_interaction(self) -> bool:
+        """Whether families are shown to differ in the difference, which its average then hides."""
+        p = self.p_interaction if self.p_interaction_holm is None else self.p_interaction_holm
+        return _is_below(p, 1 - self.confidence)
 
     @property
     def is_different(self) -> bool:
@@ -119,6 +147,17 @@ class Comparison:
         return self.verdict in (DIFFERENT, NEGLIGIBLE)
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval that agrees with the verdict: the simultaneous one where tests were corrected."""
+        if self.low_simultaneous is not None and self.high_simultaneous is not None:
+            return self.low_simultaneous, self.high_simultaneous
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
+    @property
     def largest_remaining(self) -> float | None:
         """The largest difference, in either direction, that the interval leaves possible."""
-        return None if self.low is None or self.high is None else max(abs(self.low), abs(self.high))
+        return None if self.interval is None else max(map(abs, self.interval))
+
+
+def _is_below(p: float | None, level: float) -> bool:
+    return p is not None and p < level

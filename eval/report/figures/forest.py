@@ -111,7 +111,7 @@ def _rows(analysis: Analysis, benchmark: Benchmark) -> list[_Row]:
 def _scale(analysis: Analysis, comparison: Comparison) -> float:
     """Turn a family's own unit into percent of the baseline's mean, where the average is in percent."""
     benchmark = comparison.benchmark
-    if comparison.is_relative or not any(c.is_relative for c in analysis.primary(benchmark)):
+    if comparison.is_relative or not any(c.is_relative for c in analysis.overall(benchmark)):
         return 1.0
     arms = analysis.arms
     chosen = (arms.benchmark == benchmark) & (arms.family == comparison.family)
@@ -138,7 +138,7 @@ def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark) -> list[_Row]:
 
 
 def _unit(analysis: Analysis, benchmark: Benchmark) -> str:
-    first = analysis.primary(benchmark)[0]
+    first = analysis.overall(benchmark)[0]
     if first.is_relative:
         return f"% of {analysis.baseline}'s {loss_of(first.outcome)}"
     return unit_name(first.unit) or "difference"
@@ -165,6 +165,8 @@ def _handles(analysis: Analysis) -> list[Any]:
         *handles,
         Line2D([], [], color=GREY, marker="o", lw=0, ms=5, label="shown to differ"),
         Line2D([], [], color=GREY, marker="o", mfc="white", lw=0, ms=5, label="not shown to differ"),
+        Line2D([], [], color=GREY, lw=2.2, label=f"{analysis.confidence:.0%} alone"),
+        Line2D([], [], color=GREY, lw=0.8, marker="|", ms=6, label="together"),
         Patch(color=MARGIN_COLOUR, lw=0, label="negligible"),
     ]
 
@@ -186,11 +188,12 @@ def _interval(axes: Axes, row: _Row, limit: float, colour: str, marker: str) -> 
     comparison = row.comparison
     if comparison.estimate is None:
         return
-    if comparison.low is not None and comparison.high is not None:
-        ends = np.array([comparison.low, comparison.high]) * row.scale
-        axes.plot(
-            np.clip(ends, -limit, limit), [row.y] * 2, color=colour, lw=1.6, solid_capstyle="butt", zorder=2
-        )
+    if comparison.low is not None and comparison.high is not None and comparison.interval is not None:
+        alone = np.clip(np.array([comparison.low, comparison.high]) * row.scale, -limit, limit)
+        axes.plot(alone, [row.y] * 2, color=colour, lw=2.2, solid_capstyle="butt", zorder=2)
+        ends = np.array(comparison.interval) * row.scale
+        axes.plot(np.clip(ends, -limit, limit), [row.y] * 2, color=colour, lw=0.8, zorder=2)
+        axes.plot(ends[abs(ends) <= limit], [row.y] * int(sum(abs(ends) <= limit)), "|", color=colour, ms=6)
         for bound, edge, arrow in zip(ends, (-limit, limit), "<>", strict=True):
             if abs(bound) > limit and np.sign(bound) == np.sign(edge):
                 axes.plot(edge, row.y, arrow, color=colour, ms=5, clip_on=False, zorder=3)
@@ -209,8 +212,8 @@ def interval_text(comparison: Comparison) -> str:
 
 def _alt(analysis: Analysis, benchmark: Benchmark) -> str:
     """Say the numbers of the primary scope, and those of each family where families differ."""
-    primary = analysis.primary(benchmark)
-    disputed = {c.contrast for c in primary if families_differ(analysis, c)}
+    primary = analysis.overall(benchmark)
+    disputed = {c.contrast for c in primary if families_differ(c)}
     within = [
         c
         for family in analysis.scopes(benchmark)[1:]

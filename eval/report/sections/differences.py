@@ -9,6 +9,7 @@ from eval.report.markdown import (
     details,
     difference,
     interval,
+    interval_alone,
     p_value,
     signed,
     table,
@@ -36,8 +37,9 @@ def differences_section(analysis: Analysis, context: Context) -> str:
         ]
         parts += [
             "### Contrasts asked for",
-            f"Families weigh the same, and so do the {analysis.noun}s of a group. Each stands by itself: not "
-            "corrected.",
+            f"Families weigh the same, and so do the {analysis.noun}s of a group. Explored: corrected over "
+            "all that were asked for, in each scope. One that is a comparison with the baseline has the "
+            "verdict of that.",
             table(["outcome", "contrast", *_header(analysis)], rows),
         ]
     if dropped := sorted({name for c in (*analysis.comparisons, *analysis.contrasts) for name in c.dropped}):
@@ -48,12 +50,14 @@ def differences_section(analysis: Analysis, context: Context) -> str:
 def _legend(analysis: Analysis) -> str:
     how = analysis.inference
     return (
-        f"Verdicts rest on Welch's {how.confidence:.0%} interval and its p after Holm's correction. "
-        "*Equivalence*: p of two one-sided tests at the margin, not corrected, and the smallest margin at "
-        f"which they would pass. The {INTERVALS[how.bootstrap]} needs {MIN_RUNS[how.bootstrap]} runs in "
-        "every arm. *Floor*: the smallest permutation p that so many runs allow. *g*: Hedges' standardised "
-        f"difference. *P(>)*: how often a run of the {analysis.noun} scores above one of the baseline. "
-        "*Runs*: of the two arms."
+        f"*Alone*: Welch's {how.confidence:.0%} interval and p of one comparison. *Together*: the interval "
+        "and p after Holm's correction, on which verdicts rest: over all claims, else over the "
+        f"{analysis.noun}s of one outcome and scope. *Equivalence*: p of two one-sided tests at the margin, "
+        "alone; then the largest of it and each family's, after Holm; and the smallest margin at which they "
+        f"would pass alone. The {INTERVALS[how.bootstrap]} needs {MIN_RUNS[how.bootstrap]} "
+        "runs in every arm. *Floor*: the smallest permutation p that so many runs allow. *g*: Hedges' "
+        f"standardised difference. *P(>)*: how often a run of the {analysis.noun} scores above one of the "
+        "baseline. *Runs*: of the two arms."
     )
 
 
@@ -74,7 +78,8 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def _header(analysis: Analysis) -> list[str]:
     return [
-        "scope", "difference", "interval", "p", "p (Holm)", "p (equivalence)", "smallest margin",
+        "scope", "difference", "alone", "together", "p", "p (Holm)", "p (equivalence)",
+        "(everywhere, Holm)", "smallest margin",
         INTERVALS[analysis.inference.bootstrap], "p (permutation)", "floor", "g", "P(>)", "runs", "verdict",
     ]  # fmt: skip
 
@@ -90,10 +95,12 @@ def _test_cells(comparison: Comparison) -> list[str]:
     return [
         family_label(comparison.family),
         difference(comparison),
+        interval_alone(comparison),
         interval(comparison),
         p_value(comparison.p),
         p_value(comparison.p_holm),
         p_value(comparison.p_equivalence),
+        p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
         beside,
         p_value(comparison.p_permutation),
@@ -115,8 +122,8 @@ def verdict_text(comparison: Comparison) -> str:
 def _interactions(analysis: Analysis, benchmark: Benchmark) -> str:
     """Whether the families differ in a difference, which an average would hide."""
     known = [
-        f"`{variant}` {p_value(c.p_interaction)}"
-        for variant, c in zip(analysis.others, analysis.primary(benchmark), strict=True)
+        f"`{variant}` {p_value(c.p_interaction)} ({p_value(c.p_interaction_holm)})"
+        for variant, c in zip(analysis.others, analysis.overall(benchmark), strict=True)
         if c.p_interaction is not None
     ]
-    return f"Family x {analysis.noun} interaction, p uncorrected: {', '.join(known)}." if known else ""
+    return f"Family x {analysis.noun} interaction, p alone and (Holm): {', '.join(known)}." if known else ""

@@ -28,21 +28,33 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "baseline's within a family; the average gives each family the same weight and is the primary "
         f"comparison.{_ratios(analysis)} Intervals are {how.confidence:.0%} Welch intervals with "
         "Satterthwaite's degrees of freedom, each family and variant with its own variance (stratified for "
-        "the average); they are not corrected for the number of comparisons. P-values are two-sided and come "
-        "from the same statistic; Holm's correction runs over the variants within each outcome, for the "
-        "average and for each family separately, Benjamini and Hochberg's over all differences by "
-        "phenomenon. Equivalence is two "
+        "the average), alone and, as verdicts rest on them, together. P-values are two-sided and come "
+        f"from the same statistic. {_claims(analysis)} Benjamini and Hochberg's correction runs over all "
+        "differences by phenomenon, whose intervals keep the false coverage rate. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
-        f"margin) at the margin of each outcome ({_margins(analysis)}); it is "
-        f"claimed for each comparison by itself. {_pairing(analysis)} Beside this stand a "
-        f"{INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm) and a "
+        f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
+        f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
+        f"stand a {INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm) and a "
         f"permutation test of Welch's t; generator seed {how.generator_seed}. Families differ in a "
-        f"difference where Welch's analysis of variance of it has a p below {how.level:.2g}, not corrected. "
+        f"difference where Welch's analysis of variance of it has a p below {how.level:.2g} after Holm's "
+        f"correction over the {analysis.noun}s. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
         f"is inferred from an arm with one run, which has no spread. Versions: {versions}."
     )
     remarks = "".join(f"\n\n{remark}" for remark in analysis.source.remarks)
     return f"## Methods{remarks}\n\n{details('How the numbers were made', text)}"
+
+
+def _claims(analysis: Analysis) -> str:
+    """Say what is corrected together, and at which error rate."""
+    names = listed(map(str, analysis.primary)) if analysis.primary else "no outcome"
+    declared = "declared" if len(analysis.primary) < len(analysis.benchmarks) else "all outcomes"
+    return (
+        f"Claims are the {len(analysis.claims)} comparisons over all families on {names} ({declared}): "
+        "Holm's correction runs over all of them, so that the chance of any false difference among them is "
+        f"at most {analysis.inference.level:.0%}. Everything else is exploratory and corrected over the "
+        f"{analysis.noun}s of one outcome and scope."
+    )
 
 
 def _ratios(analysis: Analysis) -> str:
@@ -89,9 +101,12 @@ def limits_section(analysis: Analysis) -> str:
             "Where all runs are fine-tuned with the same seeds, a head begins with the same weights in each "
             "of them and sees examples in the same order: what others would change is not in the intervals."
         )
-    if len(analysis.benchmarks) > 1:
-        lines.append("Benchmarks are not corrected against one another.")
-    at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.primary(b))]
+    if len(analysis.comparisons) > len(analysis.claims):
+        lines.append(
+            "Only claims are corrected against one another; among what is explored some differences are "
+            "chance."
+        )
+    at_chance = [str(b) for b in analysis.benchmarks if any(c.is_at_chance for c in analysis.overall(b))]
     if at_chance:
         lines.append(f"A verdict *at chance* ({listed(at_chance)}) says nothing about what was learnt.")
     unknown = [

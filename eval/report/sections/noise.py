@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eval.report.markdown import details, interval, signed, table
+from eval.report.markdown import details, interval_alone, signed, table
 from eval.report.names import family_label
 from eval.report.noise import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
 from eval.significance.comparison import Comparison
@@ -95,7 +95,7 @@ def _difference_cells(found: ItemComparison, over_seeds: Comparison | None) -> l
     return [
         family_label(found.family),
         signed(found.estimate, digits),
-        "-" if over_seeds is None else interval(over_seeds),
+        "-" if over_seeds is None else interval_alone(over_seeds),
         "-" if found.low is None else f"[{low}, {high}]",
         "-" if seeds is None else f"{seeds:.{digits}f}",
         f"{found.standard_error_items:.{digits}f}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import details, difference, interval, signed, table
+from eval.report.markdown import details, difference, signed, table
 from eval.report.sections.context import place
 from eval.report.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
@@ -29,7 +29,7 @@ def sensitivity_section(analysis: Analysis) -> str:
         for x in analysis.sensitivities
     ]
     text = (
-        "Each with Holm's correction; none of them replaces the one reported. *Verdict without one run* "
+        "Each corrected as the one reported, which none of them replaces. *Verdict without one run* "
         "counts the runs whose absence changes it. *Mean over phenomena* weighs phenomena alike instead of "
         "tasks."
     )
@@ -72,4 +72,4 @@ def _other(comparison: Comparison | None) -> str:
         return "-"
     if comparison.low is None:
         return comparison.reason or comparison.verdict
-    return f"{difference(comparison)} {interval(comparison)} {comparison.verdict}"
+    return f"{difference(comparison)} {comparison.verdict}"

@@ -8,7 +8,14 @@ from eval.report.names import family_label
 from eval.report.sections.context import place
 from eval.report.standing import by_standing, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
-from eval.significance.comparison import AT_CHANCE, DIFFERENT, INCONCLUSIVE, NOT_ESTIMABLE, Comparison
+from eval.significance.comparison import (
+    DIFFERENT,
+    EQUIVALENT,
+    FAMILIES_DIFFER,
+    NEGLIGIBLE,
+    NOT_ESTIMABLE,
+    Comparison,
+)
 
 WARNINGS_ON_TOP = 6
 
@@ -44,7 +51,7 @@ def _places(analysis: Analysis, benchmarks: list[Benchmark]) -> list[tuple[Bench
     found: list[tuple[Benchmark, Family | None]] = []
     for name in benchmarks:
         scopes = analysis.scopes(name)
-        is_leading_loss = name == benchmarks[0] and analysis.primary(name)[0].is_relative
+        is_leading_loss = name == benchmarks[0] and analysis.overall(name)[0].is_relative
         found += [(name, scope) for scope in (scopes if is_leading_loss else scopes[:1])]
     return found
 
@@ -54,6 +61,7 @@ def _outcome(analysis: Analysis, benchmark: Benchmark, scope: Family | None) -> 
     first = analysis.of(benchmark, scope)[0]
     unit = f"% of `{analysis.baseline}`'s" if first.is_relative else unit_name(first.unit)
     scale = [unit, "no margin" if first.margin is None else f"margin {first.margin:.2g}"]
+    scale += [] if first.is_primary else ["explored"]
     is_part = scope != analysis.scopes(benchmark)[0]
     name = f"in {family_label(scope)}" if is_part else f"{place(analysis, benchmark)} {arrow(first.outcome)}"
     return f"{name}<br>{', '.join(filter(None, scale))}"
@@ -62,11 +70,12 @@ def _outcome(analysis: Analysis, benchmark: Benchmark, scope: Family | None) -> 
 def _cell(analysis: Analysis, comparison: Comparison) -> str:
     if comparison.verdict == NOT_ESTIMABLE:
         return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
-    word = bold(comparison.verdict, comparison.verdict not in (INCONCLUSIVE, AT_CHANCE))
+    word = bold(comparison.verdict, comparison.verdict in (NEGLIGIBLE, EQUIVALENT))
     if comparison.verdict == DIFFERENT:
         word = f"**{'better' if comparison.is_better else 'worse'}**"
     lines = [word, difference(comparison), interval(comparison)]
-    return "<br>".join([*lines, "families differ"] if families_differ(analysis, comparison) else lines)
+    is_hidden = families_differ(comparison) and comparison.verdict != FAMILIES_DIFFER
+    return "<br>".join([*lines, FAMILIES_DIFFER] if is_hidden else lines)
 
 
 def _at_chance(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
@@ -85,19 +94,29 @@ def _at_chance(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
 
 def reading(analysis: Analysis) -> str:
     """Say how the table and the plot are read."""
-    how = analysis.inference
+    how, claims = analysis.inference, analysis.claims
     relative = (
         f" A loss averaged over families is in percent of `{analysis.baseline}`'s, as its scale differs "
         "between them."
         if any(c.is_relative for c in analysis.comparisons)
         else ""
     )
+    is_several = any(c.p_interaction is not None for c in analysis.comparisons)
+    in_families = " in every family" if is_several else ""
+    differ = (
+        f" *Families differ*: in this difference (explored: interaction p below {how.level:.2g}, corrected "
+        f"over the {analysis.noun}s)."
+        if is_several
+        else ""
+    )
     return (
-        f"Differences to `{analysis.baseline}`, {how.confidence:.0%} intervals; ↑ higher is better, ↓ lower."
-        f"{relative} *Better*, *worse*: different, Holm-corrected p below {how.level:.2g}. *Equivalent*: "
-        f"shown to be smaller than the margin (by the {1 - 2 * how.level:.0%} interval). *Inconclusive*: "
-        "neither is shown, and every value in the interval remains possible. *Families differ*: in this "
-        f"difference, interaction p below {how.level:.2g}."
+        f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower.{relative} Intervals hold "
+        f"together at {how.confidence:.0%}: over all {len(claims)} claims, and over the {analysis.noun}s of "
+        "each outcome and family that is only *explored*. *Better*, *worse*: shown to differ, the interval "
+        f"leaves out zero. *Equivalent*: shown to be smaller than the margin{in_families}, corrected "
+        f"likewise; *within margin*: shown at its own {how.level:.0%} only.{differ} *At chance*: nothing "
+        f"scores more than the margin above guessing. *Inconclusive*: none of these is shown, and every "
+        "value in the interval remains possible."
     )
 
 

@@ -151,7 +151,7 @@ def test_an_outcome_at_chance_is_not_given_seeds(analysis: Analysis):
     assert "nats" in rows["| held-out loss, GPT-Neo"]
 
 
-def test_another_unit_or_direction_changes_no_ratio(scores: Path, analysis: Analysis, tmp_path: Path):
+def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path):
     table = pd.read_csv(scores)
     table = table[table.benchmark == "held-out-loss"]
     before = numbers(analysis, "outcomes").loc[["held-out-loss"]]

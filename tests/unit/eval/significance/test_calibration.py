@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.corrections import holm
+from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.equivalence import equivalence_p
 from eval.significance.statistics.welch import Welch, welch
 
@@ -69,7 +69,7 @@ def test_a_family_of_tests_is_rarely_wrong_at_all(shape: str, num_runs: int):
     baseline = SHAPES[shape](rng, (FAMILIES_OF_TESTS, 2, num_runs))
     cells = np.concatenate([variants, np.repeat(baseline[:, None], 7, axis=1)], axis=2)
     found = welch(cells.mean(-1), cells.var(-1, ddof=1), [num_runs] * 4, [0.5, 0.5, -0.5, -0.5])
-    wrong = [any(p < 0.05 for p in holm(of_study.tolist()) if p is not None) for of_study in found.p]
+    wrong = [any(p < 0.05 for p in Holm().adjust(of_study.tolist()) if p is not None) for of_study in found.p]
     assert np.mean(wrong) <= 0.05
 
 

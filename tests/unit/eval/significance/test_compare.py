@@ -16,6 +16,7 @@ from eval.results.outcome import Declared
 from eval.results.run_scores import normalise_rows, run_scores
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
+from eval.significance.claims import Claims
 from eval.significance.compare import compare, compare_arms, compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import parse_contrast
@@ -99,7 +100,8 @@ def test_published_table_averaged_over_families(shared_data: Path, benchmark: st
 def test_published_seeds_group_contrast_and_holm(shared_data: Path):
     rows = pd.read_csv(shared_data / "thesis" / "all_seeds.csv", keep_default_na=False)
     for benchmark, expected, verdict in (
-        ("glue", [0.0625, -0.5365, 0.6615, 0.0017], "equivalent"),
+        # Equivalent on average; within RoBERTa by itself six runs do not show it.
+        ("glue", [0.0625, -0.5365, 0.6615, 0.0017], "inconclusive"),
         ("blimp", [0.4625, -0.2259, 1.1509, 0.0607], "inconclusive"),
     ):
         found = compare(rows, "relu+silu - prelu+swish", benchmark=benchmark)
@@ -110,11 +112,9 @@ def test_published_seeds_group_contrast_and_holm(shared_data: Path):
     scores, _ = run_scores(normalise_rows(rows))
     cells = ArmTable.of_scores(scores[scores.benchmark == "blimp"], Benchmark("blimp"))
     others = ["kan", "learnable-gelu", "none", "prelu", "relu", "silu", "swish"]
-    neo = {
-        c.contrast.compared: c
-        for c in compare_with_baseline(cells, "gelu", others, Inference())
-        if c.family == "gpt_neo"
-    }
+    claims = Claims({cells.benchmark: cells}, [cells.benchmark], Inference())
+    found = claims.correct(compare_with_baseline(cells, "gelu", others, Inference()))
+    neo = {c.contrast.compared: c for c in found if c.family == "gpt_neo"}
     assert [neo["none"].estimate, neo["none"].p, neo["none"].p_holm] == pytest.approx(
         [-2.608333, 0.00500, 0.03503], abs=1e-5
     )

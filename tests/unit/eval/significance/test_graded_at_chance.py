@@ -9,7 +9,8 @@ import pytest
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-from eval.significance.compare import compare_with_baseline, with_siblings_at_chance
+from eval.significance.claims import with_siblings_at_chance
+from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import AT_CHANCE, DIFFERENT, EQUIVALENT, Comparison, Inference
 
 

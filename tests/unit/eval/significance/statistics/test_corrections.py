@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from eval.significance.statistics.corrections import benjamini_hochberg, holm
+from eval.significance.statistics.corrections import BenjaminiHochberg, Holm
 
 
 def test_holm_by_hand():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
-    assert holm([]) == []
-    assert holm([0.02, None, 0.03]) == [0.04, None, 0.04]
+    assert Holm().adjust([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert Holm().adjust([0.5, 0.9]) == [1.0, 1.0]
+    assert Holm().adjust([]) == []
+    assert Holm().adjust([0.02, None, 0.03]) == [0.04, None, 0.04]
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=5))
@@ -32,13 +32,15 @@ def test_holm_equals_the_closed_test_of_bonferroni(p_values: list[float]):
         )
         for i in indices
     ]
-    assert holm(p_values) == pytest.approx(expected)
+    assert Holm().adjust(p_values) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 1.0), min_size=1, max_size=30))
 def test_benjamini_hochberg_equals_scipy(p_values: list[float]):
-    assert benjamini_hochberg(p_values) == pytest.approx(stats.false_discovery_control(p_values).tolist())
+    assert BenjaminiHochberg().adjust(p_values) == pytest.approx(
+        stats.false_discovery_control(p_values).tolist()
+    )
 
 
 def test_benjamini_hochberg_leaves_out_what_is_not_estimable():
-    assert benjamini_hochberg([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])
+    assert BenjaminiHochberg().adjust([0.01, None, 0.04]) == pytest.approx([0.02, None, 0.04])

@@ -1,0 +1,185 @@
+"""What a report claims, and what it only explores: the one place where comparisons are corrected.
+
+Claims are the comparisons of every variant with the baseline on every primary outcome, averaged over families
+or in the only one. They are corrected together: the chance that any of them is called different although it
+is not is at most the level, and the chance that any is called equivalent although it is not is, too.
+Everything else is exploratory: corrected over the variants of one outcome and scope, each of these groups at
+its own level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from base.errors import unknown_name
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark, Level
+from eval.significance.compare import compare_arms, interval_at, scopes
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.corrections import Correction, Holm
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Which comparisons are claims, and how they are corrected."""
+
+    tables: Mapping[Benchmark, ArmTable]
+    """The runs of every outcome."""
+    primary: Collection[Benchmark]
+    inference: Inference
+
+    def correct(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
+        """Correct comparisons with the baseline; their order stays.
+
+        Args:
+            comparisons: Of every outcome and variant, each inferred by itself. Scopes that are not there are
+                not corrected for; claims have to be there, all of them.
+        """
+        found = [replace(c, is_primary=self.is_claim(c)) for c in with_siblings_at_chance(comparisons)]
+        level = self.inference.level
+        found = in_groups(found, _group, lambda group: with_corrected(group, Holm(), level))
+        return in_groups(found, lambda c: (c.benchmark, c.family), _with_interactions)
+
+    def is_claim(self, comparison: Comparison) -> bool:
+        """Whether it is about a primary outcome, and over all families that this was scored in."""
+        families = self.tables[comparison.benchmark].families
+        return comparison.benchmark in self.primary and comparison.family == scopes(families)[0]
+
+    def with_intervals(self, comparisons: Iterable[Comparison]) -> list[Comparison]:
+        """Give each corrected comparison the interval that agrees with its verdict."""
+        return [with_interval(c, self.tables[c.benchmark], self.inference) for c in comparisons]
+
+
+def find_primary(
+    names: Sequence[str], benchmarks: Sequence[Benchmark], is_strict: bool
+) -> tuple[Benchmark, ...]:
+    """Find the outcomes that claims are about; all of them where nobody names any.
+
+    Args:
+        names: As written: ``held-out-loss``, ``blimp``, ``blimp margin``, ``glue`` under every head.
+        benchmarks: Those that have scores.
+        is_strict: Refuse names without scores, which a study may yet get.
+
+    Raises:
+        UsageError: For such a name.
+    """
+    known = {
+        name: [b for b in benchmarks if name in (str(b), b.name if not b.metric else "")] for name in names
+    }
+    for name, found in known.items():
+        if not found and is_strict:
+            raise unknown_name("outcome in --primary", name, list(map(str, benchmarks)))
+    return tuple(b for b in benchmarks if not names or any(b in found for found in known.values()))
+
+
+def _group(comparison: Comparison) -> Hashable:
+    """Name the comparisons that are corrected together: all claims, else those of one outcome and scope."""
+    return None if comparison.is_primary else (comparison.benchmark, comparison.family)
+
+
+def in_groups(
+    comparisons: Sequence[Comparison],
+    key: Callable[[Comparison], Hashable],
+    change: Callable[[list[Comparison]], list[Comparison]],
+) -> list[Comparison]:
+    """Change comparisons a group at a time; their order stays."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, comparison in enumerate(comparisons):
+        groups.setdefault(key(comparison), []).append(place)
+    found = list(comparisons)
+    for places in groups.values():
+        for place, changed in zip(places, change([comparisons[i] for i in places]), strict=True):
+            found[place] = changed
+    return found
+
+
+def with_corrected(group: Sequence[Comparison], correction: Correction, level: float) -> list[Comparison]:
+    """Correct the p-values of comparisons that are looked at together."""
+    p_values = [c.p for c in group]
+    corrected, levels = correction.adjust(p_values), correction.levels(p_values, level)
+    equivalent = Holm().adjust([c.p_equivalence_everywhere for c in group])
+    return [
+        replace(c, p_holm=p, level_simultaneous=own, p_equivalence_holm=q)
+        for c, p, own, q in zip(group, corrected, levels, equivalent, strict=True)
+    ]
+
+
+def _with_interactions(group: list[Comparison]) -> list[Comparison]:
+    corrected = Holm().adjust([c.p_interaction for c in group])
+    return [replace(c, p_interaction_holm=p) for c, p in zip(group, corrected, strict=True)]
+
+
+def with_interval(comparison: Comparison, arms: ArmTable, inference: Inference) -> Comparison:
+    """Give a corrected comparison the interval that agrees with its verdict.
+
+    What is not shown to differ has an interval that holds zero; where that of what is shown still reaches
+    beyond zero, it ends there.
+    """
+    if comparison.level_simultaneous is None:
+        return comparison
+    low, high = interval_at(arms, comparison, comparison.level_simultaneous, inference)
+    p = comparison.p_holm if comparison.p_bh is None else comparison.p_bh
+    if p is None or p >= inference.level:
+        low, high = min(low, 0.0), max(high, 0.0)  # an end may be zero but for rounding
+    elif (comparison.estimate or 0.0) > 0:
+        low = max(low, 0.0)
+    else:
+        high = min(high, 0.0)
+    return replace(comparison, low_simultaneous=low, high_simultaneous=high)
+
+
+def compare_as_asked(
+    claims: Claims, contrasts: Sequence[Contrast], comparisons: Sequence[Comparison]
+) -> list[Comparison]:
+    """Compare what was asked for beside the comparisons with the baseline, on every outcome in every scope.
+
+    They are corrected over all asked for in a scope. One that is a comparison with the baseline, whichever
+    way round, is that comparison: its p-values, its correction and its verdict.
+
+    Args:
+        claims: What is compared, and how.
+        contrasts: Those asked for.
+        comparisons: The corrected comparisons with the baseline.
+    """
+    known = {(c.benchmark, c.family, _sides(c.contrast)): c for c in comparisons}
+    found = [
+        compare_arms(arms, contrast, family, claims.inference)
+        for contrast in contrasts
+        for arms in claims.tables.values()
+        for family in scopes(arms.families)
+    ]
+    new = [c for c in found if (c.benchmark, c.family, _sides(c.contrast)) not in known]
+    level = claims.inference.level
+    new = in_groups(new, lambda c: c.family, lambda group: with_corrected(group, Holm(), level))
+    new = in_groups(new, lambda c: (c.benchmark, c.family), _with_interactions)
+    known |= {(c.benchmark, c.family, _sides(c.contrast)): c for c in new}
+    as_known = [_corrected_as(c, known[c.benchmark, c.family, _sides(c.contrast)]) for c in found]
+    return claims.with_intervals(as_known)
+
+
+def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
+    """Name a contrast alike whichever way round it is written."""
+    return frozenset((frozenset(contrast.plus), frozenset(contrast.minus)))
+
+
+def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
+    """Take over what does not depend on the way round."""
+    names = ("is_primary", "p", "p_holm", "level_simultaneous", "p_equivalence", "p_equivalence_everywhere",
+             "p_equivalence_holm", "p_interaction", "p_interaction_holm", "is_at_chance")  # fmt: skip
+    return replace(comparison, **{name: getattr(known, name) for name in names})
+
+
+def with_siblings_at_chance(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Call a graded metric at chance where the right answers are.
+
+    Two models that guess may well be equal by degrees, too; that is no equivalence of what they learnt.
+    """
+    guessed = {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
+    return [
+        replace(c, is_at_chance=True)
+        if (replace(c.benchmark, metric=""), c.contrast, c.family) in guessed
+        else c
+        for c in comparisons
+    ]
