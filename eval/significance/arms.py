@@ -130,14 +130,15 @@ class ArmTable:
         scores, nats or bits, give the same differences.
         """
         runs = {
-            key: pd.Series(self.sign * 100 * np.log(np.abs(arm)), arm.index) for key, arm in self.runs.items()
+            key: pd.Series(self.sign * 100 * np.log(np.abs(arm.to_numpy())), arm.index)
+            for key, arm in self.runs.items()
         }
         return ArmTable(runs, self.benchmark, self.part, self.outcome)
 
-    @property
+    @cached_property
     def sign(self) -> int:
         """Of all scores, where ratios of them can be taken."""
-        return -1 if any((arm < 0).any() for arm in self.runs.values()) else 1
+        return -1 if any((arm.to_numpy() < 0).any() for arm in self.runs.values()) else 1
 
     def digits(self, families: Sequence[Family]) -> int:
         """Decimals with which the spread over seeds has two digits that count; 2 where there is none.
