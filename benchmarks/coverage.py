@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 from tqdm import tqdm
 
 from base.command_line import parse_flags
@@ -69,6 +70,13 @@ SAMPLERS: dict[str, Sampler] = {
     "one run in twenty five times as far out": outliers,
 }
 
+UNEQUAL_RUNS = ((2, 2), (2, 3), (2, 6), (2, 10), (3, 6), (3, 10), (5, 10))
+UNEQUAL_SPREADS = {
+    "equal spread": (1.0, 1.0),
+    "spread 3 in the first": (3.0, 1.0),
+    "spread 3 in the second": (1.0, 3.0),
+}
+
 
 def compare_arms(
     sampler: Sampler,
@@ -88,6 +96,32 @@ def compare_arms(
 def welch_coverage(found: Welch) -> float:
     """Return the percentage of intervals that hold the true difference, zero."""
     return 100 * float(((found.low <= 0) & (found.high >= 0)).mean())
+
+
+def unequal_coverage(
+    runs: tuple[int, int],
+    spreads: tuple[float, float],
+    families: int,
+    studies: int,
+    rng: np.random.Generator,
+) -> tuple[float, float, float]:
+    """Compare arms of so many runs and such spreads.
+
+    Returns:
+        Coverage of Welch's interval in percent, that with one degree of freedom less than the smallest arm
+        has runs (Hsu 1938), and how many times as wide the latter is in the median study.
+    """
+    arms = [
+        rng.normal(0, sd, (studies, n)) for _ in range(families) for n, sd in zip(runs, spreads, strict=True)
+    ]
+    means, variances = (
+        np.stack(x, axis=1) for x in ([a.mean(1) for a in arms], [a.var(1, ddof=1) for a in arms])
+    )
+    weights = np.tile([1.0, -1.0], families) / families
+    found = welch(means, variances, np.tile(runs, families), weights)
+    half_width = found.standard_error * stats.t.ppf(0.975, min(runs) - 1)
+    smallest = 100 * float((np.abs(found.estimate) <= half_width).mean())
+    return welch_coverage(found), smallest, float(np.median(2 * half_width / (found.high - found.low)))
 
 
 def bootstrap_coverage(
@@ -148,6 +182,7 @@ def main() -> None:
     rng = np.random.default_rng(args.generator_seed)
     header = [f"n = {runs}" for runs in args.seeds]
     _coverage_table(args, header, rng)
+    _unequal_table(args, rng)
     _error_table(args, header, rng)
     _print_row("n", "one family", "average of two families")
     _print_row("---", "---", "---")
@@ -169,6 +204,18 @@ def _coverage_table(args: CoverageArgs, header: Sequence[str], rng: np.random.Ge
             _print_row(f"{method} bootstrap", 1, name, *_rounded(values))
     values = [source_study_coverage(normal, runs, args, rng) for runs in args.seeds]
     _print_row("source study's bootstrap", 1, "normal", *_rounded(values))
+    print()
+
+
+def _unequal_table(args: CoverageArgs, rng: np.random.Generator) -> None:
+    _print_row("runs", "families", "scores", "Welch", "smallest arm's df", "times as wide")
+    _print_row(*["---"] * 6)
+    for runs in UNEQUAL_RUNS:
+        for families in (1, 2):
+            for name, spreads in UNEQUAL_SPREADS.items():
+                own, smallest, wider = unequal_coverage(runs, spreads, families, args.studies, rng)
+                cells = _rounded([own, smallest, wider])
+                _print_row(f"{runs[0]} against {runs[1]}", families, name, *cells)
     print()
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
+from eval.suites.blimp_paradigms import phenomenon_name
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
@@ -62,6 +63,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     ):
         column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
         rows[name] = column.where(column.notna(), value).astype(str)
+    rows["group"] = rows["group"].map(phenomenon_name)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 # The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
 # The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
 # ``s-selection`` belong to argument structure. ``filler_gap_dependency`` is BabyLM's ``filler_gap``.
@@ -63,3 +65,9 @@ SUPPLEMENT_TASKS = (
     "subject_aux_inversion",
     "turn_taking",
 )
+_PHENOMENA = {"s_selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
+
+
+def phenomenon_name(label: str) -> str:
+    """Return a label of BLiMP's files under this project's one name for it, any other as it is."""
+    return _PHENOMENA.get("_".join(re.split(r"[-_\s]+", label.strip().lower())), label)

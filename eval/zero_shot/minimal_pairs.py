@@ -15,6 +15,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.progress import Tell
+from eval.suites.blimp_paradigms import phenomenon_name
 from eval.zero_shot.choices import Choice, continuations, score_choices
 from eval.zero_shot.task import TaskResult, TextTask, accuracy_and_ties, read_checked
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 PAIR_COLUMNS = ("sentence_good", "sentence_bad")
 # The `pair_ID` of one supplement task repeats; there the row number is the id.
 PAIR_ID_COLUMNS = ("pairID", "pair_id")
-PHENOMENON_NAMES = {"s-selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,6 @@ def _normalise(task: PairTask, number: int, row: dict) -> dict[str, str]:
         "phenomenon": phenomenon_name(str(row.get("linguistics_term") or task.name)),
         "pair_id": str(next(named, number - 1)),
     }
-
-
-def phenomenon_name(label: str) -> str:
-    """Return a file's ``linguistics_term`` under the one name that this project uses for it."""
-    return PHENOMENON_NAMES.get(label, label)
 
 
 def score_pairs(task: PairTask, pairs: pd.DataFrame, scorer: TextScorer) -> pd.DataFrame:

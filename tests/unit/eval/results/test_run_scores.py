@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from eval.results.run_scores import normalise_rows, run_scores
+from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
 
 
 def test_benchmark_score_is_the_mean_over_tasks_of_the_primary_metric():
@@ -54,3 +55,14 @@ def test_seeds_of_63_bits_stay_apart(kind):
     table = pd.DataFrame([("f", "a", kind(seed), "blimp", 50.0) for seed in seeds])
     table.columns = ["family", "variant", "seed", "benchmark", "score"]
     assert sorted(normalise_rows(table).seed) == sorted(seeds)
+
+
+@pytest.mark.parametrize("label", ["s-selection", "s_selection", "S-Selection", " s selection"])
+def test_blimp_has_twelve_phenomena_whatever_its_file_calls_them(label: str):
+    groups = {uid: group for group, uids in BLIMP_PARADIGMS.items() for uid in uids}
+    groups |= dict.fromkeys(["animate_subject_trans", "animate_subject_passive"], label)
+    table = [("f", "a", 1, "blimp", uid, group, 50.0) for uid, group in groups.items()]
+    columns = ["family", "variant", "seed", "benchmark", "task", "group", "score"]
+    found = normalise_rows(pd.DataFrame(table, columns=columns))
+    assert len(found) == 67
+    assert sorted(found.group.unique()) == sorted(BLIMP_PARADIGMS)

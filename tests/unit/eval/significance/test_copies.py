@@ -65,14 +65,14 @@ def false_alarms(cells: list[tuple[int, int]], tasks: int, studies: int) -> dict
 def misses(cells: list[tuple[int, int, int]], sds: tuple[float, ...], studies: int) -> dict[tuple, float]:
     """Share of studies with copies that chance cannot make in which none is found.
 
-    Chance cannot where the tail of a Poisson distribution says so of three times the pairs that it makes.
+    Chance cannot where the tail of a Poisson distribution says so of five times the pairs that it makes.
     """
     rng, missed = np.random.default_rng(6), {}
     for runs, arms, copies in cells:
         for decimals in (1, 2, 4):
             for sd in sds:
                 by_chance = arms * (runs / arms) ** 2 / 2 * 10.0**-decimals / (2 * np.sqrt(np.pi) * sd)
-                if by_chance * arms < 50 and stats.poisson.sf(arms * copies - 1, 3 * by_chance) < 1e-4:
+                if stats.poisson.sf(arms * copies - 1, 5 * by_chance) < 1e-4:
                     found = [
                         is_found(*draw_arms(rng, runs, arms, sd, decimals, copies))[0] for _ in range(studies)
                     ]
@@ -87,7 +87,7 @@ def test_honest_runs_are_seldom_taken_for_copies():
 
 def test_copies_that_chance_cannot_make_are_found():
     missed = misses([(12, 1, 6), (60, 2, 12)], (0.5, 2.0), studies=10)
-    assert len(missed) >= 6
+    assert len(missed) >= 5
     assert max(missed.values()) <= 0.1
 
 
@@ -106,7 +106,7 @@ def test_impossible_copies_are_always_found():
     cells = [(12, 2, 3), (12, 1, 6), (24, 2, 6), (54, 9, 1), (60, 2, 12), (400, 2, 100), (400, 20, 2)]
     missed = misses(cells, (0.5, 1.0, 2.0), studies=100)
     print(missed)
-    assert len(missed) >= 30
+    assert len(missed) >= 25
     assert max(missed.values()) <= 0.02
 
 

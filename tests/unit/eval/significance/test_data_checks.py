@@ -139,6 +139,8 @@ def test_arms_with_one_run_and_arms_of_another_size_are_named():
     assert balance_notes(scores, "a") == [
         "one run only, so nothing can be inferred: f c (blimp), g a (blimp)",
         "runs that differ in number from a's: f b 2 against 3 (blimp)",
+        "2 runs against more: a 95% interval of such arms in one family may hold the true difference in as "
+        "few as 87% of studies",
     ]
     assert balance_notes(scores_of({("f", "a"): [1, 2], ("f", "b"): [1, 2]}), "a") == []
 
