@@ -11,10 +11,11 @@ Shapes: B draws, m comparisons.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
+
+from eval.significance.statistics.bootstrap import most_beyond
 
 
 class MaxT:
@@ -65,7 +66,5 @@ class MaxT:
 
 def _critical(smallest: np.ndarray, level: float) -> float:
     """Return below which p a step rejects: 0 where so few draws can never reject."""
-    most = math.ceil(level * (1 + len(smallest)) - 1)
-    while most >= 0 and not (1 + most) / (1 + len(smallest)) < level:
-        most -= 1  # the number of draws as small as p with which ``adjust`` is still below the level
+    most = most_beyond(level, len(smallest))
     return 0.0 if most < 0 else min(level, float(np.partition(smallest, most)[most]))
