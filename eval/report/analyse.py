@@ -9,6 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
+from eval.report.decided import decided_notes, decided_seeds, runs_of_all
 from eval.report.learning_curves import analyse_curves
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
@@ -17,7 +18,7 @@ from eval.report.phenomena import compare_parts, means_over_parts, part_scores
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
-from eval.report.sources import Design, Source
+from eval.report.sources import Source
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome
@@ -206,7 +207,10 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
-        warnings=(*_warnings(scores, baseline, outliers, items.notes),),
+        warnings=(
+            *_warnings(scores, baseline, outliers, items.notes),
+            *decided_notes(source.design, comparisons),
+        ),
     )
 
 
@@ -228,20 +232,10 @@ def _tables(scores: _Scores) -> list[ArmTable]:
             runs[runs.benchmark == name],
             name,
             outcome=scores.outcomes[name],
-            decided=_decided(design, name),
+            decided=decided_seeds(design, name),
         )
         for name in ordered_benchmarks(runs.benchmark.unique(), design.benchmarks)
     ]
-
-
-def _decided(design: Design, benchmark: Benchmark) -> dict[str, Sequence[int]]:
-    """Return the seeds of every comparison on a benchmark that a look has decided."""
-    decided = design.decisions.decided() if design.decisions else {}
-    return {
-        comparison: design.seeds[:num_seeds]
-        for (comparison, outcome), (num_seeds, _) in decided.items()
-        if outcome == str(benchmark)
-    }
 
 
 def _warnings(
@@ -250,7 +244,7 @@ def _warnings(
     """Everything that is amiss with the scores, in sentences."""
     yield from scores.notes
     yield from range_notes(scores.tasks, scores.outcomes)
-    yield from balance_notes(scores.runs, baseline)
+    yield from balance_notes(runs_of_all(scores.source.design, scores.runs), baseline)
     yield from outlier_notes(outliers)
     yield from _item_notes(scores.rows)
     yield from of_items

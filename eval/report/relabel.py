@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from base.families import FAMILIES
 from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.report.decided import decided_remark
 from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
 from eval.report.sources import Design, Source
@@ -78,6 +79,8 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
         )
     elif labels.factor == "ffn" and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
         yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
+    if remark := decided_remark(source.design):
+        yield remark
     if labels.factor == "head":
         yield "A variant is a classification head."
     if labels.factor == "head" and labels.has_several_ffns:

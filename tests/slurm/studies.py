@@ -45,13 +45,14 @@ PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
 
 
 class TinyStudy:
-    """A study of one family, one seed and some variants.
+    """A study of one family, one seed unless others are given, and some variants.
 
     Args:
         folder: Where its file and its runs lie.
         base: The base config of its family.
         variants: Its variants, gelu among them.
         config: Config values on top of the common ones, such as other ones for a variant.
+        seeds: As its file has them.
     """
 
     def __init__(
@@ -60,12 +61,13 @@ class TinyStudy:
         base: Path,
         variants: Sequence[str] = ("gelu", "relu"),
         config: Mapping[str, Any] | None = None,
+        seeds: Any = (1,),
     ) -> None:
         content = {
             "name": "tiny",
             "families": {"gpt_neo": str(base)},
             "variants": list(variants),
-            "seeds": [1],
+            "seeds": list(seeds) if isinstance(seeds, tuple) else seeds,
             "config": CONFIG | dict(config or {}),
             "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
         }
