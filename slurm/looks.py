@@ -82,7 +82,7 @@ def _look(study: Study, decisions: Decisions, analysis: Analysis) -> Look:
 
 def _claims(analysis: Analysis) -> list[Comparison]:
     """The comparisons that the study's answer rests on."""
-    return [c for name in analysis.benchmarks for c in analysis.of(name, analysis.scopes(name)[0])]
+    return [comparison for comparison in analysis.comparisons if comparison.is_primary]
 
 
 def _variants(study: Study, undecided: Iterable[Comparison]) -> list[str]:
