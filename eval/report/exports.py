@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from eval.report.analysis import Analysis
+from eval.report.fragility import fragile_because
 from eval.report.noise import ItemComparison
 from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
@@ -157,6 +158,8 @@ def _sensitivity(analysis: Analysis) -> Iterable[dict[str, Any]]:
             "lowest_estimate": x.lowest_estimate,
             "highest_estimate": x.highest_estimate,
             "num_left_out": x.num_left_out,
+            "seed_correlation": x.seed_correlation,
+            "fragile": "; ".join(fragile_because(x, analysis.inference.level)),
             "changed": "; ".join(f"{verdict} without {run}" for run, verdict in x.changed),
             **{f"{name}_estimate": c.estimate if c else None for name, c in others.items()},
             **{f"{name}_low": c.low if c else None for name, c in others.items()},

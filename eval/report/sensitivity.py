@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from eval.results.rows import run_name
@@ -14,6 +15,7 @@ from eval.significance.claims import Claims
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
+from eval.significance.statistics.welch import NO_SPREAD
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,12 +33,17 @@ class Sensitivity:
     without_outliers: Comparison | None
     """None where no run of the comparison is an outlier."""
     paired: Comparison
-    """Runs of one seed compared with each other; where that is the primary analysis, whole arms instead."""
+    """Runs of one seed compared with each other; where that is how it was done, whole arms instead."""
+    is_paired: bool
+    """Whether it was done in pairs."""
+    seed_correlation: float | None
+    """Of the scores of both arms at equal seeds, within families; None for fewer than three pairs."""
     mean_of_parts: Comparison | None
     """With every phenomenon weighed alike; None where a benchmark has no phenomena with several tasks."""
 
 
 Key = tuple[Benchmark, Contrast]
+MIN_PAIRS = 3
 
 
 @dataclass(frozen=True)
@@ -120,10 +127,26 @@ def sensitivities(
                     num_left_out=len(others),
                     without_outliers=without.get(key) if flagged & {variant, baseline} else None,
                     paired=other_way[key],
+                    is_paired=claims.inference.paired,
+                    seed_correlation=_seed_correlation(arms, variant, baseline),
                     mean_of_parts=by_part.get(key),
                 )
             )
     return found
+
+
+def _seed_correlation(arms: ArmTable, variant: Level, baseline: Level) -> float | None:
+    """Correlate two arms over the seeds that they share, each family around its own means."""
+    pairs = []
+    for family in arms.families:
+        if (family, variant) in arms.runs and (family, baseline) in arms.runs:
+            both = pd.concat([arms.runs[family, variant], arms.runs[family, baseline]], axis=1, join="inner")
+            pairs.append(both.to_numpy() - both.to_numpy().mean(0))
+    table = np.concatenate(pairs) if pairs else np.empty((0, 2))
+    spread = np.sqrt((table**2).sum(0))
+    if len(table) < MIN_PAIRS or spread.min() < NO_SPREAD:
+        return None
+    return float((table[:, 0] * table[:, 1]).sum() / spread.prod())
 
 
 def _leave_one_out(

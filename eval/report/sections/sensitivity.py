@@ -24,6 +24,7 @@ def sensitivity_section(analysis: Analysis) -> str:
             _changes(x),
             _other(x.without_outliers),
             _other(x.paired),
+            "-" if x.seed_correlation is None else f"{x.seed_correlation:+.2f}",
             _other(x.mean_of_parts),
         ]
         for x in analysis.sensitivities
@@ -31,11 +32,11 @@ def sensitivity_section(analysis: Analysis) -> str:
     text = (
         "Each corrected as the one reported, which none of them replaces. *Verdict without one run* "
         "counts the runs whose absence changes it. *Mean over phenomena* weighs phenomena alike instead of "
-        "tasks."
+        "tasks. *r at equal seeds*: correlation of the two arms, within families."
     )
     pairing = "not paired" if analysis.inference.paired else "paired by seed"
     header = ["outcome", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
-              "without outliers", pairing, "mean over phenomena"]  # fmt: skip
+              "without outliers", pairing, "r at equal seeds", "mean over phenomena"]  # fmt: skip
     return f"## Sensitivity\n\n{_stability(analysis)}\n\n" + details(
         "The same comparisons made in other ways", f"{table(header, rows)}\n\n{text}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
+from eval.report.fragility import fragile_because, separation
 from eval.report.markdown import arrow, bold, difference, escape, interval, table, unit_name
 from eval.report.names import family_label
 from eval.report.sections.context import place
@@ -69,13 +70,43 @@ def _outcome(analysis: Analysis, benchmark: Benchmark, scope: Family | None) -> 
 
 def _cell(analysis: Analysis, comparison: Comparison) -> str:
     if comparison.verdict == NOT_ESTIMABLE:
-        return f"{NOT_ESTIMABLE}<br>{comparison.reason}"
+        said = [NOT_ESTIMABLE, comparison.reason or "", *_families_that_can(analysis, comparison)]
+        return "<br>".join(said)
+    return "<br>".join([*_found(comparison), *_care(analysis, comparison)])
+
+
+def _families_that_can(analysis: Analysis, comparison: Comparison) -> list[str]:
+    """Where an average cannot be had, what the families say that can be compared."""
+    level = analysis.inference.level
+    return [
+        "<br>".join([f"in {family_label(family)}:", *_found(c), *map(_soft, separation(c, level))])
+        for family in analysis.scopes(comparison.benchmark)[1:]
+        for c in analysis.of(comparison.benchmark, family)
+        if comparison.family is None and c.contrast == comparison.contrast and c.p is not None
+    ]
+
+
+def _care(analysis: Analysis, comparison: Comparison) -> list[str]:
+    """Say what a verdict hides or hangs on."""
+    said = []
+    if families_differ(comparison) and comparison.verdict != FAMILIES_DIFFER:
+        said.append(FAMILIES_DIFFER)
+    for x in analysis.sensitivities:
+        if x.comparison == comparison:
+            said += fragile_because(x, analysis.inference.level)
+    return list(map(_soft, said))
+
+
+def _soft(text: str) -> str:
+    return f"*{text}*"
+
+
+def _found(comparison: Comparison) -> list[str]:
+    """Write a verdict with its difference and its interval."""
     word = bold(comparison.verdict, comparison.verdict in (NEGLIGIBLE, EQUIVALENT))
     if comparison.verdict == DIFFERENT:
         word = f"**{'better' if comparison.is_better else 'worse'}**"
-    lines = [word, difference(comparison), interval(comparison)]
-    is_hidden = families_differ(comparison) and comparison.verdict != FAMILIES_DIFFER
-    return "<br>".join([*lines, FAMILIES_DIFFER] if is_hidden else lines)
+    return [word, difference(comparison), interval(comparison)]
 
 
 def _at_chance(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
