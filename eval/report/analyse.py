@@ -10,6 +10,7 @@ import pandas as pd
 from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
 from eval.report.decided import decided_notes, decided_seeds, runs_of_all
+from eval.report.findings import find
 from eval.report.learning_curves import analyse_curves
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
@@ -28,7 +29,7 @@ from eval.results.scale import in_percent
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, compare_as_asked, find_primary
-from eval.significance.compare import compare_with_baseline, outcomes
+from eval.significance.compare import outcomes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
@@ -172,35 +173,27 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     source, runs, inference = scores.source, scores.runs, question.inference
     baseline, others = question.baseline, question.others
     families = tuple(ordered(scores.rows.family.unique(), source.design.families))
-    tables = _tables(scores)
-    benchmarks = tuple(arms.benchmark for arms in tables)
-    claims = Claims(
-        tables={arms.benchmark: arms for arms in tables},
-        primary=find_primary(question.primary, benchmarks, is_strict=bool(request.primary)),
-        inference=inference,
-    )
-    alone = [c for arms in tables for c in compare_with_baseline(arms, baseline, others, inference)]
-    comparisons = claims.with_intervals(claims.correct(alone))
+    tables = {arms.benchmark: arms for arms in _tables(scores)}
+    benchmarks = tuple(tables)
+    primary = find_primary(question.primary, benchmarks, is_strict=bool(request.primary))
+    claims = Claims(tables, primary, inference)
+    found = find(claims, source.factor, families, baseline, others)
+    comparisons = found.comparisons
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     contrasts = [*question.pairs, *question.contrasts]
     items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
     return Analysis(
+        **vars(found),
         source=source,
         request=request,
-        baseline=baseline,
-        inference=inference,
-        families=families,
-        variants=(baseline, *others),
-        benchmarks=benchmarks,
         outcomes=scores.outcomes,
         runs=runs,
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
-        comparisons=tuple(comparisons),
         contrasts=tuple(compare_as_asked(claims, question.contrasts, comparisons)),
         parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
-        outcome_rows=tuple(outcome_rows(tables, comparisons, inference)),
+        outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         items=items,
         curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),

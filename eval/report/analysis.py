@@ -8,6 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
+from eval.report.findings import Findings
 from eval.report.learning_curves import LearningCurves
 from eval.report.noise import ItemAnalysis
 from eval.report.outcome_table import OutcomeRow
@@ -18,10 +19,9 @@ from eval.report.source_study import Intervals
 from eval.report.sources import Source
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
-from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.compare import scopes
-from eval.significance.comparison import Comparison, Inference
-from eval.significance.factor import NOUNS, Factor
+from eval.significance.axes import Benchmark
+from eval.significance.comparison import Comparison
+from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
 
 Method = Literal["default", "source-study"]
@@ -53,17 +53,11 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis:
-    """Scores, comparisons and what is wrong or missing, ready to be written down."""
+class Analysis(Findings):
+    """Findings, the scores that they come from, what stands beside them, and what is wrong or missing."""
 
     source: Source
     request: Request
-    baseline: Level
-    inference: Inference
-    families: tuple[Family, ...]
-    variants: tuple[Level, ...]
-    """The baseline first."""
-    benchmarks: tuple[Benchmark, ...]
     outcomes: Mapping[Benchmark, Outcome]
     """What the scores of each benchmark are."""
     runs: pd.DataFrame
@@ -72,7 +66,6 @@ class Analysis:
     """benchmark, family, variant, n, mean, sd; sd over seeds, nan for one run."""
     tasks: pd.DataFrame
     """benchmark, group, task, metric, family, variant, n, mean, sd, n_items."""
-    comparisons: tuple[Comparison, ...]
     contrasts: tuple[Comparison, ...]
     parts: tuple[Comparison, ...]
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
@@ -92,26 +85,6 @@ class Analysis:
     warnings: tuple[str, ...]
 
     @property
-    def noun(self) -> str:
-        """What a variant is called: variant, head or combination of both."""
-        return NOUNS[self.source.factor]
-
-    @property
-    def is_of_heads(self) -> bool:
-        """Whether several scores are those of one pretrained model under several heads."""
-        return self.source.factor != "ffn"
-
-    @property
-    def confidence(self) -> float:
-        """Level of the intervals."""
-        return self.inference.confidence
-
-    @property
-    def others(self) -> tuple[Level, ...]:
-        """Every variant but the baseline."""
-        return self.variants[1:]
-
-    @property
     def not_compared(self) -> list[Benchmark]:
         """Benchmarks without a unit: measured, and in no mean and no test."""
         return [name for name in self.tasks.benchmark.unique() if name not in self.benchmarks]
@@ -129,26 +102,3 @@ class Analysis:
     def outcome(self, benchmark: Benchmark) -> Outcome:
         """Return what a benchmark's scores are."""
         return self.outcomes[benchmark]
-
-    def scopes(self, benchmark: Benchmark) -> list[Family | None]:
-        """The average over families first, then each; the average is None."""
-        present = self.runs[self.runs.benchmark == benchmark].family.unique()
-        return scopes([family for family in self.families if family in present])
-
-    @property
-    def claims(self) -> list[Comparison]:
-        """What was corrected together, and may be concluded."""
-        return [c for c in self.comparisons if c.is_primary and c.p is not None]
-
-    @property
-    def primary(self) -> list[Benchmark]:
-        """The outcomes that claims are about."""
-        return list(dict.fromkeys(c.benchmark for c in self.comparisons if c.is_primary))
-
-    def overall(self, benchmark: Benchmark) -> list[Comparison]:
-        """One comparison per variant, averaged over families or in the only one."""
-        return self.of(benchmark, self.scopes(benchmark)[0])
-
-    def of(self, benchmark: Benchmark, family: Family | None) -> list[Comparison]:
-        """One comparison per variant other than the baseline, in the order of ``others``."""
-        return [c for c in self.comparisons if c.benchmark == benchmark and c.family == family]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eval.report.analysis import Analysis
+from eval.report.findings import Findings
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import AT_CHANCE, EQUIVALENT, NOT_ESTIMABLE, Comparison
 
@@ -20,29 +20,29 @@ def is_shown(comparison: Comparison) -> bool:
     return comparison.is_different or comparison.verdict == EQUIVALENT
 
 
-def can_tell(analysis: Analysis, benchmark: Benchmark) -> bool:
+def can_tell(findings: Findings, benchmark: Benchmark) -> bool:
     """Whether anything is shown on it over all families."""
-    return any(map(is_shown, analysis.overall(benchmark)))
+    return any(map(is_shown, findings.overall(benchmark)))
 
 
-def is_at_chance(analysis: Analysis, benchmark: Benchmark) -> bool:
+def is_at_chance(findings: Findings, benchmark: Benchmark) -> bool:
     """Whether every comparison that can be made on it is at chance, on average and in each family."""
-    verdicts = {c.verdict for scope in analysis.scopes(benchmark) for c in analysis.of(benchmark, scope)}
+    verdicts = {c.verdict for scope in findings.scopes(benchmark) for c in findings.of(benchmark, scope)}
     return AT_CHANCE in verdicts and verdicts <= {AT_CHANCE, NOT_ESTIMABLE}
 
 
-def by_standing(analysis: Analysis) -> list[Benchmark]:
+def by_standing(findings: Findings) -> list[Benchmark]:
     """Sort outcomes: those of the claims first; those that can tell, the open ones, those at chance."""
-    primary = analysis.primary
+    primary = findings.primary
     return sorted(
-        analysis.benchmarks,
-        key=lambda name: (name not in primary, not can_tell(analysis, name), is_at_chance(analysis, name)),
+        findings.benchmarks,
+        key=lambda name: (name not in primary, not can_tell(findings, name), is_at_chance(findings, name)),
     )
 
 
-def shown_first(analysis: Analysis) -> list[Benchmark]:
+def shown_first(findings: Findings) -> list[Benchmark]:
     """Return the outcomes drawn on the first screen: claims that can tell, else the first open ones."""
-    order = by_standing(analysis)
-    claimed = [name for name in order if name in analysis.primary] or order
-    telling = [name for name in claimed if can_tell(analysis, name)]
-    return (telling or [name for name in claimed if not is_at_chance(analysis, name)] or claimed)[:FIRST]
+    order = by_standing(findings)
+    claimed = [name for name in order if name in findings.primary] or order
+    telling = [name for name in claimed if can_tell(findings, name)]
+    return (telling or [name for name in claimed if not is_at_chance(findings, name)] or claimed)[:FIRST]

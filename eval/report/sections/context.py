@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eval.report.analysis import Analysis
+from eval.report.findings import Findings
 from eval.report.markdown import escape
 from eval.report.names import family_label, figure_names
 from eval.results.outcome import Outcome
@@ -37,10 +38,10 @@ def title(benchmark: Benchmark) -> str:
     return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)
 
 
-def place(analysis: Analysis, benchmark: Benchmark) -> str:
+def place(findings: Findings, benchmark: Benchmark) -> str:
     """Name an outcome, with the family when only one of several was scored on it."""
-    scope = analysis.scopes(benchmark)[0]
-    if scope is None or len(analysis.families) == 1:
+    scope = findings.scopes(benchmark)[0]
+    if scope is None or len(findings.families) == 1:
         return title(benchmark)
     return f"{title(benchmark)} ({family_label(scope)} only)"
 
