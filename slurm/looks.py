@@ -57,13 +57,11 @@ def take_look(study: Study, analysis: Analysis) -> None:
     if decisions is None or decisions.is_over or study.now().decisions != decisions:
         return  # nothing to decide, or this very look was recorded before the command was stopped
     look = _look(study, decisions, analysis)
-    write_decisions(study.folder, replace(decisions, looks=(*decisions.looks, look)))
-    num, planned = len(decisions.looks) + 1, decisions.planned
-    print(
-        f"look {num} of {len(planned)}, at {look.seeds} seeds: {sum(c.is_decided for c in look.claims)} of "
-        f"{len(look.claims)} comparisons decided; "
-        + (f"{', '.join(look.go_on)} go on to {planned[num]} seeds" if look.go_on else "no seeds are added")
-    )
+    now = replace(decisions, looks=(*decisions.looks, look))
+    write_decisions(study.folder, now)
+    following = decisions.planned[len(decisions.looks) + 1 :]
+    told = f"{', '.join(look.go_on)} go on to {following[0]} seeds" if look.go_on else "no seeds are added"
+    print(f"{now.progress}; {told}")
 
 
 def _look(study: Study, decisions: Decisions, analysis: Analysis) -> Look:

@@ -20,6 +20,7 @@ from tyro.conf import Positional
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.progress import duration
+from eval.results.decisions import read_decisions
 from pretrain.run.folders import StudyFolder
 from slurm.arguments import runs_dir_override
 from slurm.state import CellState, describe
@@ -68,6 +69,8 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
         f"{run_id:<{width}}  {state.name:<8}  {_details(state, folder / run_id)}".rstrip()
         for run_id, state in states.items()
     ]
+    if decisions := read_decisions(folder):
+        lines.append(decisions.progress)
     counts = Counter(state.name for state in states.values())
     lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
     return "\n".join(lines)

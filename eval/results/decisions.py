@@ -59,6 +59,18 @@ class Decisions:
         """Whether no look is left to be made."""
         return bool(self.looks) and not self.looks[-1].go_on
 
+    @property
+    def progress(self) -> str:
+        """Say which look was the latest, and how much it left undecided."""
+        if not self.looks:
+            return f"no look yet, of {len(self.planned)}"
+        latest = self.looks[-1]
+        num_decided = sum(claim.is_decided for claim in latest.claims)
+        return (
+            f"look {len(self.looks)} of {len(self.planned)}, at {latest.seeds} seeds: {num_decided} of "
+            f"{len(latest.claims)} comparisons decided"
+        )
+
     def may_go_on(self, variant: str) -> bool:
         """Whether further looks may find that a variant needs more seeds."""
         return not self.looks or variant in self.looks[-1].go_on

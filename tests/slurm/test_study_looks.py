@@ -39,7 +39,7 @@ def test_a_look_whose_job_was_lost_is_made_by_the_same_command(
     short = {"optim": {"max_steps": 20}, "train": CONFIG["train"] | {"save_steps": 20}}
     submitted = on_cluster(config=short, seeds={"first": 2, "most": 4})
     submitted.submit("--cells-per-job", 4)
-    (last,) = [job.job_id for job in submitted.jobs().values() if "_" not in job.job_id]
+    last = max(submitted.jobs(), key=lambda job: int(job.split("_")[0]))
     submitted.cluster.run("scancel", last)
     submitted.wait_until_over()
     assert not (submitted.study.folder / "decisions.json").exists()

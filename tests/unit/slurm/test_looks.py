@@ -139,7 +139,10 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert scorer.num_run == 0
     assert len(looks_of(tmp_path)) == 3
     show_status([str(tmp_path / "runs" / "looks")])
-    assert capsys.readouterr().out.splitlines()[-1] == "40 cells: 40 done"
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided",
+        "40 cells: 40 done",
+    ]
 
 
 def test_a_decided_comparison_stays_as_it_was(run, tmp_path):
