@@ -9,6 +9,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
+from eval.report.bayesian import bayesian_view
 from eval.report.decided import decided_notes, decided_seeds, runs_of_all
 from eval.report.findings import find
 from eval.report.learning_curves import analyse_curves
@@ -193,6 +194,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         tasks=_summarise_tasks(scores),
         contrasts=tuple(compare_as_asked(claims, question.contrasts, comparisons)),
         parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
+        bayesian=tuple(bayesian_view(tables.values(), parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         items=items,

@@ -8,6 +8,7 @@ from typing import Literal
 
 import pandas as pd
 
+from eval.report.bayesian import Posterior
 from eval.report.findings import Findings
 from eval.report.learning_curves import LearningCurves
 from eval.report.noise import ItemAnalysis
@@ -19,7 +20,7 @@ from eval.report.source_study import Intervals
 from eval.report.sources import Source
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
@@ -69,6 +70,8 @@ class Analysis(Findings):
     contrasts: tuple[Comparison, ...]
     parts: tuple[Comparison, ...]
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
+    bayesian: tuple[Posterior, ...]
+    """What a hierarchical model makes of every outcome and its parts; in no verdict."""
     outcome_rows: tuple[OutcomeRow, ...]
     """What the study could see of every outcome, averaged over families and in each."""
     sensitivities: tuple[Sensitivity, ...]
@@ -102,3 +105,8 @@ class Analysis(Findings):
     def outcome(self, benchmark: Benchmark) -> Outcome:
         """Return what a benchmark's scores are."""
         return self.outcomes[benchmark]
+
+    def shrunken(self, benchmark: Benchmark) -> dict[tuple[str, Level], Posterior]:
+        """What the hierarchical model makes of differences in parts, by part and variant."""
+        found = [x for x in self.bayesian if x.benchmark == benchmark]
+        return {(x.part, x.variant): x for x in found if x.part is not None}

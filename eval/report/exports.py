@@ -35,6 +35,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "comparisons": _comparisons(analysis.comparisons),
         "contrasts": _comparisons(analysis.contrasts),
         "phenomena": _comparisons(analysis.parts),
+        "bayesian": pd.DataFrame(map(vars, analysis.bayesian)),
         "outcomes": pd.DataFrame(map(_outcome, analysis.outcome_rows)),
         "power": pd.DataFrame(map(_power, analysis.power)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from eval.report.analysis import Analysis
 from eval.report.markdown import anchor
 from eval.report.sections.answer import answer, explored
+from eval.report.sections.bayesian import bayesian_section
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section
@@ -36,6 +37,7 @@ def render(analysis: Analysis, context: Context) -> str:
         tasks_section(analysis),
         noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
         sensitivity_section(analysis),
+        bayesian_section(analysis),
         source_study_section(analysis.source_study),
         design_section(analysis),
         checks_section(analysis),

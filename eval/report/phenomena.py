@@ -61,6 +61,21 @@ def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def part_tables(parts: pd.DataFrame, benchmark: Benchmark, outcome: Outcome) -> list[ArmTable]:
+    """The runs of every part of a benchmark; chance may differ between parts.
+
+    Args:
+        parts: What ``part_scores`` returns.
+        benchmark: Which one.
+        outcome: What its scores are.
+    """
+    of_parts = parts[parts.benchmark == benchmark].groupby("part")
+    return [
+        ArmTable.of_scores(scores, benchmark, str(part), replace(outcome, chance=None))
+        for part, scores in of_parts
+    ]
+
+
 def compare_parts(
     parts: pd.DataFrame,
     outcomes: Mapping[Benchmark, Outcome],
@@ -74,18 +89,14 @@ def compare_parts(
 
     Args:
         parts: What ``part_scores`` returns.
-        outcomes: What the scores of each benchmark are; chance may differ between its parts.
+        outcomes: What the scores of each benchmark are.
         baseline: The variant that the others are compared with.
         variants: The others.
         inference: How.
     """
     comparisons: list[Comparison] = []
     for benchmark in sorted(parts.benchmark.unique()):
-        outcome, of_benchmark = replace(outcomes[benchmark], chance=None), parts[parts.benchmark == benchmark]
-        tables = [
-            ArmTable.of_scores(scores, benchmark, str(part), outcome)
-            for part, scores in of_benchmark.groupby("part")
-        ]
+        tables = part_tables(parts, benchmark, outcomes[benchmark])
         comparisons += _corrected(tables, [Contrast((name,), (baseline,)) for name in variants], inference)
     return comparisons
 

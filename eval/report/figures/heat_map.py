@@ -1,9 +1,9 @@
-"""Where the differences are: phenomena or tasks against variants."""
+"""Where the differences are: phenomena or tasks against variants, as the hierarchical model shrinks them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from eval.report.analysis import Analysis
+from eval.report.bayesian import Posterior
 from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
+from eval.report.markdown import signed, unit_name
 from eval.report.names import family_label
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison
@@ -36,21 +38,41 @@ class _Grid:
 
 
 def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
-    """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
+    """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts.
+
+    Differences are those that the hierarchical model shrinks: of many, the largest are so partly by chance.
+    """
     scope = analysis.scopes(benchmark)[0]
     chosen = {
         (c.part, c.contrast.plus[0]): c
         for c in analysis.parts
         if c.benchmark == benchmark and c.family == scope and c.part is not None
     }
+    shrunken = analysis.shrunken(benchmark)
+    is_shrunken = all(cell in shrunken for cell, c in chosen.items() if c.p is not None)
+    if is_shrunken:
+        chosen = {cell: _moved(c, shrunken.get(cell)) for cell, c in chosen.items()}
     parts = list(dict.fromkeys(part for part, _ in chosen))
     shown = {variant for _, variant in chosen}
     variants = [name for name in analysis.others if name in shown]
     if len(parts) < 2 or not variants:
         return None
     limit, is_capped = _colour_limit(list(chosen.values()))
-    figure = _draw(_grid(chosen, parts, variants), limit, is_capped, analysis)
-    return figure, _alt(analysis, benchmark, chosen, scope)
+    said = _said(analysis, next(iter(chosen.values())), is_shrunken)
+    figure = _draw(_grid(chosen, parts, variants), limit, is_capped, said, analysis.inference.level)
+    return figure, _alt(analysis, benchmark, chosen, scope, said)
+
+
+def _moved(found: Comparison, shrunken: Posterior | None) -> Comparison:
+    """Return it at the shrunken estimate, if it has one of its own."""
+    return found if shrunken is None or found.estimate is None else replace(found, estimate=shrunken.median)
+
+
+def _said(analysis: Analysis, found: Comparison, is_shrunken: bool) -> str:
+    """Say what the numbers are."""
+    unit = "percentage points" if found.outcome.is_percentage else unit_name(found.unit)
+    unit = "percent" if found.is_relative else unit
+    return f"{'shrunken ' * is_shrunken}difference to {analysis.baseline}" + (f" ({unit})" if unit else "")
 
 
 def _grid(chosen: Mapping[tuple[str, Level], Comparison], parts: list[str], variants: list[Level]) -> _Grid:
@@ -68,11 +90,11 @@ def _colour_limit(comparisons: Sequence[Comparison]) -> tuple[float, bool]:
     sizes = [abs(c.estimate) for c in comparisons if c.estimate is not None and c.p is not None]
     if not sizes:
         return 1.0, False
-    limit = max(min(max(sizes), 4 * float(np.median(sizes))), 0.1)
+    limit = max(min(max(sizes), 4 * float(np.median(sizes))), 10.0 ** -_digits(comparisons[0]))
     return limit, max(sizes) > limit
 
 
-def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Figure:
+def _draw(grid: _Grid, limit: float, is_capped: bool, said: str, level: float) -> Figure:
     left = max(map(text_width, grid.rows)) + 2 * GAP_IN
     narrowest = max(text_width(_value(c), SMALL - 0.5) * 1.15 for c in grid.cells.values()) + 0.1
     cell = min(max((WIDTH_IN - left - GAP_IN) / len(grid.columns), narrowest), WIDEST_CELL_IN)
@@ -85,7 +107,7 @@ def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Fig
         (left / width, BELOW_IN / height, inner_width / width, inner_height / height), facecolor=UNKNOWN
     )
     norm = Normalize(-limit, limit)
-    _cells(axes, grid, norm, analysis.inference.level)
+    _cells(axes, grid, norm, level)
     axes.set_xlim(0, len(grid.columns))
     axes.set_ylim(len(grid.rows), 0)
     axes.xaxis.tick_top()
@@ -93,7 +115,7 @@ def _draw(grid: _Grid, limit: float, is_capped: bool, analysis: Analysis) -> Fig
     axes.set_yticks(np.arange(len(grid.rows)) + 0.5, grid.rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    _scale(figure, norm, is_capped, analysis)
+    _scale(figure, norm, is_capped, said, level)
     return figure
 
 
@@ -118,11 +140,15 @@ def _cells(axes: Axes, grid: _Grid, norm: Normalize, level: float) -> None:
             axes.add_patch(frame)
 
 
+def _digits(comparison: Comparison) -> int:
+    return 1 if comparison.outcome.is_percentage else comparison.digits
+
+
 def _value(comparison: Comparison) -> str:
-    return "-" if comparison.estimate is None else f"{comparison.estimate:+.1f}"
+    return signed(comparison.estimate, _digits(comparison))
 
 
-def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis) -> None:
+def _scale(figure: Figure, norm: Normalize, is_capped: bool, said: str, level: float) -> None:
     """Draw the colour scale and the key below the map."""
     width, height = figure.get_size_inches()
     length = min(3.2, width - 1)
@@ -132,8 +158,8 @@ def _scale(figure: Figure, norm: Normalize, is_capped: bool, analysis: Analysis)
         extend="both" if is_capped else "neither",
     )  # fmt: skip
     bar.locator_params(axis="x", nbins=6)
-    bar.set_xlabel(filled(f"difference to {analysis.baseline} (percentage points)", 60), labelpad=2)
-    key = f"framed: p < {analysis.inference.level:.2g} (Benjamini-Hochberg); grey: not estimable"
+    bar.set_xlabel(filled(said, 60), labelpad=2)
+    key = f"framed: corrected p < {level:.2g} before shrinking; grey: not estimable"
     figure.text(
         0.5, 0.08 / height, key,
         ha="center", va="bottom", fontsize=SMALL,
@@ -145,17 +171,18 @@ def _alt(
     benchmark: Benchmark,
     chosen: Mapping[tuple[str, Level], Comparison],
     scope: Family | None,
+    said: str,
 ) -> str:
     level = analysis.inference.level
     shown = [
-        f"{variant} on {part} {comparison.estimate:+.1f}"
+        f"{variant} on {part} {_value(comparison)}"
         for (part, variant), comparison in chosen.items()
         if comparison.estimate is not None and comparison.p_bh is not None and comparison.p_bh < level
     ]
-    said = f"{len(shown)} of {len(chosen)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
+    count = f"{len(shown)} of {len(chosen)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
     more = f"; and {len(shown) - 8} more" if len(shown) > 8 else ""
     return (
-        f"Heat map, {benchmark}: difference to {analysis.baseline} in percentage points in each part of the "
-        f"benchmark, one value per part and {analysis.noun}, {family_label(scope)}; framed where the "
-        f"corrected p is below {level:.2g}, grey where not estimable; {said}{more}"
+        f"Heat map, {benchmark}: {said} in each part of the benchmark, one value per part and "
+        f"{analysis.noun}, {family_label(scope)}; framed where the corrected p of the difference itself is "
+        f"below {level:.2g}, grey where not estimable; {count}{more}"
     )

@@ -4,17 +4,19 @@ The score of run s of variant v in family f on part p is, in any unit,
 
     score = m[p, f] + a[p, v] + b[p, f, v] + g[p, f, s] + e[p, f, v, s]
 
-    a ~ normal(0, tau_a^2)        variants; the baseline is one of them
-    b ~ normal(0, tau_b^2)        variants by family; left out for a single family
+    a ~ t(4) times tau_a          variants; the baseline is one of them
+    b ~ t(4) times tau_b          variants by family; left out for a single family
     e ~ normal(0, sd[p, f, v]^2)  runs; each arm has a spread of its own
-    sd^2 ~ inverse-gamma(k / 2, k r[p, f]^2 / 2); k = 4: the family's spread r counts as four more runs
+    sd^2 ~ inverse-gamma(4 / 2, 4 r[p, f]^2 / 2): the spread r of the family counts as four more runs
     m is flat; g is flat too, and there only where runs of one seed are paired
-    tau_a, tau_b ~ half-t with 3 degrees of freedom and scale 2u (Gelman 2006); r ~ half-normal of scale 2u
+    tau_a, tau_b ~ half-t(3) of scale 2u (Gelman 2006); r ~ half-normal of scale 2u
 
-u is the spread within arms, which says nothing of how arms differ. Parts share tau_a and tau_b.
+u is the spread within arms, which says nothing of how arms differ. Parts share tau_a and tau_b. Effects are
+of t's heavy tails, that is normal(0, tau^2 w) with 1 / w ~ gamma(4 / 2, 4 / 2), as one variant is often far
+from the others: of a normal distribution, they would pull it in, and it would push them apart.
 
-Gibbs' sampler has four exact blocks: tau_a and tau_b with m, a and b integrated out (slice sampling, Neal
-2003); m, a and b together; r with sd integrated out; sd. Chains run side by side.
+Gibbs' sampler has five exact blocks: tau_a and tau_b with m, a and b integrated out (slice sampling, Neal
+2003); m, a and b together; w; r with sd integrated out; sd. Chains run side by side.
 
 Shapes: C chains, P parts, F families, V variants, S runs.
 """
@@ -28,12 +30,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-EFFECT_DF = 3.0
-"""Degrees of freedom of the half-t prior of the effects' standard deviations."""
+SCALE_DF = 3.0
+"""Degrees of freedom of the half-t prior of the effects' scales."""
 WIDTH = 2.0
 """Scale of the priors of standard deviations, in spreads within arms."""
-ARM_DF = 4.0
-"""How many runs the spread of a family counts for in the spread of one of its arms."""
+TAIL_DF = 4.0
+"""Degrees of freedom of the effects' t, and runs that a family's spread counts for in that of an arm."""
 NUM_CHAINS, NUM_WARMUP, NUM_DRAWS = 100, 15, 30
 # Logarithm of a standard deviation in prior scales; outside of these lies next to nothing.
 _LOWEST, _HIGHEST = -10.0, 9.0
@@ -46,11 +48,13 @@ class Prior:
 
     Attributes:
         scale: u above, in the unit of the scores; larger than zero.
-        arm_df: k above; the larger, the more alike are the spreads of a family's arms.
+        effect_df: Degrees of freedom of a and b; the larger, the more normal they are.
+        arm_df: Runs that r counts for; the larger, the more alike are the spreads of a family's arms.
     """
 
     scale: float
-    arm_df: float = ARM_DF
+    effect_df: float = TAIL_DF
+    arm_df: float = TAIL_DF
 
     @property
     def width(self) -> float:
@@ -63,21 +67,26 @@ class Draws(NamedTuple):
 
     means: np.ndarray
     """(D, C, P, F, V) m + a + b: the expected score of an arm, also of one without runs."""
-    effect_sds: np.ndarray
+    effect_scales: np.ndarray
     """(D, C, 2) tau_a and tau_b; the latter is 0 for one family."""
     run_sds: np.ndarray
     """(D, C, P, F, V) sd."""
 
 
-def within_scale(scores: np.ndarray) -> float | None:
+def within_scale(scores: np.ndarray, is_paired: bool = False) -> float | None:
     """Return the standard deviation within arms, pooled by degrees of freedom.
 
     Args:
         scores: (P, F, V, S), nan where there is no run.
+        is_paired: Whether to leave out what runs at one place of S share: it is then that of differences
+            between two variants, over all of them, divided by the root of 2.
 
     Returns:
         None where no arm has two runs.
     """
+    if is_paired:
+        first, second = np.triu_indices(scores.shape[2], 1)
+        scores = (scores[:, :, first] - scores[:, :, second]) / math.sqrt(2)
     present = np.isfinite(scores)
     counts = present.sum(-1)
     means = np.where(present, scores, 0.0).sum(-1) / np.maximum(counts, 1)
@@ -127,21 +136,24 @@ def sample(
     """
     runs = _Runs.of_scores(scores, is_paired)
     num_effects = 2 if scores.shape[2] > 1 else 1
-    log_sds = np.full((len(scores), 2), -np.inf)
-    log_sds[:, :num_effects] = rng.normal(size=(len(scores), num_effects))
+    log_scales = np.full((len(scores), 2), -np.inf)
+    log_scales[:, :num_effects] = rng.normal(size=(len(scores), num_effects))
+    widths = (np.ones((*scores.shape[:2], scores.shape[3])), np.ones(scores.shape[:-1]))
     log_spreads = rng.normal(size=scores.shape[:3])
     variances = np.full(scores.shape[:-1], prior.scale**2)
     means, kept = runs.means(), []
     for step in range(num_warmup + num_draws * thinning):
         own = runs.without_seeds(means, variances, rng) if is_paired else runs
-        arms = _Arms(own.means(), own.counts, variances)
+        arms = _Arms(own.means(), own.counts, variances, *widths)
         for which in range(num_effects):
-            log_sds = _draw_effect_sds(arms, log_sds, which, prior, rng)
-        sds = prior.width * np.exp(log_sds)
-        means = _draw_means(arms, sds, rng)
+            log_scales = _draw_log_scales(arms, log_scales, which, prior, rng)
+        scales = prior.width * np.exp(log_scales)
+        m, a, b = _draw_effects(arms, scales, rng)
+        means = m + a[:, :, None] + b
+        widths = _draw_widths(a, scales[:, 0], prior, rng), _draw_widths(b, scales[:, 1], prior, rng)
         variances, log_spreads = _draw_variances(own.squares(means), own.counts, log_spreads, prior, rng)
         if step >= num_warmup and (step - num_warmup + 1) % thinning == 0:
-            kept.append((means + runs.centres, sds, np.sqrt(variances)))
+            kept.append((means + runs.centres, scales, np.sqrt(variances)))
     return Draws(*map(np.stack, zip(*kept, strict=True)))
 
 
@@ -195,17 +207,22 @@ class _Arms(NamedTuple):
     """(P, F, V)."""
     variances: np.ndarray
     """(C, P, F, V) of one run."""
+    variant_widths: np.ndarray
+    """(C, P, V) w of a."""
+    family_widths: np.ndarray
+    """(C, P, F, V) w of b."""
 
     def of(self, chains: np.ndarray) -> _Arms:
         """Return those of some chains only."""
-        return _Arms(self.means[chains], self.counts, self.variances[chains])
+        widths = self.variant_widths[chains], self.family_widths[chains]
+        return _Arms(self.means[chains], self.counts, self.variances[chains], *widths)
 
 
 class _FamilyMeans(NamedTuple):
     """The distribution of m given tau_a and tau_b, with a and b integrated out.
 
     Given m, the means of one variant's arms are m + a + noise of precision q, so that their precision matrix
-    is diag(q) - q q' / k with k = 1 / tau_a^2 + the sum of q over families.
+    is diag(q) - q q' / k with k = 1 / (tau_a^2 w) + the sum of q over families.
     """
 
     q: np.ndarray
@@ -218,10 +235,10 @@ class _FamilyMeans(NamedTuple):
     """(C, P, F) precision times mean."""
 
     @classmethod
-    def given(cls, arms: _Arms, sds: np.ndarray) -> _FamilyMeans:
-        tau_a, tau_b = (sds[:, i, None, None] for i in range(2))
-        q = arms.counts / (arms.counts * tau_b[..., None] ** 2 + arms.variances)
-        k = tau_a**-2 + q.sum(2)
+    def given(cls, arms: _Arms, scales: np.ndarray) -> _FamilyMeans:
+        of_a, of_b = (scales[:, i, None, None] ** 2 for i in range(2))
+        q = arms.counts / (arms.counts * of_b[..., None] * arms.family_widths + arms.variances)
+        k = 1 / (of_a * arms.variant_widths) + q.sum(2)
         weighted = q * arms.means
         precision = -np.einsum("cpfv,cpgv->cpfg", q / k[:, :, None], q)
         places = np.arange(q.shape[2])
@@ -254,32 +271,32 @@ def _slice_step(
     return found
 
 
-def _draw_effect_sds(
-    arms: _Arms, log_sds: np.ndarray, which: int, prior: Prior, rng: np.random.Generator
+def _draw_log_scales(
+    arms: _Arms, log_scales: np.ndarray, which: int, prior: Prior, rng: np.random.Generator
 ) -> np.ndarray:
     """Draw tau_a (which = 0) or tau_b (1) given the other, with m, a and b integrated out.
 
-    ``log_sds`` (C, 2) are their logarithms in prior scales.
+    ``log_scales`` (C, 2) are their logarithms in prior scales.
     """
 
     def log_density(chains: np.ndarray, values: np.ndarray) -> np.ndarray:
-        tried = log_sds[chains]
+        tried = log_scales[chains]
         tried[:, which] = values
-        half_t = -(EFFECT_DF + 1) / 2 * np.log1p(np.exp(2 * values) / EFFECT_DF)
+        half_t = -(SCALE_DF + 1) / 2 * np.log1p(np.exp(2 * values) / SCALE_DF)
         return half_t + values + _log_likelihood(arms.of(chains), prior.width * np.exp(tried))
 
-    drawn = log_sds.copy()
-    drawn[:, which] = _slice_step(log_density, log_sds[:, which], rng)
+    drawn = log_scales.copy()
+    drawn[:, which] = _slice_step(log_density, log_scales[:, which], rng)
     return drawn
 
 
-def _log_likelihood(arms: _Arms, sds: np.ndarray) -> np.ndarray:
+def _log_likelihood(arms: _Arms, scales: np.ndarray) -> np.ndarray:
     """(C,) logarithm of the density of the arms' means given (C, 2) tau_a and tau_b, up to a constant."""
-    family = _FamilyMeans.given(arms, sds)
+    family = _FamilyMeans.given(arms, scales)
     weighted = family.q * arms.means
     squares = (weighted * arms.means).sum((1, 2, 3)) - (weighted.sum(2) ** 2 / family.k).sum((1, 2))
     logs = np.log(np.where(family.q > 0, family.q, 1.0)).sum((1, 2, 3))
-    logs -= (np.log(family.k) + 2 * np.log(sds[:, 0, None, None])).sum((1, 2))
+    logs -= (np.log(family.k) + 2 * np.log(scales[:, 0, None, None])).sum((1, 2))
     root = np.linalg.cholesky(family.precision)
     of_means = np.linalg.solve(root, family.right[..., None])[..., 0]
     squares -= (of_means**2).sum((1, 2))
@@ -287,18 +304,28 @@ def _log_likelihood(arms: _Arms, sds: np.ndarray) -> np.ndarray:
     return (logs - squares) / 2
 
 
-def _draw_means(arms: _Arms, sds: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(C, P, F, V) m + a + b given tau_a and tau_b, all drawn together."""
-    family = _FamilyMeans.given(arms, sds)
+def _draw_effects(
+    arms: _Arms, scales: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw m (C, P, F, 1), a (C, P, V) and b (C, P, F, V) together, given tau_a and tau_b."""
+    family = _FamilyMeans.given(arms, scales)
     covariance = np.linalg.inv(family.precision)
     noise = np.linalg.cholesky(covariance) @ rng.normal(size=(*family.right.shape, 1))
-    m = covariance @ family.right[..., None] + noise  # (C, P, F, 1)
+    m = covariance @ family.right[..., None] + noise
     a = (family.q * (arms.means - m)).sum(2) / family.k + rng.normal(size=family.k.shape) / np.sqrt(family.k)
-    rest = m + a[:, :, None]
-    variance = sds[:, 1, None, None, None] ** 2
-    kept = arms.variances / (arms.counts * variance + arms.variances)
-    b = (1 - kept) * (arms.means - rest) + np.sqrt(variance * kept) * rng.normal(size=rest.shape)
-    return rest + b
+    variance = scales[:, 1, None, None, None] ** 2 * arms.family_widths
+    noise_share = arms.variances / (arms.counts * variance + arms.variances)
+    b = (1 - noise_share) * (arms.means - m - a[:, :, None])
+    return m, a, b + np.sqrt(variance * noise_share) * rng.normal(size=b.shape)
+
+
+def _draw_widths(
+    effects: np.ndarray, scales: np.ndarray, prior: Prior, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw w given (C, ...) effects and (C,) their tau; where there is no such effect, it is of no use."""
+    scales = np.where(scales > 0, scales, 1.0).reshape(-1, *(1,) * (effects.ndim - 1))
+    rates = (prior.effect_df + (effects / scales) ** 2) / 2
+    return rates / rng.gamma((prior.effect_df + 1) / 2, size=effects.shape)
 
 
 def _draw_variances(

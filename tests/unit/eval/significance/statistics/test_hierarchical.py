@@ -17,8 +17,8 @@ ONE_FAMILY = ((3, 2),)
 NUM_RANKS = 16
 
 
-def prior_of(scores: np.ndarray) -> Prior:
-    scale = within_scale(scores)
+def prior_of(scores: np.ndarray, is_paired: bool = False) -> Prior:
+    scale = within_scale(scores, is_paired)
     assert scale is not None
     return Prior(scale)
 
@@ -40,17 +40,17 @@ def calibration(counts: tuple[tuple[int, ...], ...], num_parts: int, num_studies
     tau_b = tau_b if num_families > 1 else 0 * tau_b
     family_sds = 2 * np.abs(rng.normal(size=(*shape[:3], 1)))
     sds = family_sds / np.sqrt(rng.chisquare(4, size=shape) / 4)
-    a = tau_a[..., None] * rng.normal(size=(*shape[:2], 1, num_variants))
-    means = 70 + a + tau_b * rng.normal(size=shape)
+    a = tau_a[..., None] * rng.standard_t(4, size=(*shape[:2], 1, num_variants))
+    means = 70 + a + tau_b * rng.standard_t(4, size=shape)
     scores = means[..., None] + sds[..., None] * rng.normal(size=(*shape, runs.max()))
     if is_paired:
         scores += 5 * rng.normal(size=(*shape[:3], 1, runs.max()))
     scores[:, :, np.arange(runs.max()) >= runs[..., None]] = np.nan
     found = sample(scores, Prior(1.0), rng, 40, NUM_RANKS - 1, thinning=10, is_paired=is_paired)
     true = {"tau_a": tau_a[:, 0, 0], "smallest sd": sds.min((1, 2, 3))}
-    drawn = {"tau_a": found.effect_sds[..., 0], "smallest sd": found.run_sds.min((2, 3, 4))}
+    drawn = {"tau_a": found.effect_scales[..., 0], "smallest sd": found.run_sds.min((2, 3, 4))}
     if num_families > 1:
-        true["tau_b"], drawn["tau_b"] = tau_b[:, 0, 0, 0], found.effect_sds[..., 1]
+        true["tau_b"], drawn["tau_b"] = tau_b[:, 0, 0, 0], found.effect_scales[..., 1]
     for v in range(1, num_variants):
         true[f"difference {v}"] = (means[..., v] - means[..., 0]).mean((1, 2))
         drawn[f"difference {v}"] = (found.means[..., v] - found.means[..., 0]).mean((2, 3))
@@ -143,7 +143,7 @@ def expected_share(scores: np.ndarray, prior: Prior) -> float:
 def test_balanced_differences_shrink_by_the_closed_form(num_variants: int, spread: float):
     rng = np.random.default_rng(num_variants)
     scores = 50 + spread * rng.normal(size=(num_variants, 1)) + rng.normal(size=(num_variants, 4))
-    prior = Prior(1.1, arm_df=1e7)
+    prior = Prior(1.1, effect_df=1e7, arm_df=1e7)
     drawn = posterior_means(scores[None, None], prior, np.random.default_rng(0))[:, 0, 0].mean(0)
     share, raw = expected_share(scores, prior), scores.mean(1)
     assert drawn - drawn.mean() == pytest.approx(share * (raw - raw.mean()), abs=0.05)
@@ -191,13 +191,15 @@ def test_pairs_take_off_what_seeds_share():
     seeds = 5 * rng.normal(size=(1, 1, 1, 6))
     scores = seeds + np.array([0.0, 1.0])[:, None] + 0.3 * rng.normal(size=(1, 1, 2, 6))
     drawn = {
-        is_paired: posterior_means(scores, prior_of(scores), np.random.default_rng(0), is_paired)
+        is_paired: posterior_means(scores, prior_of(scores, is_paired), np.random.default_rng(0), is_paired)
         for is_paired in (False, True)
     }
     sds = {is_paired: (x[..., 1] - x[..., 0]).std() for is_paired, x in drawn.items()}
     pairs = scores[0, 0, 1] - scores[0, 0, 0]
     assert (drawn[True][..., 1] - drawn[True][..., 0]).mean() == pytest.approx(pairs.mean(), abs=0.1)
-    assert sds[True] < 0.4 < 1 < sds[False]
+    error = pairs.std(ddof=1) / np.sqrt(6)
+    assert sds[True] == pytest.approx(error * np.sqrt(5 / 3), rel=0.35)  # that of a t with five degrees
+    assert sds[False] > 4 * sds[True]
 
 
 def test_the_spread_within_arms_is_pooled_by_degrees_of_freedom():
@@ -206,3 +208,5 @@ def test_the_spread_within_arms_is_pooled_by_degrees_of_freedom():
     variances = [np.var([1, 2, 4, 7], ddof=1), np.var([10, 13], ddof=1)]
     assert within_scale(scores) == pytest.approx(np.sqrt(np.average(variances, weights=[3, 1])))
     assert within_scale(scores[..., :1]) is None
+    both = scores[0, 0, 0, :2] - scores[0, 0, 1, :2]
+    assert within_scale(scores, is_paired=True) == pytest.approx(both.std(ddof=1) / np.sqrt(2))
