@@ -19,6 +19,7 @@ from eval.results.outcome import Declared
 from eval.significance.comparison import Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
+from eval.significance.statistics.looks import read_plan
 from eval.suites.spec import USUAL_MARGINS
 from pretrain.run.folders import REPORT_NAME, StudyFolder
 
@@ -67,6 +68,8 @@ class ReportArgs:
     """Whether a table's percentages are written as fractions, to be taken times 100."""
     paired: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
+    looks: tuple[str, ...] = ()
+    """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
     bootstrap: Bootstrap = "studentized"
     """The interval that stands beside Welch's; the other two cover too little at few seeds."""
     method: Method = "default"
@@ -107,6 +110,7 @@ def _refuse_source_after_flag(args: ReportArgs) -> None:
         "--margin": args.margin,
         "--lower-is-better": args.lower_is_better,
         "--chance": args.chance,
+        "--looks": args.looks,
     }
     for flag, values in flags.items():
         if values and Path(values[-1]).exists():
@@ -123,6 +127,7 @@ def _request(args: ReportArgs) -> Request:
         declared=_declared(args),
         scale=args.scale,
         paired=args.paired,
+        looks=read_plan(args.looks, "--looks"),
         bootstrap=args.bootstrap,
         method=args.method,
     )

@@ -12,7 +12,9 @@ from eval.report.analysis import Analysis, Request
 from eval.report.bayesian import bayesian_view
 from eval.report.decided import decided_notes, decided_seeds, runs_of_all
 from eval.report.findings import find
+from eval.report.history import data_key
 from eval.report.learning_curves import analyse_curves
+from eval.report.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
 from eval.report.outcome_table import outcome_rows
@@ -31,7 +33,7 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.claims import Claims, compare_as_asked, find_primary
 from eval.significance.compare import outcomes
-from eval.significance.comparison import Inference
+from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import (
     balance_notes,
@@ -42,6 +44,7 @@ from eval.significance.data_checks import (
     range_notes,
 )
 from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
+from eval.significance.statistics.looks import Looks, find_looks
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,28 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
     texts = (*design.contrasts, *request.contrasts)
     contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
-    how = Inference(paired=request.paired or design.paired, bootstrap=request.bootstrap)
+    how = Inference(
+        paired=request.paired or design.paired,
+        bootstrap=request.bootstrap,
+        looks=_looks(source, request),
+    )
     primary = request.primary or design.primary
     return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary)
+
+
+def _looks(source: Source, request: Request) -> Looks:
+    """Return when the study is looked at: the plan, and the reports that went before."""
+    before = earlier(source.history, data_key(source.rows)) if source.history else []
+    return find_looks(request.looks or source.design.looks, runs_by_claim(before))
+
+
+def _counted(
+    source: Source, request: Request, claims: Sequence[Comparison], level: float
+) -> CountedLooks | None:
+    """Count this report among those of its study, unless flags ask another question."""
+    if source.history is None or request != Request():
+        return None
+    return count_looks(source.history, data_key(source.rows), claims, source.design.looks, level)
 
 
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
@@ -183,10 +205,12 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     contrasts = [*question.pairs, *question.contrasts]
+    counted = _counted(source, request, found.claims, inference.level)
     items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
     return Analysis(
         **vars(found),
         source=source,
+        looks=counted,
         request=request,
         outcomes=scores.outcomes,
         runs=runs,
@@ -205,6 +229,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         warnings=(
             *_warnings(scores, baseline, outliers, items.notes),
             *decided_notes(source.design, comparisons),
+            *_look_notes(counted),
         ),
     )
 
@@ -244,6 +269,12 @@ def _warnings(
     yield from _item_notes(scores.rows)
     yield from of_items
     yield from flat_notes(scores.runs)
+
+
+def _look_notes(looks: CountedLooks | None) -> Iterable[str]:
+    """Say what it costs to have looked, where it costs anything."""
+    if looks is not None and looks.is_costly:
+        yield looks_note(looks)
 
 
 def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 from eval.report.bayesian import Posterior
 from eval.report.findings import Findings
 from eval.report.learning_curves import LearningCurves
+from eval.report.looks import CountedLooks
 from eval.report.noise import ItemAnalysis
 from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
@@ -24,6 +25,7 @@ from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
+from eval.significance.statistics.looks import Plan
 
 Method = Literal["default", "source-study"]
 
@@ -48,6 +50,7 @@ class Request:
     scale: Scale | None = None
     """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
     paired: bool = False
+    looks: Plan | None = None
     bootstrap: Bootstrap = "studentized"
     method: Method = "default"
     """``source-study``: also the source study's own intervals, for comparison only."""
@@ -86,6 +89,8 @@ class Analysis(Findings):
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
+    looks: CountedLooks | None = None
+    """Which of its study's reports this is; None where it is of a file, or answers a question of its own."""
 
     @property
     def not_compared(self) -> list[Benchmark]:

@@ -76,7 +76,9 @@ def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
     own = {**vars(comparison), "families": "+".join(map(str, comparison.families))}
     if isinstance(comparison, Comparison):
         own |= {"unit": comparison.unit, "better": comparison.outcome.better}
-    own.pop("outcome", None)
+        own |= {"p_sequential": comparison.p_sequential}
+    for name in ("outcome", "look"):
+        own.pop(name, None)
     return own
 
 

@@ -9,6 +9,7 @@ had been about before.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
@@ -38,21 +40,32 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a report said of one comparison."""
+
+    verdict: str
+    runs: int
+    """Of its arms, the smallest number."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Report:
     """A report of a study."""
 
     data: str
     """Stands for the runs and their scores (``data_key``)."""
-    fewest: int
-    """Of all claims, the smallest number of runs in an arm."""
-    most: int
-    """The largest such number of any claim."""
-    verdicts: dict[str, str]
-    """By claim."""
+    claims: dict[str, Claim]
+    """By what is compared, at least one."""
     looks: list[int] | Literal["any"] | None = None
     """Those planned when it was written."""
     date: str = field(default_factory=_now)
     kind: Literal["report"] = "report"
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        """The smallest and the largest number of runs of a claim."""
+        runs = [claim.runs for claim in self.claims.values()]
+        return min(runs, default=0), max(runs, default=0)
 
 
 _LINE = TypeAdapter[Question | Report](Annotated[Question | Report, Field(discriminator="kind")])
@@ -101,12 +114,12 @@ def remember_question(folder: Path, report: Mapping[str, Any]) -> None:
         folder: The study's folder.
         report: The file's report section.
     """
-    known = read_history(folder).questions
-    if known and known[-1].report == dict(report):
+    known, asked = read_history(folder).questions, json.loads(json.dumps(report, default=str))
+    if known and known[-1].report == asked:
         return
     runs = StudyFolder(folder).run_folders()
     num_results = sum(run.is_complete or run.is_scored for run in runs)
-    _append(folder, Question(report=dict(report), num_results=num_results))
+    _append(folder, Question(report=asked, num_results=num_results))
 
 
 def remember_report(folder: Path, report: Report) -> None:
@@ -115,15 +128,15 @@ def remember_report(folder: Path, report: Report) -> None:
         _append(folder, report)
 
 
-def data_key(runs: pd.DataFrame) -> str:
-    """Name runs and their scores: equal for the same, whatever their order.
+def data_key(rows: pd.DataFrame) -> str:
+    """Name scores: equal for the same, whatever their order.
 
     Args:
-        runs: run_id, benchmark, score.
+        rows: run_id, benchmark, task, metric and score, and whatever else.
     """
-    columns = runs[["run_id", "benchmark", "score"]].astype({"run_id": str, "benchmark": str})
-    text = columns.sort_values(["run_id", "benchmark"]).to_csv(index=False, float_format="%.9g")
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    columns = rows[["run_id", "benchmark", "task", "metric", "score"]].astype({"benchmark": str})
+    hashes = np.sort(pd.util.hash_pandas_object(columns, index=False).to_numpy())
+    return hashlib.sha256(hashes.tobytes()).hexdigest()[:16]
 
 
 def _append(folder: Path, line: Question | Report) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -27,6 +28,8 @@ def signed(value: float | None, digits: int = 2) -> str:
     """Write a difference with its sign, which one that rounds to zero has not."""
     if value is None:
         return "-"
+    if math.isinf(value):
+        return "+∞" if value > 0 else "-∞"
     rounded = round(value, digits)
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
@@ -41,6 +44,8 @@ def amount(value: float | None, comparison: Comparison) -> str:
     """Write a number in the unit of a comparison, and the unit."""
     if value is None:
         return "-"
+    if math.isinf(value):
+        return "any size"
     if comparison.is_relative:
         return f"{value:.{comparison.digits}f}%"
     return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()

@@ -110,8 +110,12 @@ def _corrected(
         for arms in tables
         for contrast in contrasts
     ]
-    p_values = [c.p for _, c in found]
+    p_values = [c.p_sequential for _, c in found]
     corrected = BenjaminiHochberg().adjust(p_values)
     levels = BenjaminiHochberg().levels(p_values, inference.level)
     for (arms, comparison), p, level in zip(found, corrected, levels, strict=True):
-        yield with_interval(replace(comparison, p_bh=p, level_simultaneous=level), arms, inference)
+        yield with_interval(
+            replace(comparison, p_bh=p, level_simultaneous=level and comparison.look.nominal(level)),
+            arms,
+            inference,
+        )

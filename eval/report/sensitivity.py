@@ -15,6 +15,7 @@ from eval.significance.claims import Claims
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
+from eval.significance.statistics.looks import Look
 from eval.significance.statistics.welch import NO_SPREAD
 
 
@@ -53,6 +54,8 @@ class _Again:
     claims: Claims
     baseline: Level
     variants: tuple[Level, ...]
+    looks: Mapping[Key, Look]
+    """Of the comparisons as reported: leaving out a run is no other look."""
 
     def compare(
         self, arms: ArmTable, variants: Sequence[Level] | None = None, inference: Inference | None = None
@@ -62,9 +65,10 @@ class _Again:
         scope = scopes(self.claims.tables[arms.benchmark].families)[0]
         how = inference or self.claims.inference
         pairs = [Contrast((name,), (self.baseline,)) for name in variants or self.variants]
-        return {
+        found = {
             (arms.benchmark, pair): compare_arms(arms, pair, scope, how, thorough=False) for pair in pairs
         }
+        return {key: replace(c, look=self.looks.get(key, c.look)) for key, c in found.items()}
 
     def correct(self, found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
         """Correct all of them together, as the reported ones are."""
@@ -89,12 +93,13 @@ def sensitivities(
         baseline: The variant that the others are compared with.
         variants: The others.
     """
-    again = _Again(claims, baseline, tuple(variants))
     overall = {
         (c.benchmark, c.contrast): c
         for c in comparisons
         if c.family == scopes(claims.tables[c.benchmark].families)[0]
     }
+    looks = {key: c.look for key, c in overall.items()}
+    again = _Again(claims, baseline, tuple(variants), looks)
     other_how = replace(claims.inference, paired=not claims.inference.paired)
     other_way = again.correct(
         {k: c for arms in claims.tables.values() for k, c in again.compare(arms, inference=other_how).items()}

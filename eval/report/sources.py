@@ -12,6 +12,7 @@ import yaml
 
 from base.errors import UsageError, unknown_name
 from base.files import mapping
+from eval.report.history import History, read_history
 from eval.report.run_facts import RunFacts, cut_notes, held_out_rows, read_facts
 from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.baselines import read_baselines
@@ -24,6 +25,7 @@ from eval.results.rows import LARGEST, RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.significance.axes import Benchmark, Combination, Family, Level, Models
 from eval.significance.factor import Factor, listed_heads
+from eval.significance.statistics.looks import Plan, read_plan
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import RunFolder, StudyFolder
 
@@ -42,6 +44,7 @@ class Design:
     """Outcomes that claims are made about; none means all."""
     contrasts: tuple[str, ...] = ()
     paired: bool = False
+    looks: Plan | None = None
     factor: Factor = "ffn"
     """Whose levels the baseline and the contrasts are."""
     heads: tuple[str, ...] = ()
@@ -49,6 +52,8 @@ class Design:
     run_ids: frozenset[str] | None = None
     decisions: Decisions | None = None
     """Of looks, where seeds are added only to what is undecided."""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    """The report section of the study's file, as it stands now."""
 
     def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
         """Return the seeds that an arm was meant to have by now."""
@@ -80,6 +85,8 @@ class Source:
     """Whose levels the variants are."""
     remarks: tuple[str, ...] = ()
     """What stands behind the names of variants, families and benchmarks."""
+    history: History | None = None
+    """What is remembered of a study; None for a file."""
 
     @property
     def is_table(self) -> bool:
@@ -152,7 +159,8 @@ def _read_study(folder: Path) -> Source:
         )
         raise UsageError(f"{folder} holds no finished and no scored run (<family>/<variant>/<run>); {hint}")
     written, declared = _read_design(study.study_file)
-    notes = []
+    history = read_history(folder)
+    notes = list(history.notes)
     if written is not None and written.run_ids is not None:
         file = study.study_file.name
         if foreign := sorted(set(runs) - written.run_ids):
@@ -193,6 +201,7 @@ def _read_study(folder: Path) -> Source:
         baselines=_last_known(read_baselines(run.path) for run in runs.values()),
         contamination=_last_known(read_contamination(run.path) for run in runs.values()),
         declared=declared,
+        history=history,
     )
 
 
@@ -270,9 +279,11 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         primary=_texts(report.get("primary")),
         contrasts=_texts(report.get("contrasts")),
         paired=bool(report.get("paired", False)),
+        looks=read_plan(report.get("looks"), f"{path}: report.looks"),
         factor=factor,
         heads=_listed_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
+        asked=report,
     )
     return design, Declared(margin=margin, margins=margins)
 

@@ -16,6 +16,7 @@ from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.html import to_html
 from eval.report.markdown_report import render
+from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
 from eval.results.outcome import Declared
@@ -41,7 +42,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; --out names a folder")
     request = request or Request()
-    analysis = analyse(read_source(source), request)
+    analysis = analyse(with_question_remembered(read_source(source)), request)
     drawn = draw_all(analysis)
     context = Context(
         command=_command(analysis, out),
@@ -58,6 +59,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
+    remember(analysis)
     return analysis
 
 
@@ -79,6 +81,11 @@ def _command(analysis: Analysis, out: Path) -> str:
     for contrast in request.contrasts:
         words += ["--contrast", contrast]
     words += ["--paired"] if how.paired else []
+    words += (
+        ["--looks", *([request.looks] if request.looks == "any" else map(str, request.looks))]
+        if request.looks
+        else []
+    )
     words += ["--bootstrap", how.bootstrap] if how.bootstrap != "studentized" else []
     words += ["--method", request.method] if request.method != "default" else []
     return shlex.join(words)

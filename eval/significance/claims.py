@@ -97,17 +97,17 @@ def in_groups(
 
 def with_corrected(group: Sequence[Comparison], correction: Correction, level: float) -> list[Comparison]:
     """Correct the p-values of comparisons that are looked at together."""
-    p_values = [c.p for c in group]
+    p_values = [c.p_sequential for c in group]
     corrected, levels = correction.adjust(p_values), correction.levels(p_values, level)
-    equivalent = Holm().adjust([c.p_equivalence_everywhere for c in group])
+    equivalent = Holm().adjust([c.p_equivalence_sequential for c in group])
     return [
-        replace(c, p_holm=p, level_simultaneous=own, p_equivalence_holm=q)
+        replace(c, p_holm=p, level_simultaneous=own and c.look.nominal(own), p_equivalence_holm=q)
         for c, p, own, q in zip(group, corrected, levels, equivalent, strict=True)
     ]
 
 
 def _with_interactions(group: list[Comparison]) -> list[Comparison]:
-    corrected = Holm().adjust([c.p_interaction for c in group])
+    corrected = Holm().adjust([p if (p := c.p_interaction) is None else c.look.p(p) for c in group])
     return [replace(c, p_interaction_holm=p) for c, p in zip(group, corrected, strict=True)]
 
 
@@ -166,8 +166,9 @@ def _sides(contrast: Contrast) -> frozenset[frozenset[Level]]:
 
 def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     """Take over what does not depend on the way round."""
-    names = ("is_primary", "p", "p_holm", "level_simultaneous", "p_equivalence", "p_equivalence_everywhere",
-             "p_equivalence_holm", "p_interaction", "p_interaction_holm", "is_at_chance")  # fmt: skip
+    names = ("is_primary", "p", "look", "p_holm", "level_simultaneous", "p_equivalence",
+             "p_equivalence_everywhere", "p_equivalence_holm", "p_interaction", "p_interaction_holm",
+             "is_at_chance")  # fmt: skip
     return replace(comparison, **{name: getattr(known, name) for name in names})
 
 

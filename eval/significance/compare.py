@@ -161,8 +161,10 @@ def _inferred(
         return replace(known, reason="no spread between seeds in any arm")
     of_families = {f: _welch(sample.of_family(f), inference) for f in strata}
     p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
+    look = inference.looks.at(known.fewest_runs, df, known.claim)
     known = replace(
         known,
+        look=look,
         standard_error=standard_error,
         df=df,
         p=float(result.p),
@@ -170,7 +172,7 @@ def _inferred(
         high=float(result.high),
         p_equivalence=p_equivalence,
         p_equivalence_everywhere=everywhere,
-        smallest_margin=smallest_margin(estimate, standard_error, df, inference.level),
+        smallest_margin=smallest_margin(estimate, standard_error, df, look.nominal(2 * inference.level) / 2),
         p_interaction=_interaction(list(of_families.values())) if len(strata) > 1 else None,
     )
     return replace(known, **_beside(arms, contrast, strata, sample, known, inference)) if thorough else known
@@ -217,6 +219,7 @@ def _equivalence_of(found: Welch, margin: float) -> float:
     return float(equivalence_p(found.estimate, found.standard_error, found.df, margin))
 
 
+FARTHEST_EXPONENT = 700.0
 _SIGNED = ("estimate", "low", "high", "bootstrap_low", "bootstrap_high")
 _SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
 
@@ -225,11 +228,15 @@ def _as_percent(found: Comparison, sign: int) -> Comparison:
     """Turn differences of 100 times logarithms into percent; ``sign`` is that of the scores."""
     signs = {**dict.fromkeys(_SIGNED, sign), **dict.fromkeys(_SIZES, 1)}
     percent: dict[str, Any] = {
-        name: own * 100 * math.expm1(own * value / 100)
+        name: own * 100 * _expm1(own * value / 100)
         for name, own in signs.items()
         if (value := getattr(found, name)) is not None
     }
     return replace(found, **percent)
+
+
+def _expm1(value: float) -> float:
+    return math.expm1(value) if value < FARTHEST_EXPONENT else math.inf
 
 
 def compare_with_baseline(
@@ -282,6 +289,7 @@ def _known(
         families=strata,
         num_runs_plus=sum(n for (_, v), n in counts.items() if v in contrast.plus),
         num_runs_minus=sum(n for (_, v), n in counts.items() if v in contrast.minus),
+        fewest_runs=min(map(len, sample.arms), default=0),
         confidence=inference.confidence,
         estimate=float(np.dot(sample.weights, [arm.mean() for arm in sample.arms])) if is_complete else None,
         reason=sample.reason,

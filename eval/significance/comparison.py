@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eval.results.outcome import Outcome
 from eval.significance.axes import Benchmark, Family
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import RESAMPLES, Bootstrap
+from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
 from eval.significance.statistics.welch import CONFIDENCE
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
@@ -26,6 +27,8 @@ class Inference:
     bootstrap: Bootstrap = "studentized"
     resamples: int = RESAMPLES
     generator_seed: int = 0
+    looks: Looks = field(default_factory=OneLook)
+    """When the study is looked at; the tests hold their level over all of these looks together."""
 
     @property
     def level(self) -> float:
@@ -53,6 +56,8 @@ class Comparison:
     """Phenomenon or task of the benchmark that this is about; None for the whole benchmark."""
     num_runs_plus: int
     num_runs_minus: int
+    fewest_runs: int = 0
+    """Of its arms, the smallest number of runs; of pairs where runs are paired."""
     estimate: float | None = None
     standard_error: float | None = None
     df: float | None = None
@@ -60,6 +65,9 @@ class Comparison:
     low: float | None = None
     high: float | None = None
     p: float | None = None
+    """Of this look alone."""
+    look: Look = field(default_factory=OneLook)
+    """What p-values are worth where the study is looked at several times; verdicts rest on them."""
     is_primary: bool = False
     """Whether it is one of the report's claims, which are corrected together; else exploratory."""
     p_holm: float | None = None
@@ -107,6 +115,11 @@ class Comparison:
     """Runs without a partner, where runs are paired by seed."""
 
     @property
+    def claim(self) -> str:
+        """Names it among the claims of a report."""
+        return f"{self.benchmark}: {self.contrast}"
+
+    @property
     def unit(self) -> str | None:
         """Of the estimate and its interval; None where nobody said the unit of the scores."""
         return "percent" if self.is_relative else self.outcome.unit
@@ -120,10 +133,10 @@ class Comparison:
     def verdict(self) -> str:
         """One of eight, the first that holds; the last three never say that there is no effect."""
         level = 1 - self.confidence
-        p = next((p for p in (self.p_bh, self.p_holm, self.p) if p is not None), None)
+        p = next((p for p in (self.p_bh, self.p_holm, self.p_sequential) if p is not None), None)
         if p is None:
             return NOT_ESTIMABLE
-        is_within = _is_below(self.p_equivalence_everywhere, level)
+        is_within = _is_below(self.p_equivalence_sequential, level)
         if p < level:
             return NEGLIGIBLE if is_within else DIFFERENT
         if self.is_at_chance:
@@ -134,6 +147,17 @@ class Comparison:
                 EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
             )
         return FAMILIES_DIFFER if self.has_interaction else INCONCLUSIVE
+
+    @property
+    def p_sequential(self) -> float | None:
+        """``p`` over all looks; what is corrected."""
+        return None if self.p is None else self.look.p(self.p)
+
+    @property
+    def p_equivalence_sequential(self) -> float | None:
+        """``p_equivalence_everywhere`` over all looks."""
+        p = self.p_equivalence_everywhere
+        return None if p is None else one_sided(self.look, p)
 
     @property
     def has_interaction(self) -> bool:

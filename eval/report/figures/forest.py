@@ -179,7 +179,16 @@ def _axis_limit(rows: Sequence[_Row]) -> float:
     ]
     points = [r.scale * abs(r.comparison.estimate or 0.0) for r in known]
     margins = [r.scale * (r.comparison.margin or 0.0) for r in known]
-    reach = min(max(bounds), 4 * float(np.median(bounds))) if bounds else 0.0
+    alone = [
+        r.scale * max(abs(r.comparison.low), abs(r.comparison.high or 0.0)) for r in known if r.comparison.low
+    ]
+    # Early looks exclude hardly anything: their intervals end in arrows.
+    ends = (
+        (max(bounds), 4 * float(np.median(bounds)), 10 * float(np.median(alone)))
+        if bounds and alone
+        else (0.0,)
+    )
+    reach = min(ends)
     return 1.06 * max([reach, *points, *margins, 1e-6])
 
 

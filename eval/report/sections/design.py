@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 from eval.report.analysis import Analysis
+from eval.report.looks import looks_note
 from eval.report.markdown import count, details, escape, table
 from eval.report.names import family_label
 from eval.report.sections.context import title
+from eval.report.sections.history import questions_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 
@@ -18,7 +20,8 @@ def design_section(analysis: Analysis) -> str:
     origin = (
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
-    parts = ["## Design", _runs(analysis)]
+    parts = ["## Design", _runs(analysis), questions_note(analysis)]
+    parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
         rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]

@@ -10,10 +10,10 @@ One-sided tests (the two of an equivalence) spend half of a symmetric two-sided 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy import special
@@ -47,12 +47,13 @@ class Look(Protocol):
 class Looks(Protocol):
     """When a study is looked at."""
 
-    def at(self, num_runs: int, df: float) -> Look:
+    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
         """Return one look.
 
         Args:
             num_runs: Of the comparison's arms, the smallest number of runs.
             df: Degrees of freedom of its test.
+            claim: What is compared, to tell at how many runs it was looked at before.
         """
         ...
 
@@ -79,11 +80,11 @@ def read_plan(value: Any, where: str) -> Plan | None:
     return tuple(numbers) or None
 
 
-def find_looks(plan: Plan | None, taken: Sequence[int] = ()) -> Looks:
-    """Return the looks of a plan, with those made before."""
+def find_looks(plan: Plan | None, taken: Mapping[str, Collection[int]]) -> Looks:
+    """Return the looks of a plan, with those made before of each claim."""
     if plan is None:
         return OneLook()
-    return AnyLooks() if plan == "any" else PlannedLooks(plan, tuple(taken))
+    return AnyLooks() if plan == "any" else PlannedLooks(plan, taken)
 
 
 def one_sided(look: Look, p: float) -> float:
@@ -99,7 +100,7 @@ def one_sided(look: Look, p: float) -> float:
 class OneLook:
     """No looks: the test is made once, and is its own look."""
 
-    def at(self, num_runs: int, df: float) -> Look:
+    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
         """Return the only look."""
         return self
 
@@ -122,31 +123,31 @@ class PlannedLooks:
     """
 
     plan: tuple[int, ...]
-    taken: tuple[int, ...] = ()
-    """Numbers of runs at which a report was written before."""
+    taken: Mapping[str, Collection[int]] = field(default_factory=dict)
+    """Of each claim the numbers of runs at which a report was written before."""
 
-    def at(self, num_runs: int, df: float) -> Look:
+    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
         """Return a look; ``df`` is left to the t distribution."""
-        return _planned(self.path(num_runs), self.plan[-1])
+        return _planned(self.path(num_runs, claim), self.plan[-1])
 
-    def path(self, num_runs: int) -> tuple[int, ...]:
+    def path(self, num_runs: int, claim: str = "") -> tuple[int, ...]:
         """Return the looks up to this one: planned, made, and itself."""
-        last = self.plan[-1]
-        if self.is_beyond(num_runs):
-            return self.path(min(n for n in self.taken if n >= last))
-        before = {*self.plan, *self.taken} - ({last} if num_runs > last else set())
+        last, taken = self.plan[-1], self.taken.get(claim, ())
+        if self.is_beyond(num_runs, claim):
+            return self.path(min(n for n in taken if n >= last), claim)
+        before = {*self.plan, *taken} - ({last} if num_runs > last else set())
         return (*sorted(n for n in before if FEWEST <= n < num_runs), num_runs)
 
-    def is_beyond(self, num_runs: int) -> bool:
+    def is_beyond(self, num_runs: int, claim: str = "") -> bool:
         """Whether the plan's last look was made before, with fewer runs."""
-        return any(self.plan[-1] <= n < num_runs for n in self.taken)
+        return any(self.plan[-1] <= n < num_runs for n in self.taken.get(claim, ()))
 
 
 @dataclass(frozen=True)
 class AnyLooks:
     """Looks at any time, as often as one likes, without an end."""
 
-    def at(self, num_runs: int, df: float) -> Look:
+    def at(self, num_runs: int, df: float, claim: str = "") -> Look:
         """Return a look."""
         return _AnytimeLook(num_runs, df)
 
@@ -163,7 +164,8 @@ class _AnytimeLook:
         return min(level, anytime_level(level, self.num_runs, self.df))
 
 
-class _Table(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Table:
     """A planned look: normal distances of ascending levels, and those of its test at each."""
 
     levels: np.ndarray

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from eval.report.history import Report, data_key, read_history, remember_question, remember_report
+from eval.report.history import Claim, Report, data_key, read_history, remember_question, remember_report
 from pretrain.run.folders import StudyFolder
 
 
 def report(data: str) -> Report:
-    return Report(data=data, fewest=3, most=5, verdicts={"blimp: kan - gelu": "different"}, looks=[3, 6])
+    claims = {"blimp: kan - gelu": Claim(verdict="different", runs=3)}
+    return Report(data=data, claims=claims, looks=[3, 6])
 
 
 def test_reports_come_back_in_order_and_each_data_once(tmp_path: Path):
@@ -20,7 +21,8 @@ def test_reports_come_back_in_order_and_each_data_once(tmp_path: Path):
         remember_report(tmp_path, report(data))
     found = read_history(tmp_path).reports
     assert [each.data for each in found] == ["a", "b"]
-    assert found[0].verdicts == {"blimp: kan - gelu": "different"}
+    assert found[0].claims == {"blimp: kan - gelu": Claim(verdict="different", runs=3)}
+    assert found[0].runs == (3, 3)
     assert found[0].looks == [3, 6]
     lines = StudyFolder(tmp_path).history_file.read_text().splitlines()
     assert [json.loads(line)["kind"] for line in lines] == ["report", "report"]
@@ -64,7 +66,9 @@ def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path: Path):
 
 
 def test_scores_are_named_whatever_their_order():
-    runs = pd.DataFrame({"run_id": ["a", "b"], "benchmark": ["x", "x"], "score": [1.0, 2.0]})
+    runs = pd.DataFrame(
+        {"run_id": ["a", "b"], "benchmark": "x", "task": "y", "metric": "z", "score": [1.0, 2.0]}
+    )
     assert data_key(runs) == data_key(runs[::-1])
     assert data_key(runs) != data_key(runs.assign(score=[1.0, 2.1]))
     assert data_key(runs) != data_key(runs[:1])

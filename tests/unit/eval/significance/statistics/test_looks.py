@@ -141,7 +141,7 @@ def _runs_for(effect: float, power: float) -> float:
     level=st.floats(1e-6, 0.5),
     num_runs=st.sampled_from([3, 5, 6, 10, 12]),
     looks=st.sampled_from(
-        [OneLook(), PlannedLooks((3, 6, 10)), PlannedLooks((3, 6, 10), (5, 10)), AnyLooks()]
+        [OneLook(), PlannedLooks((3, 6, 10)), PlannedLooks((3, 6, 10), {"": (5, 10)}), AnyLooks()]
     ),
 )
 def test_p_is_below_a_level_where_the_test_is_below_its_nominal_level(
@@ -161,15 +161,15 @@ def test_a_level_between_those_tabulated_is_as_if_computed():
 
 
 def test_paths_hold_what_was_planned_and_what_was_looked_at():
-    looks = PlannedLooks((3, 6, 10), (1, 4, 6))
-    assert looks.path(3) == (3,)
-    assert looks.path(7) == (3, 4, 6, 7)
-    assert looks.path(12) == (3, 4, 6, 12)  # the first look behind the plan is its last
-    assert not looks.is_beyond(12)
-    beyond = PlannedLooks((3, 6, 10), (3, 6, 10))
-    assert beyond.is_beyond(12)
-    assert beyond.at(12, 4) == beyond.at(10, 4)
-    assert not beyond.is_beyond(10)
+    looks = PlannedLooks((3, 6, 10), {"kan": (1, 4, 6), "relu": (3, 6, 10)})
+    assert looks.path(3, "kan") == (3,)
+    assert looks.path(7, "kan") == (3, 4, 6, 7)
+    assert looks.path(7, "swish") == (3, 6, 7)
+    assert looks.path(12, "kan") == (3, 4, 6, 12)  # the first look behind the plan is its last
+    assert not looks.is_beyond(12, "kan")
+    assert looks.is_beyond(12, "relu")
+    assert looks.at(12, 4, "relu") is looks.at(10, 4, "relu")
+    assert not looks.is_beyond(10, "relu")
 
 
 def test_one_side_of_a_plan_is_wrong_in_at_most_5_percent():

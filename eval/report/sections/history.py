@@ -1,0 +1,68 @@
+"""What was decided before the results, after them, and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from eval.report.analysis import Analysis, Request
+from eval.report.history import History
+from eval.report.markdown import escape, listed
+
+# What was so before a study's file could say it.
+_FORMERLY = {"method": "welch", "correction": "holm"}
+
+
+def questions_note(analysis: Analysis) -> str:
+    """Say what stood in the study's file before its results, what was changed since, and what flags asked."""
+    flags = _said(asked_by_flags(analysis.request))
+    on_command_line = f" On the command line: {flags}." if flags else ""
+    if analysis.source.history is None:
+        return f"What was decided before the results is not known of a file of scores.{on_command_line}"
+    return _before_and_after(analysis.source.history, analysis.source.design.asked) + on_command_line
+
+
+def _before_and_after(history: History, now: Mapping[str, Any]) -> str:
+    before = history.before_results
+    if before is None:
+        return "What stood in the study's file before its results was not recorded."
+    said = f"Before the results stood in the study's file: {_said(before.report) or 'nothing'}."
+    then = _FORMERLY | before.report
+    changed = {key: value for key, value in now.items() if (value or None) != (then.get(key) or None)}
+    if not changed:
+        return f"{said} Nothing of it was changed since."
+    dates = [q.date[:10] for q in history.questions[history.questions.index(before) + 1 :]]
+    since = f" ({dates[0]})" if len(set(dates)) == 1 else f" ({dates[0]} to {dates[-1]})" if dates else ""
+    return f"{said} Changed after the first results{since}: {_said(changed, empty='none')}."
+
+
+def asked_by_flags(request: Request) -> dict[str, Any]:
+    """Name the choices of a request that decide what is claimed, as a study's file names them."""
+    declared = request.declared
+    found = {
+        "factor": request.factor,
+        "head": request.head,
+        "baseline": request.baseline,
+        "margin": declared.margin,
+        "margins": dict(declared.margins),
+        "contrasts": list(request.contrasts),
+        "paired": request.paired,
+        "looks": request.looks,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _said(choices: Mapping[str, Any], empty: str = "") -> str:
+    """Write choices as a sentence does; those that are not made are ``empty``, or left out."""
+    words = [f"{key} {_value(value) or empty}" for key, value in choices.items() if value or empty]
+    return escape(listed(words)) if words else ""
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_value(own)}" for name, own in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
