@@ -33,8 +33,8 @@ def _text(analysis: Analysis, whole: list[Posterior]) -> str:
         f"*In no verdict.* A hierarchical model of {noun}s, {family}{parts} and seeds, which pulls each "
         f"{noun} towards the others as far as the spread over seeds leaves room, says how probable it is "
         f"that the difference to `{analysis.baseline}` lies within the margin, or beyond it on either side.",
-        f"Its prior takes {noun}s for alike and normally spread; how widely is half-t with 3 degrees of "
-        "freedom and a scale of twice the standard deviation within arms.",
+        f"Its prior takes {noun}s for alike: what they do has t's heavy tails, and a scale that is half-t with "
+        "3 degrees of freedom and twice the standard deviation within arms.",
     ]
     if any(x.within is None for x in whole):
         said.append("Where no margin is named, *better* and *worse* are by anything at all.")
@@ -55,8 +55,8 @@ def _cells(x: Posterior, beside: Comparison) -> list[str]:
         f"[{low}, {high}]",
         margin(beside),
         AT_CHANCE if is_guessing else "-" if x.within is None else probability(x.within),
-        probability(x.better),
-        probability(x.worse),
+        "-" if is_guessing else probability(x.better),
+        "-" if is_guessing else probability(x.worse),
     ]
 
 

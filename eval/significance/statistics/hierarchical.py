@@ -222,29 +222,43 @@ class _FamilyMeans(NamedTuple):
     """The distribution of m given tau_a and tau_b, with a and b integrated out.
 
     Given m, the means of one variant's arms are m + a + noise of precision q, so that their precision matrix
-    is diag(q) - q q' / k with k = 1 / (tau_a^2 w) + the sum of q over families.
+    is diag(q) - q q' / k with k = 1 / (tau_a^2 w) + s, where s is the sum of q over families. Where variants
+    lie far apart, nearly all of that cancels for what families share. So m is taken as m of the first family
+    and what the others differ by, of which the first row of the matrix is q / (tau_a^2 w k), s for the first.
     """
 
     q: np.ndarray
     """(C, P, F, V), 0 without runs."""
     k: np.ndarray
     """(C, P, V)."""
-    precision: np.ndarray
-    """(C, P, F, F)."""
+    root: np.ndarray
+    """(C, P, F, F) Cholesky's factor of the precision matrix."""
     right: np.ndarray
-    """(C, P, F) precision times mean."""
+    """(C, P, F, 1) its inverse times precision times mean."""
 
     @classmethod
     def given(cls, arms: _Arms, scales: np.ndarray) -> _FamilyMeans:
         of_a, of_b = (scales[:, i, None, None] ** 2 for i in range(2))
         q = arms.counts / (arms.counts * of_b[..., None] * arms.family_widths + arms.variances)
-        k = 1 / (of_a * arms.variant_widths) + q.sum(2)
-        weighted = q * arms.means
+        of_a = 1 / (of_a * arms.variant_widths)
+        k = of_a + q.sum(2)
+        share, weighted = of_a / k, q * arms.means
         precision = -np.einsum("cpfv,cpgv->cpfg", q / k[:, :, None], q)
         places = np.arange(q.shape[2])
         precision[..., places, places] += q.sum(-1)
-        right = weighted.sum(-1) - (q * (weighted.sum(2) / k)[:, :, None]).sum(-1)
-        return cls(q, k, precision, right)
+        precision[..., 0, :] = precision[..., :, 0] = (share[:, :, None] * q).sum(-1)
+        precision[..., 0, 0] = (share * q.sum(2)).sum(-1)
+        right = (q * (arms.means - (weighted.sum(2) / k)[:, :, None])).sum(-1)
+        right[..., 0] = (share * weighted.sum(2)).sum(-1)
+        root = np.linalg.cholesky(precision)
+        return cls(q, k, root, np.linalg.solve(root, right[..., None]))
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """(C, P, F, 1) m."""
+        noise = rng.normal(size=self.right.shape)
+        m = np.linalg.solve(np.swapaxes(self.root, -1, -2), self.right + noise)
+        m[..., 1:, :] += m[..., :1, :]
+        return m
 
 
 def _slice_step(
@@ -297,10 +311,8 @@ def _log_likelihood(arms: _Arms, scales: np.ndarray) -> np.ndarray:
     squares = (weighted * arms.means).sum((1, 2, 3)) - (weighted.sum(2) ** 2 / family.k).sum((1, 2))
     logs = np.log(np.where(family.q > 0, family.q, 1.0)).sum((1, 2, 3))
     logs -= (np.log(family.k) + 2 * np.log(scales[:, 0, None, None])).sum((1, 2))
-    root = np.linalg.cholesky(family.precision)
-    of_means = np.linalg.solve(root, family.right[..., None])[..., 0]
-    squares -= (of_means**2).sum((1, 2))
-    logs -= 2 * np.log(np.diagonal(root, axis1=-2, axis2=-1)).sum((1, 2))
+    squares -= (family.right**2).sum((1, 2, 3))
+    logs -= 2 * np.log(np.diagonal(family.root, axis1=-2, axis2=-1)).sum((1, 2))
     return (logs - squares) / 2
 
 
@@ -309,9 +321,7 @@ def _draw_effects(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw m (C, P, F, 1), a (C, P, V) and b (C, P, F, V) together, given tau_a and tau_b."""
     family = _FamilyMeans.given(arms, scales)
-    covariance = np.linalg.inv(family.precision)
-    noise = np.linalg.cholesky(covariance) @ rng.normal(size=(*family.right.shape, 1))
-    m = covariance @ family.right[..., None] + noise
+    m = family.draw(rng)
     a = (family.q * (arms.means - m)).sum(2) / family.k + rng.normal(size=family.k.shape) / np.sqrt(family.k)
     variance = scales[:, 1, None, None, None] ** 2 * arms.family_widths
     noise_share = arms.variances / (arms.counts * variance + arms.variances)

@@ -186,6 +186,16 @@ def test_an_arm_without_runs_is_predicted_with_less_certainty():
     assert sd > 1.5 * whole_sd
 
 
+@pytest.mark.parametrize("num_families", [1, 2, 3])
+def test_variants_that_lie_a_million_spreads_apart_are_neither_moved_nor_fatal(num_families: int):
+    rng = np.random.default_rng(6)
+    means = 1e6 * rng.normal(size=(3, 1, 5, 1))
+    scores = means + rng.normal(size=(3, num_families, 5, 4))
+    drawn = posterior_means(scores, prior_of(scores), np.random.default_rng(0))
+    raw = scores.mean(-1)
+    assert np.median(drawn, axis=0) - raw == pytest.approx(0, abs=1)
+
+
 def test_pairs_take_off_what_seeds_share():
     rng = np.random.default_rng(4)
     seeds = 5 * rng.normal(size=(1, 1, 1, 6))
