@@ -33,8 +33,8 @@ def _text(analysis: Analysis, whole: list[Posterior]) -> str:
         f"*In no verdict.* A hierarchical model of {noun}s, {family}{parts} and seeds, which pulls each "
         f"{noun} towards the others as far as the spread over seeds leaves room, says how probable it is "
         f"that the difference to `{analysis.baseline}` lies within the margin, or beyond it on either side.",
-        f"Its prior takes {noun}s for alike: what they do has t's heavy tails, and a scale that is half-t with "
-        "3 degrees of freedom and twice the standard deviation within arms.",
+        f"Its prior takes {noun}s for alike: their effects have t's heavy tails; how large they are is "
+        "half-t with 3 degrees of freedom and a scale of twice the standard deviation within arms.",
     ]
     if any(x.within is None for x in whole):
         said.append("Where no margin is named, *better* and *worse* are by anything at all.")
