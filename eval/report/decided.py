@@ -28,11 +28,11 @@ def runs_of_all(design: Design, runs: pd.DataFrame) -> pd.DataFrame:
 
 def decided_remark(design: Design) -> str | None:
     """Say which comparisons are shown as they were at a look before the last one; None if none is."""
-    if design.decisions is None or not design.decisions.looks:
+    if design.decisions is None:
         return None
-    latest, early = design.decisions.looks[-1].seeds, dict[str, list[str]]()
+    early: dict[str, list[str]] = {}
     for (comparison, outcome), (num_seeds, _) in _decided(design).items():
-        if num_seeds < latest:
+        if num_seeds < len(design.seeds):
             early.setdefault(f"{comparison} with {num_seeds} seeds", []).append(outcome)
     if not early:
         return None
