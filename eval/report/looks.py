@@ -87,13 +87,13 @@ def earlier(history: History, data: str) -> list[Report]:
     return list(history.reports[: keys.index(data)] if data in keys else history.reports)
 
 
-def runs_by_claim(reports: Sequence[Report]) -> Mapping[str, set[int]]:
+def runs_by_claim(reports: Sequence[Report]) -> Mapping[str, tuple[int, ...]]:
     """Return of each claim the numbers of runs at which reports looked at it."""
     found: dict[str, set[int]] = {}
     for report in reports:
         for name, claim in report.claims.items():
             found.setdefault(name, set()).add(claim.runs)
-    return found
+    return {name: tuple(sorted(runs)) for name, runs in found.items()}
 
 
 def looks_note(looks: CountedLooks) -> str:

@@ -15,6 +15,7 @@ from scipy import stats
 from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.sources import read_source
+from eval.report.write import write_report
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
 from slurm import launch, looks, report, todo
@@ -172,6 +173,17 @@ def test_a_verdict_that_turns_around_is_told(run, tmp_path):
     assert note.startswith("silu - gelu on embedded-pairs was decided at 4 seeds: different. With the scores")
     assert run() == 0
     assert seeds_of(tmp_path) == ENDS
+
+
+def test_every_look_is_a_report_that_counts_the_looks_before(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_report", write_report)
+    assert run(variants=["gelu", "silu", "swish"], seeds={"first": 4, "most": 8}) == 0
+    folder = tmp_path / "runs" / "looks"
+    written = (folder / "report" / "report.md").read_text()
+    assert "2nd report of this study (n = 4, 4 to 8), within its planned looks at n = 4, 8" in written
+    assert "silu - gelu with 4 seeds (embedded-pairs)" in written
+    found = json.loads((folder / "report" / "report.json").read_text())
+    assert [found["comparisons"][i]["num_runs_minus"] for i in (0, 1)] == [4, 8]
 
 
 @pytest.mark.parametrize("cell", [1, 20, 21, 40])
