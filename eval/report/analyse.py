@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -11,6 +11,7 @@ from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
 from eval.report.bayesian import bayesian_view
 from eval.report.decided import decided_notes, decided_seeds, runs_of_all
+from eval.report.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.findings import find
 from eval.report.history import data_key
 from eval.report.learning_curves import analyse_curves
@@ -201,7 +202,11 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     primary = find_primary(question.primary, benchmarks, is_strict=bool(request.primary))
     claims = Claims(tables, primary, inference)
     found = find(claims, source.factor, families, baseline, others)
-    comparisons = found.comparisons
+    comparisons = tuple(with_failed(found.comparisons, source.failed, runs))
+    found = replace(found, comparisons=comparisons)
+    asked = with_failed(compare_as_asked(claims, question.contrasts, comparisons), source.failed, runs)
+    ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
+    failures = analyse_failures(source.failed, ended, runs, claims, comparisons)
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
     contrasts = [*question.pairs, *question.contrasts]
@@ -216,17 +221,19 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         runs=runs,
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
-        contrasts=tuple(compare_as_asked(claims, question.contrasts, comparisons)),
+        contrasts=tuple(asked),
         parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
         bayesian=tuple(bayesian_view(tables.values(), parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
+        failures=failures,
         items=items,
         curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(
+            *failure_notes(failures, inference.level),
             *_warnings(scores, baseline, outliers, items.notes),
             *decided_notes(source.design, comparisons),
             *_look_notes(counted),
@@ -314,13 +321,15 @@ def _missing(
     # What has no unit is measured and not compared.
     unscaled = set(source.rows.benchmark) - set(benchmarks)
     found = set(zip(scores.benchmark, scores.family, scores.variant, scores.seed, strict=True))
+    # Without a study file, what a variant was never run on was not meant to be.
+    ever = {(benchmark, variant) for benchmark, _, variant, _ in found}
     missing = []
     for benchmark in ordered_benchmarks({*benchmarks, *design.benchmarks} - unscaled, design.benchmarks):
         for family in ordered({*families, *design.families}, design.families):
             for variant in ordered({*variants, *design.variants}, variants):
                 wanted = design.seeds_of(family, variant)
                 seeds = [seed for seed in wanted if (benchmark, family, variant, seed) not in found]
-                if seeds:
+                if seeds and (design.written or (benchmark, variant) in ever):
                     missing.append((benchmark, family, variant, ", ".join(map(str, seeds))))
     return pd.DataFrame(missing, columns=["benchmark", "family", "variant", "seeds"])
 

@@ -9,6 +9,7 @@ from typing import Literal
 import pandas as pd
 
 from eval.report.bayesian import Posterior
+from eval.report.failed_runs import Failures
 from eval.report.findings import Findings
 from eval.report.learning_curves import LearningCurves
 from eval.report.looks import CountedLooks
@@ -78,6 +79,8 @@ class Analysis(Findings):
     outcome_rows: tuple[OutcomeRow, ...]
     """What the study could see of every outcome, averaged over families and in each."""
     sensitivities: tuple[Sensitivity, ...]
+    failures: Failures
+    """Of a study's runs; empty where none failed."""
     items: ItemAnalysis
     """Where the noise is; empty without items."""
     curves: LearningCurves

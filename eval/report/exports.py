@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from eval.report.analysis import Analysis
+from eval.report.failed_runs import FailureBound
 from eval.report.fragility import fragile_because
 from eval.report.noise import ItemComparison
 from eval.report.outcome_table import OutcomeRow
@@ -38,6 +39,8 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "bayesian": pd.DataFrame(map(vars, analysis.bayesian)),
         "outcomes": pd.DataFrame(map(_outcome, analysis.outcome_rows)),
         "power": pd.DataFrame(map(_power, analysis.power)),
+        "failures": pd.DataFrame(map(vars, analysis.failures.counts)),
+        "with_failed_runs": pd.DataFrame(map(_with_failed, analysis.failures.bounds)),
         "sensitivity": pd.DataFrame(_sensitivity(analysis)),
         "noise": pd.DataFrame(map(vars, analysis.items.components)),
         "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
@@ -91,6 +94,23 @@ def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
         }
         for c in comparisons
     )
+
+
+def _with_failed(bound: FailureBound) -> dict[str, Any]:
+    """Differences are in ``unit``."""
+    reported, worst = bound.comparison, bound.as_worst
+    return {
+        "benchmark": reported.benchmark,
+        "contrast": reported.contrast,
+        "unit": reported.unit,
+        "num_failed": reported.num_failed,
+        "verdict": reported.verdict,
+        "estimate_as_worst": worst.estimate,
+        "p_as_worst": worst.p_holm,
+        "verdict_as_worst": worst.verdict,
+        "lowest_estimate": bound.ends[0],
+        "highest_estimate": bound.ends[1],
+    }
 
 
 def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:

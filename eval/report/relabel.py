@@ -24,6 +24,8 @@ def seen_by(source: Source, labels: Relabelling) -> Source:
         design=_design(source, labels),
         factor=labels.factor,
         facts=source.facts if labels.factor == "ffn" else tuple(map(_without_model, source.facts)),
+        # A pretraining that failed says nothing of the heads that its model would have got.
+        failed=source.failed if labels.factor == "ffn" else (),
         remarks=tuple(_remarks(source, labels)),
     )
 

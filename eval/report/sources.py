@@ -14,7 +14,13 @@ from base.errors import UsageError, unknown_name
 from base.files import mapping
 from eval.report.history import History, read_history
 from eval.report.run_facts import RunFacts, cut_notes, held_out_rows, read_facts
-from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
+from eval.report.study_checks import (
+    FailedRun,
+    diverged_notes,
+    failed_notes,
+    failed_runs,
+    protocol_notes,
+)
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
 from eval.results.decisions import Decisions, read_decisions
@@ -74,6 +80,8 @@ class Source:
     run_order: tuple[RunKey, ...]
     """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
+    failed: tuple[FailedRun, ...] = ()
+    """The runs of a study that ended without a result."""
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
@@ -197,6 +205,7 @@ def _read_study(folder: Path) -> Source:
         design=design,
         run_order=_run_order(table),
         facts=facts,
+        failed=failed_runs(folder, run_ids),
         notes=tuple(notes),
         baselines=_last_known(read_baselines(run.path) for run in runs.values()),
         contamination=_last_known(read_contamination(run.path) for run in runs.values()),

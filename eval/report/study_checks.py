@@ -3,13 +3,60 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from base.files import mapping, read_json_if_whole
 from pretrain.run.folders import RunFolder, StudyFolder
 
 SHOWN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedRun:
+    """A run that ended without a result."""
+
+    run_id: str
+    has_diverged: bool
+    """Else it ended with another error."""
+
+    @property
+    def family(self) -> str:
+        """By its place."""
+        return self.run_id.split("/")[0]
+
+    @property
+    def variant(self) -> str:
+        """By its place."""
+        return self.run_id.split("/")[1]
+
+    @property
+    def seed(self) -> int | None:
+        """As the run is called; None where somebody named it."""
+        found = re.match(r"seed(\d+)-", self.run_id.split("/")[2])
+        return int(found[1]) if found else None
+
+
+def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun, ...]:
+    """Return the runs of a study that diverged or ended with an error, in the order of their names.
+
+    What was never started, or is gone without a result, is to be run yet.
+
+    Args:
+        folder: The study's folder.
+        run_ids: Its cells; None takes every run that is there.
+    """
+    study = StudyFolder(folder)
+    diverged = {run.run_id for run in study.run_folders() if run.has_diverged and not run.is_complete}
+    files = study.cell_files().items()
+    failed = {run_id for run_id, path in files if read_json_if_whole(path).get("name") == "failed"}
+    return tuple(
+        FailedRun(run_id=run_id, has_diverged=run_id in diverged)
+        for run_id in sorted(diverged | failed)
+        if run_ids is None or run_id in run_ids
+    )
 
 
 def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:

@@ -58,6 +58,8 @@ class Comparison:
     num_runs_minus: int
     fewest_runs: int = 0
     """Of its arms, the smallest number of runs; of pairs where runs are paired."""
+    num_failed: int = 0
+    """Further runs of its arms that failed and have no score: it is then about surviving runs."""
     estimate: float | None = None
     standard_error: float | None = None
     df: float | None = None

@@ -169,8 +169,8 @@ def _in_words(findings: Findings, comparisons: Sequence[Comparison]) -> list[str
         than = "" if first.is_relative else f" than `{findings.baseline}`"
         of_loss = f" of `{findings.baseline}`'s {loss_of(first.outcome)}" if first.is_relative else ""
         word = "better" if is_better else "worse"
-        text = f"`{first.contrast.compared}` is {word}{than} by {_size(first)}{of_loss}"
-        text += "".join(f", `{c.contrast.compared}` by {_size(c)}" for c in others[: NAMED - 1])
+        text = f"{_named(first)} is {word}{than} by {_size(first)}{of_loss}"
+        text += "".join(f", {_named(c)} by {_size(c)}" for c in others[: NAMED - 1])
         clauses.append(text + _more(len(others) - NAMED + 1))
     return clauses
 
@@ -238,17 +238,24 @@ def _cannot_tell(findings: Findings, benchmarks: Sequence[Benchmark]) -> str:
 
 def _not_estimable(findings: Findings, benchmarks: Sequence[Benchmark]) -> str:
     """Name the variants that cannot be compared, outcomes of the same variants together."""
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for benchmark in benchmarks:
-        if chosen := [c for c in findings.overall(benchmark) if c.verdict == NOT_ESTIMABLE]:
-            found.setdefault(_quoted(chosen), []).append(place(findings, benchmark))
-    return "; ".join(f"{NOT_ESTIMABLE} on {listed(places)}: {names}" for names, places in found.items())
+        without = [c for c in findings.overall(benchmark) if c.verdict == NOT_ESTIMABLE]
+        for said, has_runs in ((NOT_ESTIMABLE, True), ("not run", False)):
+            if chosen := [c for c in without if bool(c.num_runs_plus) is has_runs]:
+                found.setdefault((said, _quoted(chosen)), []).append(place(findings, benchmark))
+    return "; ".join(f"{said} on {listed(places)}: {names}" for (said, names), places in found.items())
 
 
 def _quoted(comparisons: Iterable[Comparison]) -> str:
-    # A variant may be called "none", which a sentence would swallow.
-    names = [f"`{c.contrast.compared}`" for c in comparisons]
+    names = [_named(c) for c in comparisons]
     return listed(names) if len(names) <= NAMED else ", ".join(names[:NAMED]) + _more(len(names) - NAMED)
+
+
+def _named(comparison: Comparison) -> str:
+    # A variant may be called "none", which a sentence would swallow.
+    name = f"`{comparison.contrast.compared}`"
+    return f"{name} (of surviving runs)" if comparison.num_failed else name
 
 
 def _more(count: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from eval.report.analysis import Analysis
 from eval.report.markdown import details, difference, signed, table
 from eval.report.sections.context import place
+from eval.report.sections.failed_runs import failed_runs_section
 from eval.report.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
 
@@ -12,6 +13,12 @@ NAMED = 4
 
 
 def sensitivity_section(analysis: Analysis) -> str:
+    """The same verdicts made in other ways, and with the runs that failed."""
+    parts = [part for part in (_other_ways(analysis), failed_runs_section(analysis)) if part]
+    return "\n\n".join(["## Sensitivity", *parts]) if parts else ""
+
+
+def _other_ways(analysis: Analysis) -> str:
     """Leave-one-out, without outliers, the other pairing, the mean over phenomena."""
     if not analysis.sensitivities:
         return ""
@@ -37,7 +44,7 @@ def sensitivity_section(analysis: Analysis) -> str:
     pairing = "not paired" if analysis.inference.paired else "paired by seed"
     header = ["outcome", analysis.noun, "as reported", "leaving one run out", "verdict without one run",
               "without outliers", pairing, "r at equal seeds", "mean over phenomena"]  # fmt: skip
-    return f"## Sensitivity\n\n{_stability(analysis)}\n\n" + details(
+    return f"{_stability(analysis)}\n\n" + details(
         "The same comparisons made in other ways", f"{table(header, rows)}\n\n{text}"
     )
 

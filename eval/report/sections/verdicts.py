@@ -69,6 +69,8 @@ def _outcome(analysis: Analysis, benchmark: Benchmark, scope: Family | None) -> 
 
 
 def _cell(analysis: Analysis, comparison: Comparison) -> str:
+    if not comparison.num_runs_plus and not comparison.num_failed:
+        return "-"  # never run on it
     if comparison.verdict == NOT_ESTIMABLE:
         said = [NOT_ESTIMABLE, comparison.reason or "", *_families_that_can(analysis, comparison)]
         return "<br>".join(said)
@@ -88,7 +90,7 @@ def _families_that_can(analysis: Analysis, comparison: Comparison) -> list[str]:
 
 def _care(analysis: Analysis, comparison: Comparison) -> list[str]:
     """Say what a verdict hides or hangs on."""
-    said = []
+    said = ["of surviving runs"] if comparison.num_failed else []
     if families_differ(comparison) and comparison.verdict != FAMILIES_DIFFER:
         said.append(FAMILIES_DIFFER)
     for x in analysis.sensitivities:

@@ -321,9 +321,9 @@ def test_the_source_study_is_repeated_from_its_table(shared_data: Path):
 
 
 def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
-    copied = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
+    copy = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
     rows = pd.read_parquet(study / "gpt_neo" / "kan" / "seed1-0a1b2c3d" / "eval" / "rows.parquet")
-    write_rows(rows.assign(run_id="gpt_neo/kan/seed2-0a1b2c3d", seed=2), copied / "eval" / "rows.parquet")
+    write_rows(rows.assign(run_id="gpt_neo/kan/seed2-0a1b2c3d", seed=2), copy / "eval" / "rows.parquet")
     failed = study / "roberta" / "swish" / "seed3-0a1b2c3d"
     failed.mkdir(parents=True)
     (failed / "FAILED").write_text(json.dumps({"step": 7, "problem": "the loss is nan"}))
@@ -331,7 +331,8 @@ def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: P
     write_rows(pd.read_parquet(far).assign(score=99.0), far)
     text = text_of(study)
     top = text[: text.index("**Contents:**")]
-    assert "counted as one run; was it copied?: gpt_neo kan seed 1 and gpt_neo kan seed 2" in top
+    copied = r"of one arm counted as one run \(1 pair where .*\); was it copied\?: "
+    assert re.search(copied + "gpt_neo kan seed 1 and gpt_neo kan seed 2", top)
     assert "diverged in pretraining: roberta/swish/seed3-0a1b2c3d (the loss is nan at step 7)" in top
     assert re.search(r"far from the other runs of their arm.*gpt_neo gelu seed 3 \(99, the others", top)
     assert len(numbers_of(study)["seeds"]) == 3 * 16  # the copy counts once
