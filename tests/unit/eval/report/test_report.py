@@ -285,6 +285,34 @@ def test_one_family_one_benchmark(tmp_path: Path):
     }
 
 
+def test_what_a_variant_was_never_run_on_is_no_comparison(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    table = [
+        ("gpt_neo", variant, seed, benchmark, round(60 + rng.normal(), 3))
+        for variant, benchmarks in (
+            ("gelu", ("blimp", "glue")),
+            ("kan", ("blimp",)),
+            ("silu", ("blimp", "glue")),
+        )
+        for benchmark in benchmarks
+        for seed in range(1, 6)
+    ]
+    pd.DataFrame(table, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(
+        tmp_path / "x.csv", index=False
+    )
+    top = text_of(tmp_path / "x.csv").split("**Contents:**")[0]
+    assert "Not run on glue: `kan`." in top
+    assert "not estimable" not in top
+    assert "missing" not in top
+    (row,) = (line for line in top.splitlines() if line.startswith("| glue"))
+    assert row.split(" | ")[1] == "-"
+    scored = [c for c in numbers_of(tmp_path / "x.csv")["comparisons"] if c["p"] is not None]
+    p = sorted(c["p"] for c in scored)
+    assert len(p) == 3
+    holm = np.maximum.accumulate(np.minimum(1, np.array(p) * [3, 2, 1]))
+    assert sorted(c["p_holm"] for c in scored) == pytest.approx(list(holm))
+
+
 def test_runs_that_all_score_the_same_are_pointed_out(tmp_path: Path):
     rows = [("f", v, s, "x", 50.0 if v == "b" else 60.0 + s) for v in "abc" for s in range(3)]
     csv = tmp_path / "x.csv"
