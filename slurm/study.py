@@ -28,6 +28,7 @@ from eval.config import EvalConfig
 from eval.report.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
 from eval.significance.axes import Benchmark
+from eval.significance.comparison import CorrectionName, Method
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
 from eval.significance.statistics.looks import Plan, read_plan
@@ -58,6 +59,10 @@ class ReportConfig(Section):
     paired: bool = False
     """Compare runs of one family and seed with each other instead of treating seeds as independent; heads
     always are."""
+    method: Method = "welch"
+    """What verdicts rest on: ``welch``, or the studentized ``bootstrap``, which needs 5 runs in every arm."""
+    correction: CorrectionName = "holm"
+    """Of all claims together: ``holm``, or ``max-t``, which uses what they share and so finds more."""
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, "looks"))] = None
     """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
     then hold their level over all of these looks together."""
@@ -88,6 +93,8 @@ class StudyConfig(Section):
             if len(set(values)) != len(values):
                 raise ValueError(f"{label} are named twice: {', '.join(map(str, values))}; name each once")
         report, noun = self.report, NOUNS[self.report.factor]
+        if report.correction == "max-t" and (report.looks or isinstance(self.seeds, AdaptiveSeeds)):
+            raise ValueError("report.correction max-t is for a study that is read once; write holm for looks")
         compared = levels(report.factor, self.variants, self.heads)
         find_level(report.factor, report.baseline, compared, f"baseline {noun} in report.baseline")
         for contrast in report.contrasts:

@@ -11,12 +11,12 @@ import tyro
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
-from eval.report.analysis import Method, Request
+from eval.report.analysis import AskedMethod, Request
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.sections.answer import answer, explored
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
-from eval.significance.comparison import Inference
+from eval.significance.comparison import CorrectionName, Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
 from eval.significance.statistics.looks import read_plan
@@ -72,8 +72,13 @@ class ReportArgs:
     """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
     bootstrap: Bootstrap = "studentized"
     """The interval that stands beside Welch's; the other two cover too little at few seeds."""
-    method: Method = "default"
-    """source-study adds the source study's own intervals, for comparison with its published numbers only."""
+    method: AskedMethod | None = None
+    """What verdicts rest on: Welch's test, or the studentized bootstrap, which needs five runs in every arm
+    (default: the study's, else welch). source-study is welch with that study's own intervals beside, for
+    comparison with its published numbers only."""
+    correction: CorrectionName | None = None
+    """Of all claims together: holm, or max-t, which uses what they share: the baseline, the seeds that are
+    paired, and runs with several outcomes (default: the study's, else holm)."""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
@@ -130,6 +135,7 @@ def _request(args: ReportArgs) -> Request:
         looks=read_plan(args.looks, "--looks"),
         bootstrap=args.bootstrap,
         method=args.method,
+        correction=args.correction,
     )
 
 

@@ -149,13 +149,31 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
     texts = (*design.contrasts, *request.contrasts)
     contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
-    how = Inference(
+    how = _inference(source, request)
+    primary = request.primary or design.primary
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary)
+
+
+def _inference(source: Source, request: Request) -> Inference:
+    design, plan = source.design, request.looks or source.design.looks
+    method = "welch" if request.method == "source-study" else request.method or design.method
+    if method == "bootstrap" and request.bootstrap != "studentized":
+        raise UsageError(
+            f"--bootstrap {request.bootstrap} is no ground for a verdict, as it covers too little "
+            "(docs/statistics.md); leave it out, --method bootstrap takes the studentized one"
+        )
+    if method == "bootstrap" and plan == "any":
+        raise UsageError("looks at any time rest on Welch's t; name numbers of runs, or leave out bootstrap")
+    correction = request.correction or design.correction
+    if correction == "max-t" and (plan or design.decisions):
+        raise UsageError("--correction max-t is for a study that is read once; use holm for one with looks")
+    return Inference(
         paired=request.paired or design.paired,
+        method=method,
+        correction=correction,
         bootstrap=request.bootstrap,
         looks=_looks(source, request),
     )
-    primary = request.primary or design.primary
-    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary)
 
 
 def _looks(source: Source, request: Request) -> Looks:

@@ -23,12 +23,12 @@ from eval.report.sources import Source
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
 from eval.significance.axes import Benchmark, Level
-from eval.significance.comparison import Comparison
+from eval.significance.comparison import Comparison, CorrectionName
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
 from eval.significance.statistics.looks import Plan
 
-Method = Literal["default", "source-study"]
+AskedMethod = Literal["welch", "bootstrap", "source-study"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,10 @@ class Request:
     paired: bool = False
     looks: Plan | None = None
     bootstrap: Bootstrap = "studentized"
-    method: Method = "default"
-    """``source-study``: also the source study's own intervals, for comparison only."""
+    method: AskedMethod | None = None
+    """What verdicts rest on; ``source-study``: on Welch's test, with that study's own intervals beside."""
+    correction: CorrectionName | None = None
+    """Of claims."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -30,6 +30,7 @@ from eval.results.outcome import Declared
 from eval.results.rows import LARGEST, RunKey, read_rows
 from eval.results.run_scores import normalise_rows
 from eval.significance.axes import Benchmark, Combination, Family, Level, Models
+from eval.significance.comparison import CorrectionName, Method
 from eval.significance.factor import Factor, listed_heads
 from eval.significance.statistics.looks import Plan, read_plan
 from eval.suites.registry import HELD_OUT
@@ -51,6 +52,8 @@ class Design:
     contrasts: tuple[str, ...] = ()
     paired: bool = False
     looks: Plan | None = None
+    method: Method = "welch"
+    correction: CorrectionName = "holm"
     factor: Factor = "ffn"
     """Whose levels the baseline and the contrasts are."""
     heads: tuple[str, ...] = ()
@@ -266,9 +269,7 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
     report, cells = mapping(content.get("report")), content.get("cells")
     evaluation = mapping(content.get("evaluation"))
     benchmarks = content.get("benchmarks") or evaluation.get("suites") or ()
-    finetune, factor = mapping(evaluation.get("finetune")), report.get("factor", "ffn")
-    if factor not in get_args(Factor):
-        raise unknown_name(f"report.factor in {path}", factor, get_args(Factor))
+    finetune = mapping(evaluation.get("finetune"))
     try:
         seeds = tuple(int(seed) for seed in lists["seeds"])
         margin = None if report.get("margin") is None else float(report["margin"])
@@ -289,7 +290,9 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         contrasts=_texts(report.get("contrasts")),
         paired=bool(report.get("paired", False)),
         looks=read_plan(report.get("looks"), f"{path}: report.looks"),
-        factor=factor,
+        method=_choice(path, report, "method", get_args(Method)),
+        correction=_choice(path, report, "correction", get_args(CorrectionName)),
+        factor=_choice(path, report, "factor", get_args(Factor)),
         heads=_listed_heads(content, finetune),
         run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
         asked=report,
@@ -302,6 +305,14 @@ def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tu
     if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
         return tuple(map(str, content["heads"]))
     return listed_heads(finetune) if "head" in finetune else ()
+
+
+def _choice(path: Path, report: Mapping[str, Any], name: str, names: Sequence[Any]) -> Any:
+    """One of so many names in a report's section; the first where it says none."""
+    value = report.get(name, names[0])
+    if value not in names:
+        raise unknown_name(f"report.{name} in {path}", str(value), names)
+    return value
 
 
 def _texts(value: object) -> tuple[str, ...]:

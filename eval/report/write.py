@@ -87,7 +87,9 @@ def _command(analysis: Analysis, out: Path) -> str:
         else []
     )
     words += ["--bootstrap", how.bootstrap] if how.bootstrap != "studentized" else []
-    words += ["--method", request.method] if request.method != "default" else []
+    method = request.method or how.method
+    words += ["--method", method] if method != "welch" else []
+    words += ["--correction", how.correction] if how.correction != "holm" else []
     return shlex.join(words)
 
 

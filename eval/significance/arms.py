@@ -104,7 +104,9 @@ class ArmTable:
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
-        return ArmTable(left, self.benchmark, self.part, self.outcome, self.decided)
+        found = ArmTable(left, self.benchmark, self.part, self.outcome, self.decided)
+        found._resampled = dict(self._resampled)  # arms that stay as they are have the same resamples
+        return found
 
     def as_decided(self, contrast: Contrast) -> ArmTable:
         """Return the runs that a contrast was decided with: what came later was for others to decide."""
@@ -133,7 +135,9 @@ class ArmTable:
             key: pd.Series(self.sign * 100 * np.log(np.abs(arm.to_numpy())), arm.index)
             for key, arm in self.runs.items()
         }
-        return ArmTable(runs, self.benchmark, self.part, self.outcome)
+        found = ArmTable(runs, self.benchmark, self.part, self.outcome)
+        found._resampled = self._resampled
+        return found
 
     @cached_property
     def sign(self) -> int:

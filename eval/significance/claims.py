@@ -10,7 +10,7 @@ its own level.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from base.errors import unknown_name
 from eval.significance.arms import ArmTable
@@ -18,6 +18,7 @@ from eval.significance.axes import Benchmark, Level
 from eval.significance.compare import compare_arms, interval_at, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
+from eval.significance.dependence import max_t_of
 from eval.significance.statistics.corrections import Correction, Holm
 
 
@@ -29,6 +30,8 @@ class Claims:
     """The runs of every outcome."""
     primary: Collection[Benchmark]
     inference: Inference
+    drawn: dict[Hashable, Correction] = field(default_factory=dict, compare=False, repr=False)
+    """Corrections by what they are over."""
 
     def correct(self, comparisons: Sequence[Comparison]) -> list[Comparison]:
         """Correct comparisons with the baseline; their order stays.
@@ -39,8 +42,17 @@ class Claims:
         """
         found = [replace(c, is_primary=self.is_claim(c)) for c in with_siblings_at_chance(comparisons)]
         level = self.inference.level
-        found = in_groups(found, _group, lambda group: with_corrected(group, Holm(), level))
+        found = in_groups(found, _group, lambda group: with_corrected(group, self._correction(group), level))
         return in_groups(found, lambda c: (c.benchmark, c.family), _with_interactions)
+
+    def _correction(self, group: Sequence[Comparison]) -> Correction:
+        """Draw what claims share once: without a run, or in other pairs, they share nearly the same."""
+        if self.inference.correction == "holm" or not group[0].is_primary:
+            return Holm()
+        key = tuple((c.benchmark, c.contrast) for c in group)
+        if key not in self.drawn:
+            self.drawn[key] = max_t_of(group, self.tables, self.inference)
+        return self.drawn[key]
 
     def is_claim(self, comparison: Comparison) -> bool:
         """Whether it is about a primary outcome, and over all families that this was scored in."""

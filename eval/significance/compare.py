@@ -20,6 +20,7 @@ from eval.results.outcome import Declared, Outcome, find_outcome
 from eval.results.run_scores import comparable_scores, mean_scores, normalise_rows
 from eval.significance.arms import ArmTable, Sample
 from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.bootstrapped import by_bootstrap
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
@@ -175,7 +176,9 @@ def _inferred(
         smallest_margin=smallest_margin(estimate, standard_error, df, look.nominal(2 * inference.level) / 2),
         p_interaction=_interaction(list(of_families.values())) if len(strata) > 1 else None,
     )
-    return replace(known, **_beside(arms, contrast, strata, sample, known, inference)) if thorough else known
+    if thorough:
+        known = replace(known, **_beside(arms, contrast, strata, sample, known, inference))
+    return known if inference.method == "welch" else by_bootstrap(known, arms, sample, margins, inference)
 
 
 def margins_of(arms: ArmTable, contrast: Contrast, families: Sequence[Family]) -> dict[Family, float] | None:
@@ -220,7 +223,7 @@ def _equivalence_of(found: Welch, margin: float) -> float:
 
 
 FARTHEST_EXPONENT = 700.0
-_SIGNED = ("estimate", "low", "high", "bootstrap_low", "bootstrap_high")
+_SIGNED = ("estimate", "low", "high", "low_welch", "high_welch", "bootstrap_low", "bootstrap_high")
 _SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from eval.results.outcome import Outcome
 from eval.significance.axes import Benchmark, Family
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.bootstrap import RESAMPLES, Bootstrap
+from eval.significance.statistics.bootstrap import MIN_RUNS, RESAMPLES, Bootstrap
 from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
 from eval.significance.statistics.welch import CONFIDENCE
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
 WITHIN_MARGIN, FAMILIES_DIFFER = "within margin", "families differ"
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
+
+Method = Literal["welch", "bootstrap"]
+CorrectionName = Literal["holm", "max-t"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +28,15 @@ class Inference:
     """Level of the intervals; one minus it is the level of every test."""
     paired: bool = False
     """Compare runs of one family and seed with each other instead of the means of arms."""
+    method: Method = "welch"
+    """What verdicts rest on: Welch's test, or the studentized bootstrap, beside which Welch's then stands."""
+    correction: CorrectionName = "holm"
+    """Of claims; ``max-t`` uses what they share."""
     bootstrap: Bootstrap = "studentized"
+    """The interval that stands beside Welch's."""
     resamples: int = RESAMPLES
+    fewest: int = MIN_RUNS["studentized"]
+    """Runs in every arm without which no verdict rests on the bootstrap."""
     generator_seed: int = 0
     looks: Looks = field(default_factory=OneLook)
     """When the study is looked at; the tests hold their level over all of these looks together."""
@@ -70,6 +81,10 @@ class Comparison:
     """Of this look alone."""
     look: Look = field(default_factory=OneLook)
     """What p-values are worth where the study is looked at several times; verdicts rest on them."""
+    low_welch: float | None = None
+    high_welch: float | None = None
+    p_welch: float | None = None
+    """What stands beside where verdicts rest on the bootstrap."""
     is_primary: bool = False
     """Whether it is one of the report's claims, which are corrected together; else exploratory."""
     p_holm: float | None = None

@@ -50,15 +50,30 @@ def differences_section(analysis: Analysis, context: Context) -> str:
 def _legend(analysis: Analysis) -> str:
     how = analysis.inference
     return (
-        f"*Alone*: Welch's {how.confidence:.0%} interval and p of one comparison. *Together*: the interval "
-        "and p after Holm's correction, on which verdicts rest: over all claims, else over the "
-        f"{analysis.noun}s of one outcome and scope. *Equivalence*: p of two one-sided tests at the margin, "
-        "alone; then the largest of it and each family's, after Holm; and the smallest margin at which they "
-        f"would pass alone. The {INTERVALS[how.bootstrap]} needs {MIN_RUNS[how.bootstrap]} "
-        "runs in every arm. *Floor*: the smallest permutation p that so many runs allow. *g*: Hedges' "
-        f"standardised difference. *P(>)*: how often a run of the {analysis.noun} scores above one of the "
-        "baseline. *Runs*: of the two arms."
+        f"*Alone*: {_method(analysis)} {how.confidence:.0%} interval and p of one comparison. *Together*: "
+        f"the interval and p after {_corrections(analysis)} *Equivalence*: p of two one-sided tests at the "
+        "margin, alone; then the largest of it and each family's, after Holm; and the smallest margin at "
+        f"which they would pass alone. {_needs(analysis)} *Floor*: the smallest permutation p that so many "
+        f"runs allow. *g*: Hedges' standardised difference. *P(>)*: how often a run of the {analysis.noun} "
+        "scores above one of the baseline. *Runs*: of the two arms."
     )
+
+
+def _method(analysis: Analysis) -> str:
+    return "the studentized bootstrap's" if analysis.inference.method == "bootstrap" else "Welch's"
+
+
+def _corrections(analysis: Analysis) -> str:
+    of_group = f"the {analysis.noun}s of one outcome and scope."
+    if analysis.inference.correction == "holm":
+        return f"Holm's correction, on which verdicts rest: over all claims, else over {of_group}"
+    return f"correction, on which verdicts rest: step-down max-t over all claims, else Holm's over {of_group}"
+
+
+def _needs(analysis: Analysis) -> str:
+    how = analysis.inference
+    kind = "studentized" if how.method == "bootstrap" else how.bootstrap
+    return f"The {INTERVALS[kind]} needs {MIN_RUNS[kind]} runs in every arm."
 
 
 def _summary(analysis: Analysis, benchmark: Benchmark) -> str:
@@ -77,21 +92,25 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 
 
 def _header(analysis: Analysis) -> list[str]:
+    how = analysis.inference
+    corrected = "p (Holm)" if how.correction == "holm" else "p (corrected)"
+    beside = "Welch" if how.method == "bootstrap" else INTERVALS[how.bootstrap]
     return [
-        "scope", "difference", "alone", "together", "p", "p (Holm)", "p (equivalence)",
-        "(everywhere, Holm)", "smallest margin",
-        INTERVALS[analysis.inference.bootstrap], "p (permutation)", "floor", "g", "P(>)", "runs", "verdict",
+        "scope", "difference", "alone", "together", "p", corrected, "p (equivalence)", "(everywhere, Holm)",
+        "smallest margin", beside, "p (permutation)", "floor", "g", "P(>)", "runs", "verdict",
     ]  # fmt: skip
 
 
 def _test_cells(comparison: Comparison) -> list[str]:
     superior = comparison.probability_of_superiority
-    beside = (
-        "-"
-        if comparison.bootstrap_low is None
-        else f"[{signed(comparison.bootstrap_low, comparison.digits)}, "
-        f"{signed(comparison.bootstrap_high, comparison.digits)}]"
+    is_welch = comparison.low_welch is None
+    low, high = (
+        (comparison.bootstrap_low, comparison.bootstrap_high)
+        if is_welch
+        else (comparison.low_welch, comparison.high_welch)
     )
+    beside = "-" if low is None else f"[{signed(low, comparison.digits)}, {signed(high, comparison.digits)}]"
+    beside += "" if is_welch else f", p {p_value(comparison.p_welch)}"
     return [
         family_label(comparison.family),
         difference(comparison),

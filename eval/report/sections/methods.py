@@ -26,17 +26,16 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "The unit of replication is the run: items, tasks and fine-tunings of one run are "
         "averaged first and never counted as replicates. A difference is the variant's mean minus the "
         "baseline's within a family; the average gives each family the same weight and is the primary "
-        f"comparison.{_ratios(analysis)} Intervals are {how.confidence:.0%} Welch intervals with "
-        "Satterthwaite's degrees of freedom, each family and variant with its own variance (stratified for "
-        "the average), alone and, as verdicts rest on them, together. P-values are two-sided and come "
+        f"comparison.{_ratios(analysis)} {_intervals(analysis)}, alone and, as verdicts rest on "
+        "them, together. P-values are two-sided and come "
         f"from the same statistic. {_claims(analysis)} Benjamini and Hochberg's correction runs over all "
         "differences by phenomenon, whose intervals keep the false coverage rate. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
         f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
-        f"stand a {INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm) and a "
-        f"permutation test of Welch's t; generator seed {how.generator_seed}. Families differ in a "
-        f"difference where Welch's analysis of variance of it has a p below {how.level:.2g} after Holm's "
+        f"stand {_beside(analysis)} and a permutation test of Welch's t; generator seed "
+        f"{how.generator_seed}. Families differ in a difference where Welch's analysis of "
+        f"variance of it has a p below {how.level:.2g} after Holm's "
         f"correction over the {analysis.noun}s. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
         f"is inferred from an arm with one run, which has no spread. Versions: {versions}."
@@ -51,9 +50,46 @@ def _claims(analysis: Analysis) -> str:
     declared = "declared" if len(analysis.primary) < len(analysis.benchmarks) else "all outcomes"
     return (
         f"Claims are the {len(analysis.claims)} comparisons over all families on {names} ({declared}): "
-        "Holm's correction runs over all of them, so that the chance of any false difference among them is "
-        f"at most {analysis.inference.level:.0%}. Everything else is exploratory and corrected over the "
-        f"{analysis.noun}s of one outcome and scope."
+        f"{_correction(analysis)} runs over all of them, so that the chance of any false difference among "
+        f"them is at most {analysis.inference.level:.0%}. Everything else is exploratory and corrected over "
+        f"the {analysis.noun}s of one outcome and scope."
+    )
+
+
+def _intervals(analysis: Analysis) -> str:
+    how = analysis.inference
+    welch = (
+        f"{how.confidence:.0%} Welch intervals with Satterthwaite's degrees of freedom, each family and "
+        "variant with its own variance (stratified for the average)"
+    )
+    if how.method == "welch":
+        return f"Intervals are {welch}"
+    return (
+        f"Intervals are {how.confidence:.0%} intervals of the studentized bootstrap: Welch's t of "
+        f"{how.resamples:,} resamples of runs within each arm, by its size and not its sign (with fewer than "
+        f"{how.fewest} runs in an arm there are none, and with few more they are wider than they need to be)"
+    )
+
+
+def _beside(analysis: Analysis) -> str:
+    how = analysis.inference
+    if how.method == "bootstrap":
+        return f"Welch's {how.confidence:.0%} interval and p"
+    return f"a {INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm)"
+
+
+def _correction(analysis: Analysis) -> str:
+    how = analysis.inference
+    if how.correction == "holm":
+        return "Holm's correction"
+    drawn = (
+        "of runs resampled with all of their outcomes"
+        if how.method == "bootstrap"
+        else "of normal runs with the spread and the correlation of outcomes that were seen"
+    )
+    return (
+        "Step-down max-t (Westfall and Young 1993; Romano and Wolf 2005) by "
+        f"{how.resamples:,} studies without any difference, {drawn}, with this study's arms and baseline,"
     )
 
 

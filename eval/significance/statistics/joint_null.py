@@ -102,11 +102,13 @@ def simulated(cells: Cells, draws: int, rng: np.random.Generator) -> Draws:
     for group in np.unique(cells.groups):
         here = np.flatnonzero(cells.groups == group)
         root = spread[here, None] * _root(cells.correlation[np.ix_(here, here)])
+        total, square = np.zeros((2, draws, len(here)))
         for row in present[:, here]:
             if row.any():
-                drawn = rng.standard_normal((draws, len(here))) @ root.T * row
-                sums[:, here] += drawn
-                squares[:, here] += drawn**2
+                drawn = rng.standard_normal((draws, len(here))) @ (root.T * row)
+                total += drawn
+                square += drawn**2
+        sums[:, here], squares[:, here] = total, square
     return _studentized(present.sum(0) * 1.0, sums, squares, cells.weights)
 
 

@@ -232,3 +232,16 @@ def test_seeds_are_a_list_or_a_range(tmp_path: Path, repository: Path, written: 
 def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path, written: Any) -> None:
     with pytest.raises(UsageError, match=r"seeds: .*(give whole numbers|write \[3\] for one seed).* 1-3$"):
         load_study(write(tmp_path, repository, seeds=written))
+
+
+def test_a_study_names_its_method_and_its_correction(tmp_path: Path, repository: Path) -> None:
+    report = {"method": "bootstrap", "correction": "max-t"}
+    study = load_study(write(tmp_path, repository, report=report))
+    study.write()
+    written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]
+    assert {name: written[name] for name in report} == report
+
+
+def test_max_t_is_for_a_study_that_is_read_once(tmp_path: Path, repository: Path) -> None:
+    with pytest.raises(UsageError, match=r"max-t is for a study that is read once"):
+        load_study(write(tmp_path, repository, report={"correction": "max-t", "looks": [3, 6]}))

@@ -7,12 +7,21 @@ baseline and so many variants with n runs each; the outcomes of a run correlate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special
 
+from eval.results.outcome import Declared, find_outcome
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark
+from eval.significance.claims import Claims
+from eval.significance.compare import compare_with_baseline
+from eval.significance.comparison import Comparison, Inference, Method
+from eval.significance.dependence import cells_of
 from eval.significance.statistics.joint_null import (
     Cells,
     Draws,
@@ -114,8 +123,8 @@ def holm(p: np.ndarray) -> np.ndarray:
     return corrected
 
 
-METHODS = {"Welch": (by_welch, 400, 400), "bootstrap": (by_bootstrap, 3_999, 200)}
-"""Draws in each study, and studies for each correlation."""
+METHODS = {"Welch": (by_welch, 400, 200), "bootstrap": (by_bootstrap, 3_999, 100)}
+"""Draws in each study, and studies for each correlation; twice as many of one variant, which are faster."""
 NUM_RUNS = {"Welch": (3, 5, 6, 10), "bootstrap": (5, 6, 10)}
 
 
@@ -131,6 +140,7 @@ def rates(
 ) -> Rates:
     """Simulate one number of runs and one correlation."""
     judge, draws, studies = METHODS[method]
+    studies *= 2 if shape[0] == 1 else 1
     rng = np.random.default_rng([*shape, runs, round(10 * rho), partial, sorted(SCORES).index(scores)])
     false, found = [], []
     for _ in range(int(share * studies)):
@@ -148,7 +158,7 @@ def rates(
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("method", METHODS)
 def test_any_false_claim_is_as_rare_as_the_level_says(method: str, shape: tuple[int, int], scores: str):
-    """Pooled over correlations, where nothing differs and where half does; no less is found than by Holm."""
+    """Pooled over correlations, where nothing differs and where half does; more is found than by Holm."""
     label = f"{method} | {shape[0]} x {shape[1]} | {scores}"
     found: dict[str, list[np.ndarray]] = {}
     for runs in NUM_RUNS[method]:
@@ -165,13 +175,15 @@ def test_any_false_claim_is_as_rare_as_the_level_says(method: str, shape: tuple[
     error = 100 * np.sqrt(LEVEL * (1 - LEVEL) / METHODS[method][2] / len(CORRELATIONS))
     for name, values in found.items():
         for of_holm, of_max_t in values:
-            assert of_max_t <= 100 * LEVEL + 3 * error if "wrong" in name else of_max_t > of_holm - 2
+            assert "wrong" not in name or of_max_t <= 100 * LEVEL + 3 * error
+            # Of unequal spread Holm's claims are wrong more often than they may be, and find a little more.
+            assert "found" not in name or scores != "normal" or of_max_t > of_holm - 1
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_dependence_is_worth_something(method: str):
     """Six outcomes of one run that say almost the same: Holm pays for six, max-t for little more than one."""
-    found = rates(method, (1, 6), "normal", 5, 0.9, True, share=0.2).found
+    found = rates(method, (1, 6), "normal", 5, 0.9, True, share=0.4).found
     assert found[1] > found[0] + 2
 
 
@@ -189,3 +201,72 @@ def test_draws_that_are_cut_short_are_those_of_the_whole():
         ),
     ):
         assert np.where(cut < LEVEL, cut, 1) == pytest.approx(np.where(whole < LEVEL, whole, 1))
+
+
+def tables(seed: int, missing: bool) -> dict[Benchmark, ArmTable]:
+    """Two outcomes of one run and one of families that differ in scale; three variants in two families."""
+    rng = np.random.default_rng(seed)
+    runs = pd.DataFrame(
+        [(f, v, s, *rng.normal([60.0, 70.0, 3.0], 1.0)) for f in "ab" for v in ("gelu", "relu", "kan")
+         for s in range(6)],
+        columns=["family", "variant", "seed", "blimp", "glue", "held-out-loss"],
+    )  # fmt: skip
+    found = {}
+    for name in ("blimp", "glue", "held-out-loss"):
+        own = runs.rename(columns={name: "score"})[["family", "variant", "seed", "score"]]
+        own["score"] *= np.where((own.family == "b") & (name == "held-out-loss"), 2.0, 1.0)
+        if missing and name == "glue":
+            own = own[~((own.family == "a") & (own.variant == "kan") & (own.seed > 3))]
+        outcome = find_outcome(name, [name], own.score, Declared(), label=name)
+        found[Benchmark(name)] = ArmTable.of_scores(own, Benchmark(name), outcome=outcome)
+    return found
+
+
+def compared(found: dict[Benchmark, ArmTable], inference: Inference) -> tuple[Claims, list[Comparison]]:
+    claims = Claims(found, tuple(found), inference)
+    alone = [
+        c for arms in found.values() for c in compare_with_baseline(arms, "gelu", ("relu", "kan"), inference)
+    ]
+    return claims, claims.with_intervals(claims.correct(alone))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("is_paired", [False, True])
+def test_what_is_drawn_is_the_study_that_was_compared(is_paired: bool, missing: bool):
+    """Estimates and standard errors of the cells are those of the comparisons, in their scale."""
+    inference = Inference(paired=is_paired)
+    claims, comparisons = compared(tables(1, missing), inference)
+    primary = [c for c in comparisons if c.is_primary]
+    assert len(primary) == 6
+    cells = cells_of(primary, claims.tables, inference)
+    counts = (~np.isnan(cells.values)).sum(0)
+    estimates = cells.weights @ np.nan_to_num(np.nanmean(cells.values, axis=0))
+    errors = np.sqrt(cells.weights**2 @ (np.nanvar(cells.values, axis=0, ddof=1) / counts))
+    for comparison, estimate, error in zip(primary, estimates, errors, strict=True):
+        own = comparison.estimate or 0.0
+        assert error == pytest.approx(comparison.standard_error)
+        assert estimate == pytest.approx(100 * np.log1p(own / 100) if comparison.is_relative else own)
+
+
+@pytest.mark.parametrize("method", ["welch", "bootstrap"])
+def test_claims_are_corrected_by_max_t_and_the_rest_by_holm(method: Method):
+    for seed in range(3):
+        _, by_holm = compared(tables(seed, missing=False), Inference(method=method))
+        claims, found = compared(tables(seed, missing=False), Inference(method=method, correction="max-t"))
+        assert len(claims.drawn) == 1
+        for one, other in zip(found, by_holm, strict=True):
+            assert one.p == other.p
+            if one.is_primary:
+                assert (one.p or 0) <= (one.p_holm or 0) <= (other.p_holm or 0) + 0.01
+            else:
+                assert one.p_holm == other.p_holm
+            low, high = one.interval or (np.nan, np.nan)
+            assert one.is_different == (not low < 0 < high)
+
+
+def test_what_a_study_shares_is_drawn_once():
+    """Of other p-values of the same claims, as without one run, the same draws are asked."""
+    claims, found = compared(tables(5, missing=False), Inference(correction="max-t"))
+    drawn = next(iter(claims.drawn.values()))
+    claims.correct([replace(c, p=0.5) for c in found])
+    assert list(claims.drawn.values()) == [drawn]
