@@ -84,6 +84,7 @@ def find(
     baseline: Level,
     others: Sequence[Level],
     thorough: bool = True,
+    only_claims: bool = False,
 ) -> Findings:
     """Compare every variant with the baseline on every outcome in every scope, and correct all of it.
 
@@ -94,15 +95,17 @@ def find(
         baseline: The variant that the others are compared with.
         others: The others, in the order wanted.
         thorough: Also what no verdict rests on: permutation, bootstrap, power.
+        only_claims: Leave out single families, which no claim rests on.
     """
+    how = claims.inference
     alone = [
         comparison
         for arms in claims.tables.values()
-        for comparison in compare_with_baseline(arms, baseline, others, claims.inference, thorough)
+        for comparison in compare_with_baseline(arms, baseline, others, how, thorough, only_claims)
     ]
     return Findings(
         factor=factor,
-        inference=claims.inference,
+        inference=how,
         families=tuple(families),
         baseline=baseline,
         variants=(baseline, *others),

@@ -44,6 +44,21 @@ class Sample:
     """Why nothing can be inferred; the arms may then be empty."""
     dropped: tuple[str, ...] = ()
 
+    @cached_property
+    def moments(self) -> np.ndarray:
+        """(4, C) mean, unbiased variance, number of runs and weight of every arm."""
+        return np.array(
+            [
+                (arm.mean(), arm.var(ddof=1), len(arm), w)
+                for arm, w in zip(self.arms, self.weights, strict=True)
+            ]
+        ).T
+
+    def moments_of(self, family: Family) -> np.ndarray:
+        """Return those of the arms of one family, weighted to its own difference."""
+        scale = [[1], [1], [1], [len(set(self.strata))]]
+        return self.moments[:, [stratum == family for stratum in self.strata]] * scale
+
     def of_family(self, family: Family) -> Sample:
         """Return the part of one family, weighted to its own difference."""
         chosen = [place for place, stratum in enumerate(self.strata) if stratum == family]
@@ -150,14 +165,22 @@ class ArmTable:
         It is pooled over arms, but no more than twice that of the middle one: a single collapsed run must not
         round off all other differences.
         """
-        arms = [arm for (family, _), arm in self.runs.items() if family in families and len(arm) > 1]
-        variances = [float(arm.to_numpy().var(ddof=1)) for arm in arms]
-        df = [len(arm) - 1 for arm in arms]
-        if not arms or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
+        chosen = [spread for family in families for spread in self._spreads.get(family, ())]
+        df, variances = [df for df, _ in chosen], [variance for _, variance in chosen]
+        if not chosen or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
             return 2
         middle = math.sqrt(median_low(variances))
         spread = pooled if middle < NO_SPREAD else min(pooled, 2 * middle)
         return min(max(1 - math.floor(math.log10(spread)), 1), MOST_DIGITS)
+
+    @cached_property
+    def _spreads(self) -> dict[Family, list[tuple[int, float]]]:
+        """Degrees of freedom and variance of every arm with two runs or more, by family."""
+        found: dict[Family, list[tuple[int, float]]] = {}
+        for (family, _), arm in self.runs.items():
+            if len(arm) > 1:
+                found.setdefault(family, []).append((len(arm) - 1, float(arm.to_numpy().var(ddof=1))))
+        return found
 
     @cached_property
     def above_chance(self) -> frozenset[Key]:

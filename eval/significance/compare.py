@@ -156,11 +156,11 @@ def _inferred(
         known = replace(known, margin=float(np.mean(list(margins.values()))))
     if known.reason is not None:
         return known
-    result = _welch(sample, inference)
+    result = _welch(sample.moments, inference)
     estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
     if standard_error < NO_SPREAD:
         return replace(known, reason="no spread between seeds in any arm")
-    of_families = {f: _welch(sample.of_family(f), inference) for f in strata}
+    of_families = {f: _welch(sample.moments_of(f), inference) for f in strata}
     p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
     look = inference.looks.at(known.fewest_runs, df, known.claim)
     known = replace(
@@ -248,6 +248,7 @@ def compare_with_baseline(
     variants: Sequence[Level],
     inference: Inference,
     thorough: bool = True,
+    only_claims: bool = False,
 ) -> list[Comparison]:
     """Compare every variant with the baseline in every scope, each by itself (``claims`` corrects them).
 
@@ -257,11 +258,12 @@ def compare_with_baseline(
         variants: The others, in the order wanted; those without a run give ``not estimable``.
         inference: How.
         thorough: Also what a verdict does not rest on.
+        only_claims: Leave out single families, unless there is but one.
     """
     pairs = [Contrast((name,), (baseline,)) for name in variants]
     return [
         compare_arms(arms, pair, family, inference, thorough)
-        for family in scopes(arms.families)
+        for family in scopes(arms.families)[: 1 if only_claims else None]
         for pair in pairs
     ]
 
@@ -300,14 +302,9 @@ def _known(
     )
 
 
-def _welch(sample: Sample, inference: Inference) -> Welch:
-    return welch(
-        [arm.mean() for arm in sample.arms],
-        [arm.var(ddof=1) for arm in sample.arms],
-        [len(arm) for arm in sample.arms],
-        sample.weights,
-        inference.confidence,
-    )
+def _welch(moments: np.ndarray, inference: Inference) -> Welch:
+    means, variances, counts, weights = moments
+    return welch(means, variances, counts, weights, inference.confidence)
 
 
 def _beside(

@@ -21,7 +21,7 @@ def equivalence_p(estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike,
 
 def smallest_margin(estimate: float, standard_error: float, df: float, level: float) -> float:
     """Return the smallest margin at which both tests pass at a level: where the 1 - 2 level interval ends."""
-    return float(abs(estimate) + stats.t.ppf(1 - level, df) * standard_error)
+    return float(abs(estimate) + special.stdtrit(df, 1 - level) * standard_error)
 
 
 def equivalence_power(standard_error: float, df: float, margin: float, level: float) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 CONFIDENCE = 0.95
 # Spread below this many percentage points is rounding of equal scores, not variation between seeds.
@@ -60,7 +60,7 @@ def welch(
     with np.errstate(divide="ignore", invalid="ignore"):
         df = variance**2 / (terms**2 / (counts - 1)).sum(-1)
         p = 2 * special.stdtr(df, -np.abs(estimate) / standard_error)
-    half_width = stats.t.ppf((1 + confidence) / 2, df) * standard_error
+    half_width = special.stdtrit(df, (1 + confidence) / 2) * standard_error
     return Welch(estimate, standard_error, df, p, estimate - half_width, estimate + half_width)
 
 
@@ -82,4 +82,4 @@ def welch_anova_p(means: ArrayLike, variances: ArrayLike, df: ArrayLike) -> floa
     between = (precision * (means - (share * means).sum()) ** 2).sum() / (num_groups - 1)
     excess = ((1 - share) ** 2 / df).sum()
     f = between / (1 + 2 * (num_groups - 2) / (num_groups**2 - 1) * excess)
-    return float(stats.f.sf(f, num_groups - 1, (num_groups**2 - 1) / (3 * excess)))
+    return float(special.fdtrc(num_groups - 1, (num_groups**2 - 1) / (3 * excess), f))
