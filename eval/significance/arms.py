@@ -98,6 +98,8 @@ class ArmTable:
         self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
         self.families = sorted({family for family, _ in runs})
         self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
+        self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
+        self._digits: dict[tuple[Family, ...], int] = {}
 
     @classmethod
     def of_scores(
@@ -165,13 +167,10 @@ class ArmTable:
         It is pooled over arms, but no more than twice that of the middle one: a single collapsed run must not
         round off all other differences.
         """
-        chosen = [spread for family in families for spread in self._spreads.get(family, ())]
-        df, variances = [df for df, _ in chosen], [variance for _, variance in chosen]
-        if not chosen or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
-            return 2
-        middle = math.sqrt(median_low(variances))
-        spread = pooled if middle < NO_SPREAD else min(pooled, 2 * middle)
-        return min(max(1 - math.floor(math.log10(spread)), 1), MOST_DIGITS)
+        key = tuple(families)
+        if key not in self._digits:
+            self._digits[key] = _digits([spread for f in families for spread in self._spreads.get(f, ())])
+        return self._digits[key]
 
     @cached_property
     def _spreads(self) -> dict[Family, list[tuple[int, float]]]:
@@ -208,7 +207,11 @@ class ArmTable:
 
     def sample(self, contrast: Contrast, families: Sequence[Family], is_paired: bool) -> Sample:
         """Gather what a contrast over these families, weighed alike, is made of."""
-        return self._paired(contrast, families) if is_paired else self._whole(contrast, families)
+        key = (contrast, tuple(families), is_paired)
+        if key not in self._samples:
+            gather = self._paired if is_paired else self._whole
+            self._samples[key] = gather(contrast, families)
+        return self._samples[key]
 
     def resampled(self, name: str, arm: np.ndarray, inference: Inference) -> ResampledArm:
         """Resample an arm, once for all comparisons that it is part of."""
@@ -259,6 +262,15 @@ class ArmTable:
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )
+
+
+def _digits(spreads: Sequence[tuple[int, float]]) -> int:
+    df, variances = [df for df, _ in spreads], [variance for _, variance in spreads]
+    if not spreads or (pooled := math.sqrt(np.average(variances, weights=df))) < NO_SPREAD:
+        return 2
+    middle = math.sqrt(median_low(variances))
+    spread = pooled if middle < NO_SPREAD else min(pooled, 2 * middle)
+    return min(max(1 - math.floor(math.log10(spread)), 1), MOST_DIGITS)
 
 
 def _is_above_zero(mean: float, count: int, df: int, squares: float, level: float) -> bool:
