@@ -162,7 +162,8 @@ def compare_as_asked(
         for arms in claims.tables.values()
         for family in scopes(arms.families)
     ]
-    new = [c for c in found if (c.benchmark, c.family, _sides(c.contrast)) not in known]
+    asked = {(c.benchmark, c.family, _sides(c.contrast)): c for c in found}
+    new = [c for sides, c in asked.items() if sides not in known]  # one asked for twice is one question
     level = claims.inference.level
     new = in_groups(new, lambda c: c.family, lambda group: with_corrected(group, Holm(), level))
     new = in_groups(new, lambda c: (c.benchmark, c.family), _with_interactions)

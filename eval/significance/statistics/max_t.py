@@ -43,18 +43,14 @@ class MaxT:
         return corrected
 
     def levels(self, p_values: Sequence[float | None], level: float) -> list[float | None]:
-        """Return the two-sided level of each interval.
+        """Return the two-sided level of each interval: that of the smallest p of all, as ``Holm`` does.
 
-        What is not shown is judged by the smallest p of all that are not shown, which is never below that
-        level; what is shown by the smallest p of all. Where the latter's interval holds zero it is to be cut
-        there, as of ``Holm``.
+        What is not shown has a p that is not below it. Where the interval of what is shown holds zero, it is
+        to be cut there.
         """
         steps = self._steps(p_values)
-        num_shown = sum(p is not None and p < level for p in self.adjust(p_values))
-        levels: list[float | None] = [None] * len(p_values)
-        for rank, (index, _, _) in enumerate(steps):
-            levels[index] = _critical(steps[0 if rank < num_shown else num_shown][2], level)
-        return levels
+        together = _critical(steps[0][2], level) if steps else None
+        return [None if p is None else together for p in p_values]
 
     def _steps(self, p_values: Sequence[float | None]) -> list[tuple[int, float, np.ndarray]]:
         """From the smallest p: its place, itself, and (B,) the smallest of those from it on in each draw."""
