@@ -9,6 +9,7 @@ from eval.report.markdown import details, listed, share, unit_name
 from eval.report.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
+from eval.significance.statistics.looks import AnyLooks, PlannedLooks
 from eval.suites.registry import asks_for_classes
 
 INTERVALS = {
@@ -28,8 +29,8 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "baseline's within a family; the average gives each family the same weight and is the primary "
         f"comparison.{_ratios(analysis)} {_intervals(analysis)}, alone and, as verdicts rest on "
         "them, together. P-values are two-sided and come "
-        f"from the same statistic. {_claims(analysis)} Benjamini and Hochberg's correction runs over all "
-        "differences by phenomenon, whose intervals keep the false coverage rate. Equivalence is two "
+        f"from the same statistic. {_claims(analysis)}{_looks(analysis)} "
+        "Benjamini and Hochberg's correction runs over all differences by phenomenon, whose intervals keep the false coverage rate. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
         f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
@@ -98,6 +99,28 @@ def _correction(analysis: Analysis) -> str:
     return (
         "Step-down max-t (Westfall and Young 1993; Romano and Wolf 2005) by "
         f"{how.resamples:,} studies without any difference, {drawn}, with this study's arms and baseline,"
+    )
+
+
+def _looks(analysis: Analysis) -> str:
+    """Say what keeps the error rate over several looks at a study that grows."""
+    looks = analysis.inference.looks
+    if isinstance(looks, PlannedLooks):
+        planned = ", ".join(map(str, looks.plan))
+        how = (
+            f"The study was to be looked at with {planned} runs in every arm, and each comparison's level is "
+            "spent over these looks as O'Brien and Fleming do (Lan and DeMets 1983)"
+        )
+    elif isinstance(looks, AnyLooks):
+        how = (
+            "The study may be looked at after every run, as tests are the anytime-valid ones of linear "
+            "models (Lindon et al. 2022)"
+        )
+    else:
+        return ""
+    return (
+        f" {how}: the error rates named hold over all looks together. What is corrected are sequential "
+        "p-values; p alone and the intervals alone are those of this look."
     )
 
 

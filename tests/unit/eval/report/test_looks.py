@@ -18,7 +18,9 @@ from eval.report.analysis import Analysis, Request
 from eval.report.history import read_history, remember_question
 from eval.report.looks import looks_note
 from eval.report.remember import remember, with_question_remembered
+from eval.report.sections.context import Context
 from eval.report.sections.history import questions_note
+from eval.report.sections.methods import methods_section
 from eval.report.sources import read_source
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
@@ -197,3 +199,14 @@ def test_a_folder_that_cannot_be_written_to_has_a_report(tmp_path: Path):
     file.unlink()
     file.mkdir()  # nothing can be appended, whoever runs the test
     assert study.report().looks.number == 1
+
+
+def test_methods_say_how_looks_are_counted(tmp_path: Path):
+    study = Growing(tmp_path / "s", looks=[3, 6])
+    study.grow(3)
+    context = Context(command="", versions={}, figures={})
+    planned = methods_section(study.report(), context)
+    assert "looked at with 3, 6 runs in every arm" in planned
+    assert "anytime-valid" in methods_section(study.report(Request(looks="any")), context)
+    study.ask()
+    assert "looked at" not in methods_section(study.report(), context)
