@@ -9,6 +9,7 @@ from eval.report.analysis import Analysis, Request
 from eval.report.history import History
 from eval.report.markdown import escape, listed
 
+_FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "method", "correction", "looks")
 # What was so before a study's file could say it.
 _FORMERLY = {"method": "welch", "correction": "holm"}
 
@@ -38,18 +39,11 @@ def _before_and_after(history: History, now: Mapping[str, Any]) -> str:
 
 def asked_by_flags(request: Request) -> dict[str, Any]:
     """Name the choices of a request that decide what is claimed, as a study's file names them."""
-    declared = request.declared
-    found = {
-        "factor": request.factor,
-        "head": request.head,
-        "baseline": request.baseline,
-        "margin": declared.margin,
-        "margins": dict(declared.margins),
-        "contrasts": list(request.contrasts),
-        "paired": request.paired,
-        "looks": request.looks,
-    }
-    return {key: value for key, value in found.items() if value}
+    usual, declared = Request(), request.declared
+    found = {name: getattr(request, name, None) for name in _FLAGS}
+    asked = {name: value for name, value in found.items() if value != getattr(usual, name, None)}
+    margins = {"margin": declared.margin, "margins": dict(declared.margins)}
+    return asked | {key: value for key, value in margins.items() if value}
 
 
 def _said(choices: Mapping[str, Any], empty: str = "") -> str:

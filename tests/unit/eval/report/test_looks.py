@@ -168,9 +168,9 @@ def test_what_was_asked_before_and_after_the_results_is_told(tmp_path: Path):
     note = questions_note(study.report())
     day = read_history(study.folder).questions[-1].date[:10]
     assert note.endswith(f"Changed after the first results ({day}): contrasts kan - relu and margin 2.")
-    request = Request(baseline="relu", declared=Declared(margins={"blimp": 0.5}))
+    request = Request(baseline="relu", primary=("blimp",), declared=Declared(margins={"blimp": 0.5}))
     assert questions_note(study.report(request)).endswith(
-        "On the command line: baseline relu and margins blimp 0.5."
+        "On the command line: baseline relu, primary blimp and margins blimp 0.5."
     )
 
 
