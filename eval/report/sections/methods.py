@@ -59,7 +59,7 @@ def _claims(analysis: Analysis) -> str:
 
 
 def _measured(analysis: Analysis) -> str:
-    """Say where simulation does not find the level held (docs/statistics.md)."""
+    """Say where simulation does not find the level held (docs/error-rates.md)."""
     how = analysis.inference
     if how.method == "bootstrap" or how.correction == "max-t":
         return ""

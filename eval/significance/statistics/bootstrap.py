@@ -1,7 +1,7 @@
 """Bootstrap intervals of weighted sums of arm means; runs are resampled within each arm.
 
 At the numbers of seeds people can afford only the studentized bootstrap (Hall 1988) covers what it says; the
-percentile and BCa intervals (Efron 1987) are for comparison (docs/statistics.md). Of studentized resamples
+percentile and BCa intervals (Efron 1987) are for comparison (docs/error-rates.md). Of studentized resamples
 the size counts and not the sign: with equal tails the interval covers 93% where runs lie far out.
 
 Shapes: C arms of n runs, B resamples.

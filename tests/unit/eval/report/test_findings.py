@@ -78,7 +78,7 @@ def test_a_difference_is_said_exactly_where_plain_numpy_finds_one(difference: fl
 @pytest.mark.parametrize("runs", [3, 5, 10])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_of_studies_without_any_difference_few_claim_one(shape: Shape, runs: int):
-    """The table of docs/statistics.md has 1,000 of each: ``python -m benchmarks.claims``."""
+    """The table of docs/error-rates.md has 1,000 of each: ``python -m benchmarks.claims``."""
     found = simulate(Scenario(truth=truth(shape), runs=runs), STUDIES, seed=1)
     assert found["says a difference"] == found["false difference"] <= 100 * MOST_WRONG / STUDIES
     assert found["intervals with zero"] >= 100 - 100 * MOST_WRONG / STUDIES

@@ -1,6 +1,6 @@
 """How often the report is wrong, by simulation: intervals, families of tests, verdicts of equivalence.
 
-With a fixed generator; docs/statistics.md has these numbers as tables.
+With a fixed generator; docs/error-rates.md has these numbers as tables.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Corrections that use dependence, and Holm's: how often they are wrong, and what they find.
 
-docs/statistics.md has the table whose rows ``pytest -s -m slow`` prints here. A study has one family, a
+docs/error-rates.md has the table whose rows ``pytest -s -m slow`` prints here. A study has one family, a
 baseline and so many variants with n runs each; the outcomes of a run correlate.
 """
 
