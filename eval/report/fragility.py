@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eval.report.sensitivity import Sensitivity
-from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, WITHIN_MARGIN, Comparison
+from eval.significance.comparison import (
+    DIFFERENT,
+    EQUIVALENT,
+    INCONCLUSIVE,
+    NEGLIGIBLE,
+    NOT_ESTIMABLE,
+    WITHIN_MARGIN,
+    Comparison,
+)
+
+SHOWN = {DIFFERENT, NEGLIGIBLE, EQUIVALENT}
+"""Verdicts that a claim is made with."""
 
 
 def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
@@ -20,7 +31,7 @@ def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:
 
 def _reasons(found: Sensitivity, level: float) -> Iterator[str]:
     comparison = found.comparison
-    if without := {run for run, verdict in found.changed if verdict != NOT_ESTIMABLE}:
+    if without := {run for run, verdict in found.changed if _is_other(verdict, comparison)}:
         yield f"hangs on {next(iter(without))}" if len(without) == 1 else "hangs on one run"
     elif found.without_outliers is not None and _is_another(found.without_outliers, comparison):
         yield f"{found.without_outliers.verdict} without outliers"
@@ -42,7 +53,13 @@ def separation(comparison: Comparison, level: float) -> Iterator[str]:
 
 
 def _is_another(other: Comparison, comparison: Comparison) -> bool:
-    return other.p is not None and other.verdict != comparison.verdict
+    return other.p is not None and _is_other(other.verdict, comparison)
+
+
+def _is_other(verdict: str, comparison: Comparison) -> bool:
+    """Whether another claim would be made, or one where there is none; what is explored changes often."""
+    known = comparison.verdict
+    return verdict not in (known, NOT_ESTIMABLE) and not {verdict, known}.isdisjoint(SHOWN)
 
 
 def _disagrees(comparison: Comparison, level: float) -> bool:

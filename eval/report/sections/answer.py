@@ -153,8 +153,9 @@ def _within_families(findings: Findings) -> Iterator[str]:
         told = {c.contrast for c in findings.overall(name) if c.is_different or families_differ(c)}
         for family in findings.scopes(name)[1:]:
             rest = [c for c in findings.of(name, family) if c.is_different and c.contrast not in told]
-            for text in _in_words(findings, rest):
-                yield f"on {place(findings, name)} within {family_label(family)}, {text}"
+            if rest:
+                said = ", ".join(_in_words(findings, rest))
+                yield f"on {place(findings, name)} within {family_label(family)}, {said}"
 
 
 def _in_words(findings: Findings, comparisons: Sequence[Comparison]) -> list[str]:
