@@ -46,6 +46,7 @@ from eval.significance.data_checks import (
 )
 from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
 from eval.significance.statistics.looks import Looks, find_looks
+from eval.significance.uneven_arms import uneven_notes
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(
             *failure_notes(failures, inference.level),
+            *uneven_notes(found.claims, tables, inference),
             *_warnings(scores, baseline, outliers, items.notes),
             *decided_notes(source.design, comparisons),
             *_look_notes(counted),

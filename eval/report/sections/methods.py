@@ -63,7 +63,10 @@ def _measured(analysis: Analysis) -> str:
     how = analysis.inference
     if how.method == "bootstrap" or how.correction == "max-t":
         return ""
-    return " (in simulations up to 8% where all variants spread three times as far as the baseline)"
+    return (
+        " (in simulations of arms of one size; up to 8% where all variants spread three times as far as the "
+        "baseline, and more with few runs against many)"
+    )
 
 
 def _intervals(analysis: Analysis) -> str:
