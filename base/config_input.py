@@ -16,7 +16,19 @@ from base.mistakes import explain
 Config = TypeVar("Config", bound=BaseModel)
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SAFE_LOADER):
+    """Refuses a key that is named twice, of which YAML's readers silently take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{', '.join(sorted(twice))} is named twice; name it once", node.start_mark
+            )
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -43,7 +55,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 # The cells of a study share a few files.
 @lru_cache(maxsize=64)
 def _parse(text: str) -> Any:
-    return yaml.load(text, Loader=_LOADER)
+    return yaml.load(text, Loader=_Loader)
 
 
 def deep_merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from base.command_line import Section, check
 from base.errors import UsageError
 from base.seeds import LONGEST_RANGE, parse_seeds
-from eval.significance.statistics.looks import MOST_LOOKS
 
 
 class AdaptiveSeeds(Section):
@@ -28,11 +27,6 @@ class AdaptiveSeeds(Section):
             raise ValueError(
                 f"most is {self.most} and first {self.first}; most must be greater, or leave both out and "
                 f"write 1-{self.first}"
-            )
-        if len(self.looks) > MOST_LOOKS:
-            raise ValueError(
-                f"first {self.first} and most {self.most} make {len(self.looks)} looks, and {MOST_LOOKS} are "
-                "allowed; raise first"
             )
         return self
 

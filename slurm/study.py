@@ -31,7 +31,8 @@ from eval.significance.axes import Benchmark
 from eval.significance.comparison import CorrectionName, Method
 from eval.significance.contrasts import parse_contrast
 from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_heads
-from eval.significance.statistics.looks import Plan, read_plan
+from eval.significance.statistics.bootstrap import MIN_RUNS
+from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
@@ -63,7 +64,7 @@ class ReportConfig(Section):
     """What verdicts rest on: ``welch``, or the studentized ``bootstrap``, which needs 5 runs in every arm."""
     correction: CorrectionName = "holm"
     """Of all claims together: ``holm``, or ``max-t``, which uses what they share and so finds more."""
-    looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, "looks"))] = None
+    looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
     """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
     then hold their level over all of these looks together."""
 
@@ -107,11 +108,36 @@ class StudyConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _bootstrap_can_be_had(self) -> StudyConfig:
+        """Refuse before anything is trained what no report could be written of."""
+        fewest = MIN_RUNS["studentized"]
+        if self.report.method != "bootstrap":
+            return self
+        if self.report.looks == "any":
+            raise ValueError(
+                "report.looks any rest on Welch's t, and report.method is bootstrap; name numbers of runs, "
+                "such as [5, 10], or leave out one of them"
+            )
+        if len(self.all_seeds) < fewest:
+            raise ValueError(
+                f"report.method bootstrap needs {fewest} runs in every arm, and seeds are "
+                f"{len(self.all_seeds)}; name {fewest} or more, or write welch"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _tests_know_the_looks(self) -> StudyConfig:
         """Let the report correct for the looks of seeds that are added."""
-        if not isinstance(self.seeds, AdaptiveSeeds) or self.report.looks == "any":
+        if not isinstance(self.seeds, AdaptiveSeeds):
             return self
-        looks, first, most = self.report.looks or self.seeds.looks, self.seeds.first, self.seeds.most
+        if len(self.stages) > MOST_LOOKS:
+            raise ValueError(
+                f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.stages)} looks, "
+                f"and {MOST_LOOKS} are allowed; raise first, or name them in report.looks"
+            )
+        if self.report.looks == "any":
+            return self
+        looks, first, most = self.stages, self.seeds.first, self.seeds.most
         if (looks[0], looks[-1]) != (first, most):
             raise ValueError(
                 f"report.looks are {looks[0]} to {looks[-1]} and seeds {first} to {most}; the first and the "

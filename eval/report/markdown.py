@@ -52,9 +52,12 @@ def amount(value: float | None, comparison: Comparison) -> str:
 
 
 def effect(comparison: Comparison) -> str:
-    """Say an estimate with its direction in words and its unit: ``better by 0.25 nats``."""
+    """Say an estimate with its unit: ``better by 0.25 nats``, or ``-0.25 nats`` where it is not shown."""
     if comparison.estimate is None or comparison.is_better is None:
         return "level"
+    if not comparison.is_different:
+        unit = "" if comparison.is_relative else unit_name(comparison.unit)
+        return f"{difference(comparison)} {unit}".strip()
     word = "better" if comparison.is_better else "worse"
     return f"{word} by {amount(abs(comparison.estimate), comparison)}"
 

@@ -78,7 +78,7 @@ def find_primary(
         UsageError: For such a name.
     """
     known = {
-        name: [b for b in benchmarks if name in (str(b), b.name if not b.metric else "")] for name in names
+        name: [b for b in benchmarks if name == str(b) or (name == b.name and not b.metric)] for name in names
     }
     for name, found in known.items():
         if not found and is_strict:

@@ -63,7 +63,7 @@ def read_plan(value: Any, where: str) -> Plan | None:
 
     Args:
         value: ``any``, or a list of numbers (or their digits); None or an empty list for none.
-        where: What it stands in, for the error.
+        where: A flag or a file's key that it stands in, for the error; empty where others name it.
 
     Raises:
         UsageError: For anything else.
@@ -73,9 +73,11 @@ def read_plan(value: Any, where: str) -> Plan | None:
         return "any"
     numbers = [int(x) if str(x).isdecimal() and len(str(x)) < 7 else 0 for x in values]
     if any(n < FEWEST for n in numbers) or numbers != sorted(set(numbers)) or len(numbers) > MOST_LOOKS:
+        is_flag = where.startswith("--")
         raise UsageError(
-            f"{where}: {' '.join(map(str, values))} is no plan; write at most {MOST_LOOKS} ascending "
-            f"numbers of runs in every arm, each at least {FEWEST}, such as 3 6 10, or any"
+            f"{where}{': ' if where else ''}{' '.join(map(str, values)) if is_flag else repr(value)} is no "
+            f"plan; write at most {MOST_LOOKS} ascending numbers of runs in every arm, each at least "
+            f"{FEWEST}, such as {'3 6 10' if is_flag else '[3, 6, 10]'}, or any"
         )
     return tuple(numbers) or None
 

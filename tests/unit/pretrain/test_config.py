@@ -132,6 +132,7 @@ def test_resolved_config_has_no_open_choices():
         ("data: {train_files: [a.txt]}", "use 'files'"),
         ("- 1", "expected a mapping"),
         ("a: [", "not valid YAML"),
+        ("seed: 1\nfamily: roberta\nseed: 2", "seed is named twice; name it once"),
     ],
 )
 def test_mistakes_in_yaml_are_told_in_one_line_with_the_file(write, text, message):

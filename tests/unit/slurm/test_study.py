@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -236,10 +237,37 @@ def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path
 
 def test_a_study_names_its_method_and_its_correction(tmp_path: Path, repository: Path) -> None:
     report = {"method": "bootstrap", "correction": "max-t"}
-    study = load_study(write(tmp_path, repository, report=report))
+    study = load_study(write(tmp_path, repository, report=report, seeds="1-5"))
     study.write()
     written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]
     assert {name: written[name] for name in report} == report
+
+
+@pytest.mark.parametrize(
+    ("seeds", "looks", "message"),
+    [
+        ("1-4", None, "report.method bootstrap needs 5 runs in every arm, and seeds are 4; name 5 or more"),
+        ({"first": 2, "most": 4}, None, "needs 5 runs in every arm, and seeds are 4"),
+        ("1-10", "any", "report.looks any rest on Welch's t, and report.method is bootstrap"),
+        ({"first": 5, "most": 10}, "any", "report.looks any rest on Welch's t"),
+    ],
+)
+def test_a_bootstrap_that_no_report_could_make_is_refused_before_training(
+    tmp_path: Path, repository: Path, seeds: Any, looks: Any, message: str
+) -> None:
+    report = {"method": "bootstrap", "looks": looks}
+    with pytest.raises(UsageError, match=re.escape(message)):
+        load_study(write(tmp_path, repository, seeds=seeds, report=report))
+
+
+@pytest.mark.parametrize("looks", ["3 6 10", [6, 3], [1, 3], [3.5], [True, 3], ["any", 3], [2**63], {3: 6}])
+def test_looks_that_are_no_plan_are_told_as_a_file_writes_them(
+    tmp_path: Path, repository: Path, looks: Any
+) -> None:
+    with pytest.raises(UsageError) as told:
+        load_study(write(tmp_path, repository, report={"looks": looks}))
+    assert f"report.looks: {looks!r} is no plan" in str(told.value)
+    assert str(told.value).endswith("such as [3, 6, 10], or any")
 
 
 def test_max_t_is_for_a_study_that_is_read_once(tmp_path: Path, repository: Path) -> None:

@@ -225,5 +225,5 @@ def test_the_first_screen_says_that_families_disagree(example: Analysis):
     assert text.startswith(
         "Exploratory, each outcome and family at its own 5%: on held-out loss, the families "
     )
-    for said in ("interaction p 0.021", "worse by 0.048 nats in GPT-Neo", "better by 0.250 nats in RoBERTa"):
+    for said in ("interaction p 0.021", ": +0.048 nats in GPT-Neo (", "better by 0.250 nats in RoBERTa"):
         assert said in text

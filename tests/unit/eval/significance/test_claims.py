@@ -274,8 +274,9 @@ def test_primary_outcomes_are_found_by_name(names: tuple[str, ...], found: list[
 def test_a_primary_outcome_without_scores_is_refused_on_the_command_line_and_waited_for_in_a_study():
     assert find_primary(["blimp", "glue"], [BLIMP], is_strict=False) == (BLIMP,)
     assert find_primary(["glue"], [BLIMP], is_strict=False) == ()
-    with pytest.raises(UsageError, match=r"outcome in --primary .glu.; Available: blimp"):
-        find_primary(["glu"], [BLIMP], is_strict=True)
+    for name in ("glu", ""):
+        with pytest.raises(UsageError, match=rf"outcome in --primary .{name}.; Available: blimp"):
+            find_primary([name], [BLIMP, Benchmark("blimp", metric="margin")], is_strict=True)
 
 
 def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once():
