@@ -85,7 +85,7 @@ def analyse_failures(
         return Failures()
     (baseline,) = comparisons[0].contrast.minus
     variants = list(dict.fromkeys([baseline, *(c.contrast.plus[0] for c in comparisons)]))
-    families = sorted({c.families for c in comparisons}, key=len)[-1]
+    families = list(dict.fromkeys(family for c in comparisons for family in c.families))
     everything = {*ended, *((run.run_id, run.family, run.variant) for run in failed)}
     counts = [_count(failed, everything, v, f) for v in variants for f in (None, *families)]
     return Failures(tuple(_tested(counts, baseline)), tuple(_bounds(failed, scores, claims, comparisons)))

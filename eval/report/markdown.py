@@ -14,6 +14,8 @@ from eval.significance.comparison import Comparison
 
 Name = TypeVar("Name", bound=Hashable)
 MOST_DIGITS = 8
+MANY_DIGITS = 1e5
+"""From here on a number is written with its power of ten: few runs at an early look leave that wide."""
 UNITS = {"percent": "points", "correlation": "points", "ratio": ""}
 """What a difference is said to be in, where that is not the name of the unit."""
 
@@ -30,6 +32,8 @@ def signed(value: float | None, digits: int = 2) -> str:
         return "-"
     if math.isinf(value):
         return "+∞" if value > 0 else "-∞"
+    if abs(value) >= MANY_DIGITS:
+        return f"{value:+.0e}"
     rounded = round(value, digits)
     return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
@@ -41,13 +45,15 @@ def difference(comparison: Comparison) -> str:
 
 
 def amount(value: float | None, comparison: Comparison) -> str:
-    """Write a number in the unit of a comparison, and the unit."""
+    """Write a number in the unit of a comparison, and the unit; percentages differ by 100 at most."""
     if value is None:
         return "-"
     if math.isinf(value):
         return "any size"
     if comparison.is_relative:
-        return f"{value:.{comparison.digits}f}%"
+        return f"{value:.{comparison.digits}f}%" if value < MANY_DIGITS else f"{value:.0e}%"
+    if comparison.unit == "percent" and value >= 100:
+        return "any size"
     return f"{value:.{comparison.digits}f} {unit_name(comparison.unit)}".strip()
 
 

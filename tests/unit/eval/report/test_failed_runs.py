@@ -121,6 +121,18 @@ def test_failed_runs_count_as_the_worst_of_their_family(better: str):
     assert bound.ends == pytest.approx(tuple(sorted(ends)))
 
 
+def test_families_are_counted_whatever_was_scored_in_which():
+    other = Benchmark("y")
+    scores = scores_of({("f", v): [1.0, 2.0] for v in ("a", "b")})
+    more = scores_of({("g", v): [1.0, 2.0] for v in ("a", "b")}).assign(benchmark=other)
+    tables = {n: ArmTable.of_scores(x, n) for n, x in ((NAME, scores), (other, more))}
+    claims = Claims(tables, list(tables), Inference())
+    alone = [c for t in tables.values() for c in compare_with_baseline(t, "a", ["b"], Inference(), False)]
+    failed = [FailedRun(run_id="g/b/seed3-0", has_diverged=True)]
+    found = analyse_failures(failed, [], pd.concat([scores, more]), claims, claims.correct(alone)).counts
+    assert [(c.family, c.num_diverged) for c in found if c.variant == "b"] == [(None, 1), ("f", 0), ("g", 1)]
+
+
 def test_no_failed_run_no_word():
     failures, comparisons = analysed({("f", "gelu"): [50.0, 51, 52], ("f", "kan"): [50.0, 53, 52]})
     assert failures == Failures()
