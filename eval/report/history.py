@@ -44,7 +44,7 @@ class Claim:
     """What a report said of one comparison."""
 
     verdict: str
-    runs: int
+    runs: Annotated[int, Field(ge=1, lt=10**6)]
     """Of its arms, the smallest number."""
 
 

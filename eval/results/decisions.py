@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from base.errors import UsageError
-from base.files import read_json, write_text
+from base.files import write_text
 from pretrain.run.folders import StudyFolder
 
 
@@ -97,16 +99,18 @@ def read_decisions(study: Path) -> Decisions | None:
     """Read what was decided in a study's folder; None where seeds are no matter of decisions.
 
     Raises:
-        UsageError: If the file is damaged.
+        UsageError: If the file is damaged, or says what no looks can have led to.
     """
     path = StudyFolder(study).decisions_file
+    if not path.exists():
+        return None
     try:
-        content = read_json(path)
-        return _decisions(content) if content else None
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise UsageError(
-            f"{path} is damaged; restore it, or remove it to make the looks again from the first"
-        ) from None
+        found = _DECISIONS.validate_json(path.read_bytes(), strict=True)
+        if _is_possible(found):
+            return found
+    except (OSError, ValueError):
+        pass
+    raise UsageError(f"{path} is damaged; restore it, or remove it to make the looks again from the first")
 
 
 def write_decisions(study: Path, decisions: Decisions) -> None:
@@ -114,16 +118,25 @@ def write_decisions(study: Path, decisions: Decisions) -> None:
     write_text(StudyFolder(study).decisions_file, json.dumps(asdict(decisions), indent=1))
 
 
-def _decisions(content: Mapping[str, Any]) -> Decisions:
-    looks = tuple(
-        Look(
-            seeds=int(look["seeds"]),
-            made=str(look["made"]),
-            claims=tuple(Claim(**claim) for claim in look["claims"]),
-            go_on=tuple(look["go_on"]),
+def _is_possible(found: Decisions) -> bool:
+    """Whether looks were made as planned, what was decided stayed so, and only variants went on."""
+    planned, variants = found.plan.get("looks"), found.plan.get("variants")
+    if not (isinstance(planned, list) and planned and all(type(n) is int and n > 0 for n in planned)):
+        return False
+    if planned != sorted(set(planned)) or not isinstance(variants, list):
+        return False
+    decided = found.decided()
+    return (
+        [look.seeds for look in found.looks] == planned[: len(found.looks)]
+        and all(look.go_on for look in found.looks[:-1])
+        and all(name in variants for look in found.looks for name in look.go_on)
+        and all(
+            claim.is_decided and claim.verdict == decided[name][1]
+            for look in found.looks
+            for claim in look.claims
+            if (name := (claim.comparison, claim.outcome)) in decided and decided[name][0] <= look.seeds
         )
-        for look in content["looks"]
     )
-    plan = content["plan"]
-    fixed = {"looks": [int(num) for num in plan["looks"]], "variants": list(plan["variants"])}
-    return Decisions(plan={**plan, **fixed}, looks=looks)
+
+
+_DECISIONS = TypeAdapter(Decisions)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.sources import read_source
 from eval.report.write import write_report
+from eval.results.decisions import read_decisions
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
 from slurm import launch, looks, report, todo
@@ -297,6 +301,37 @@ def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
 
 def test_a_damaged_record_is_told(run, tmp_path):
     assert run() == 0
-    (tmp_path / "runs" / "looks" / "decisions.json").write_text('{"plan": {}, "looks": [')
+    file = tmp_path / "runs" / "looks" / "decisions.json"
+    whole = json.loads(file.read_text())
+    assert read_decisions(file.parent) is not None
+    for place, value in [
+        (("looks", 0, "seeds"), 3),
+        (("looks", 0, "seeds"), "4"),
+        (("looks", 0, "seeds"), True),
+        (("looks", 0, "go_on"), "swish"),
+        (("looks", 0, "go_on"), ["nobody"]),
+        (("looks", 0, "go_on"), []),
+        (("looks", 0, "claims", 0, "is_decided"), "no"),
+        (("looks", 0, "claims", 0, "verdict"), "equivalent"),
+        (("looks", 0, "claims", 3, "is_decided"), True),
+        (("looks",), whole["looks"][::-1]),
+        (("looks",), [*whole["looks"], whole["looks"][-1]]),
+        (("plan", "looks"), []),
+        (("plan", "looks"), [12, 8, 4]),
+        (("plan", "variants"), "gelu"),
+    ]:
+        changed = copy.deepcopy(whole)
+        inner = reduce(getitem, place[:-1], changed)
+        inner[place[-1]] = value
+        assert_refused(file, json.dumps(changed))
+    for text in ("", "{}", "[]", "null", '{"plan": {}, "looks": [', "\0" * 100, "[" * 100_000):
+        assert_refused(file, text)
     with pytest.raises(UsageError, match=r"decisions\.json is damaged"):
         run()
+
+
+def assert_refused(file: Path, text: str) -> None:
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"decisions\.json is damaged; restore it, or remove it") as told:
+        read_decisions(file.parent)
+    assert "\n" not in str(told.value)

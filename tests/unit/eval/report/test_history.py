@@ -72,3 +72,14 @@ def test_scores_are_named_whatever_their_order():
     assert data_key(runs) == data_key(runs[::-1])
     assert data_key(runs) != data_key(runs.assign(score=[1.0, 2.1]))
     assert data_key(runs) != data_key(runs[:1])
+
+
+def test_numbers_of_runs_that_none_has_are_damage(tmp_path: Path):
+    file = StudyFolder(tmp_path).history_file
+    remember_report(tmp_path, report("a"))
+    line = json.loads(file.read_text())
+    for runs in (0, -5, 10**9, 2**70):
+        for claim in line["claims"].values():
+            claim["runs"] = runs
+        file.write_text(json.dumps(line) + "\n")
+        assert read_history(tmp_path).notes == ("history.jsonl: line 1 is damaged and was left out",)
