@@ -140,6 +140,11 @@ def _request(args: ReportArgs) -> Request:
 
 
 def _plan(args: ReportArgs) -> str:
+    if args.looks or args.method == "bootstrap" or args.correction == "max-t":
+        raise UsageError(
+            "--plan reckons with Welch's tests, Holm's correction and one look; leave out --looks, --method "
+            "bootstrap and --correction max-t"
+        )
     if args.source is not None:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")

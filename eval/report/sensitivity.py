@@ -147,7 +147,8 @@ def _seed_correlation(arms: ArmTable, variant: Level, baseline: Level) -> float 
     for family in arms.families:
         if (family, variant) in arms.runs and (family, baseline) in arms.runs:
             both = pd.concat([arms.runs[family, variant], arms.runs[family, baseline]], axis=1, join="inner")
-            pairs.append(both.to_numpy() - both.to_numpy().mean(0))
+            if len(both):
+                pairs.append(both.to_numpy() - both.to_numpy().mean(0))
     table = np.concatenate(pairs) if pairs else np.empty((0, 2))
     spread = np.sqrt((table**2).sum(0))
     if len(table) < MIN_PAIRS or spread.min() < NO_SPREAD:

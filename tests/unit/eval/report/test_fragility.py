@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -77,3 +78,14 @@ def test_a_clear_difference_has_no_reason(tmp_path: Path):
     rng = np.random.default_rng(0)
     gelu, kan = rng.normal(60, 0.5, 6), rng.normal(66, 0.5, 6)
     assert reasons(analysed(tmp_path, {("f", "gelu"): list(gelu), ("f", "kan"): list(kan)})) == ()
+
+
+def test_arms_that_share_no_seed_have_no_correlation_and_no_warning(tmp_path: Path):
+    table = tmp_path / "scores.csv"
+    scores = {"gelu": {1: 60.1, 2: 61.3, 3: 60.7}, "relu": {4: 60.9, 5: 61.0, 6: 60.2}}
+    rows = [f"gpt_neo,{name},{seed},blimp,{x}" for name, runs in scores.items() for seed, x in runs.items()]
+    table.write_text("\n".join(["family,variant,seed,benchmark,score", *rows]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = analyse(read_source(table)).sensitivities
+    assert found.seed_correlation is None
