@@ -56,6 +56,9 @@ def take_look(study: Study, analysis: Analysis) -> None:
     decisions = study.decisions
     if decisions is None or decisions.is_over or study.now().decisions != decisions:
         return  # nothing to decide, or this very look was recorded before the command was stopped
+    if not _claims(analysis):
+        print("no look is made, as no primary outcome has scores: nothing is decided, and no seeds are added")
+        return
     look = _look(study, decisions, analysis)
     now = replace(decisions, looks=(*decisions.looks, look))
     write_decisions(study.folder, now)

@@ -261,6 +261,7 @@ class Study:
             "families": list(self.config.families),
             "variants": list(self.config.variants),
             "seeds": [seed for seed in self.config.all_seeds if seed in seeds],
+            "until": None if self.decisions is None else "decided",
             "heads": list(self.config.heads),
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),

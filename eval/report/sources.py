@@ -60,6 +60,8 @@ class Design:
     """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
     decisions: Decisions | None = None
+    is_until_decided: bool = False
+    """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
     """Of looks, where seeds are added only to what is undecided."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """The report section of the study's file, as it stands now."""
@@ -197,6 +199,7 @@ def _read_study(folder: Path) -> Source:
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
     notes += protocol_notes(runs) + cut_notes(facts) + without
     design = replace(written, decisions=read_decisions(folder)) if written else _design_from(rows)
+    notes += _record_notes(study, design)
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))
@@ -215,6 +218,17 @@ def _read_study(folder: Path) -> Source:
         declared=declared,
         history=history,
     )
+
+
+def _record_notes(study: StudyFolder, design: Design) -> list[str]:
+    """Say where seeds were added and the record of what was decided before is gone."""
+    looks = design.looks if isinstance(design.looks, tuple) else ()
+    if not design.is_until_decided or design.decisions or len(design.seeds) <= max(looks[:1], default=0):
+        return []
+    return [
+        f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown with "
+        "all their runs; restore it, or run the study's command again"
+    ]
 
 
 def _read_tables(runs: Mapping[str, RunFolder]) -> tuple[dict[str, pd.DataFrame], list[str]]:
@@ -290,6 +304,7 @@ def _read_design(path: Path) -> tuple[Design | None, Declared]:
         contrasts=_texts(report.get("contrasts")),
         paired=bool(report.get("paired", False)),
         looks=read_plan(report.get("looks"), f"{path}: report.looks"),
+        is_until_decided=content.get("until") == "decided",
         method=_choice(path, report, "method", get_args(Method)),
         correction=_choice(path, report, "correction", get_args(CorrectionName)),
         factor=_choice(path, report, "factor", get_args(Factor)),

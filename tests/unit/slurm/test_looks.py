@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -19,10 +20,11 @@ from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.sources import read_source
 from eval.report.write import write_report
-from eval.results.decisions import read_decisions
+from eval.results.decisions import Decisions, read_decisions
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
 from slurm import launch, looks, report, todo
+from slurm.looks import take_look
 from slurm.state import start_state, write_state
 from slurm.status import main as show_status
 from slurm.study import Cell, load_study
@@ -297,6 +299,26 @@ def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
         UsageError, match=r"report.looks are 3 to 10 and seeds 3 to 12; the first and the last"
     ):
         load_study(write_study(tmp_path, repository, **changes))
+
+
+def test_a_record_that_is_gone_is_told(run, tmp_path):
+    assert run() == 0
+    folder = tmp_path / "runs" / "looks"
+    notes = read_source(folder).notes
+    assert not [note for note in notes if "decisions.json" in note]
+    (folder / "decisions.json").unlink()
+    (note,) = [note for note in read_source(folder).notes if "decisions.json" in note]
+    assert note.startswith("decisions.json is not there, so comparisons decided with fewer seeds are shown")
+
+
+def test_without_a_claim_no_look_is_made(tmp_path, capsys):
+    """As where every evaluation of the primary outcome failed."""
+    plan = {"looks": [4, 8], "variants": ["gelu", "relu"]}
+    study = SimpleNamespace(folder=tmp_path, decisions=Decisions(plan=plan))
+    study.now = lambda: study
+    take_look(study, SimpleNamespace(comparisons=()))
+    assert "no look is made, as no primary outcome has scores" in capsys.readouterr().out
+    assert read_decisions(tmp_path) is None
 
 
 def test_a_damaged_record_is_told(run, tmp_path):
