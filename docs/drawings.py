@@ -164,6 +164,8 @@ STUDY_FOLDER = (
     ("jobs/", "what submitit writes, logs included", "submit"),
     ("code/", "copies of the code that jobs run", "submit"),
     ("launcher.json", "who runs the study on this machine", "submit"),
+    ("decisions.json", "what was decided at which look", "submit"),
+    ("history.jsonl", "every report's claims, what was asked", "report"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {

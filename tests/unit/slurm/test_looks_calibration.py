@@ -47,7 +47,7 @@ def simulate(means: list[float], margin: float, plan: tuple[int, ...] = LOOKS, s
         undecided = ~(different | equivalent)
         num_seeds[:, 1:][undecided] = num
         num_seeds[undecided.any(axis=1), 0] = num
-        now, within = tests_of(scores[:, :, :num], margin)
+        now, within = p_values_of(scores[:, :, :num], margin)
         look = looks.at(num, num - 1)
         p[undecided] = sequential(now[undecided], look)
         p_within[undecided] = sequential(within[undecided], look, is_one_sided=True)
@@ -59,7 +59,7 @@ def simulate(means: list[float], margin: float, plan: tuple[int, ...] = LOOKS, s
     return Found(different, equivalent, num_seeds.sum(axis=1))
 
 
-def tests_of(scores: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+def p_values_of(scores: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
     """Two-sided p of Welch's test of every variant with the baseline, and the larger of two one-sided."""
     mean, error = scores.mean(axis=2), scores.var(axis=2, ddof=1) / scores.shape[2]
     total = error[:, 1:] + error[:, :1]

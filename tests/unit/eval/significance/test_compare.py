@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -222,18 +222,17 @@ def test_a_copied_run_does_not_narrow_an_interval(cells, family, variant, which)
 
 
 def tasks(cells: dict[tuple[str, str], list[float]], benchmark: str) -> pd.DataFrame:
-    """Three tasks a run, whose scores are those of the table and others near them."""
-    rows = table(cells, benchmark)
+    """Three tasks a run, whose scores are near those of the table; their digits rule out chance."""
+    rows, rng = table(cells, benchmark), np.random.default_rng(len(benchmark))
     return pd.concat(
-        [
-            rows.assign(task=name, score=rows.score + shift)
-            for name, shift in (("p", 0), ("q", 0.123), ("r", 1.234))
-        ]
+        [rows.assign(task=name, score=rows.score + rng.random(len(rows)).round(4)) for name in "pqr"]
     )
 
 
 @given(CELLS, st.floats(-50, 50).map(lambda x: round(x, 2)))
 def test_adding_a_constant_to_both_arms_changes_nothing(cells, constant):
+    # Of equal runs one may be a copy, but not where both score zero.
+    assume(all(len(set(cell)) == len(cell) for cell in cells.values()))
     moved = {key: [x + constant for x in cell] for key, cell in cells.items()}
     # No benchmark of which chance is known: a constant moves scores there, or away from there.
     said = Declared(

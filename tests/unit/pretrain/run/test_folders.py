@@ -48,6 +48,8 @@ STUDY_NAMES = {
     "contamination_cache_dir": ".contamination",
     "report_dir": "report",
     "report_file": "report/report.md",
+    "history_file": "history.jsonl",
+    "decisions_file": "decisions.json",
 }
 
 
