@@ -14,12 +14,10 @@ from base.errors import UsageError
 from eval.report.analysis import Analysis
 from eval.results.decisions import Claim, Decisions, Look, read_decisions, write_decisions
 from eval.significance.axes import Combination
-from eval.significance.comparison import DIFFERENT, EQUIVALENT, NEGLIGIBLE, Comparison
+from eval.significance.comparison import SHOWN, Comparison
 from pretrain.run.folders import StudyFolder
 from slurm.study import Study
 
-DECIDED = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
-"""Verdicts that more seeds are not added for."""
 _NAMES = {
     "looks": "the seeds at its looks",
     "variants": "its variants",
@@ -73,7 +71,7 @@ def _look(study: Study, decisions: Decisions, analysis: Analysis) -> Look:
     for comparison in _claims(analysis):
         name = (str(comparison.contrast), str(comparison.benchmark))
         _, verdict = before.get(name, (0, comparison.verdict))
-        is_decided = name in before or verdict in DECIDED
+        is_decided = name in before or verdict in SHOWN
         claims.append(Claim(comparison=name[0], outcome=name[1], verdict=verdict, is_decided=is_decided))
         undecided += [] if is_decided else [comparison]
     is_last = seeds == decisions.planned[-1]

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from eval.report.sensitivity import Sensitivity
-from eval.significance.comparison import (
-    DIFFERENT,
-    EQUIVALENT,
-    INCONCLUSIVE,
-    NEGLIGIBLE,
-    NOT_ESTIMABLE,
-    WITHIN_MARGIN,
-    Comparison,
-)
-
-SHOWN = {DIFFERENT, NEGLIGIBLE, EQUIVALENT}
-"""Verdicts that a claim is made with."""
+from eval.significance.comparison import INCONCLUSIVE, NOT_ESTIMABLE, SHOWN, WITHIN_MARGIN, Comparison
 
 
 def fragile_because(found: Sensitivity, level: float) -> tuple[str, ...]:

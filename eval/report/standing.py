@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eval.report.findings import Findings
 from eval.significance.axes import Benchmark
-from eval.significance.comparison import AT_CHANCE, EQUIVALENT, NOT_ESTIMABLE, Comparison
+from eval.significance.comparison import AT_CHANCE, NOT_ESTIMABLE, SHOWN, Comparison
 
 FIRST = 3
 """Outcomes on the first screen."""
@@ -17,7 +17,7 @@ def families_differ(comparison: Comparison) -> bool:
 
 def is_shown(comparison: Comparison) -> bool:
     """Whether a difference or an equivalence is shown, corrected for all that was looked at with it."""
-    return comparison.is_different or comparison.verdict == EQUIVALENT
+    return comparison.verdict in SHOWN
 
 
 def can_tell(findings: Findings, benchmark: Benchmark) -> bool:

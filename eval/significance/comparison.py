@@ -15,6 +15,8 @@ from eval.significance.statistics.welch import CONFIDENCE
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
 WITHIN_MARGIN, FAMILIES_DIFFER = "within margin", "families differ"
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
+SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
+"""Verdicts that something is shown with; of a claim they decide it."""
 
 Method = Literal["welch", "bootstrap"]
 CorrectionName = Literal["holm", "max-t"]
