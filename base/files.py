@@ -1,7 +1,8 @@
-"""Writing files whole or not at all, and reading JSON."""
+"""Writing files whole or not at all."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -20,15 +21,39 @@ SNAPSHOT = "SNAPSHOT.json"
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then give it its name.
 
-    A reader sees the old file or the new one, never a half-written one.
+    A reader sees the old file or the new one, never a half-written one, also after a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
         write(temporary)
-        os.replace(temporary, path)
+        replace_durably(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace_durably(temporary: Path, path: Path) -> None:
+    """Give what was written aside, a file or a folder with its files, its name, once it is on the disk."""
+    for inside in temporary.rglob("*") if temporary.is_dir() else ():
+        flush(inside)
+    flush(temporary)
+    os.replace(temporary, path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Have the system write a file or a folder to the disk, so that no rename can overtake its content."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the checksum of a file's content, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:

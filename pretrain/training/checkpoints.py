@@ -28,6 +28,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from base.files import flush, sha256_of
+
 WEIGHTS, MOMENTS, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 CHECKSUMS = "sha256.json"
@@ -117,7 +119,7 @@ class CheckpointWriter:
     def _write(self, snapshot: Snapshot) -> None:
         try:
             if self.sync.exists():
-                _sync(self.sync)
+                flush(self.sync)
             self.newest = write_checkpoint(self.folder, snapshot, self.keep)
         except BaseException as error:  # handed to the training thread
             self._error = error
@@ -145,7 +147,7 @@ def write_checkpoint(folder: Path, snapshot: Snapshot, keep: int) -> Path:
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise
-    _sync(folder)
+    flush(folder)
     for old in checkpoints(folder)[keep:]:
         shutil.rmtree(old)
     return final
@@ -159,10 +161,10 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
         raise OSError(str(error)) from error
     state = {"state": snapshot.state, "scheduler": snapshot.scheduler}
     (folder / STATE).write_text(json.dumps(state, indent=2))
-    checksums = {name: _checksum(folder / name) for name in FILES}
+    checksums = {name: sha256_of(folder / name) for name in FILES}
     (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=2))
     for path in (*folder.iterdir(), folder):
-        _sync(path)
+        flush(path)
 
 
 def load_newest(
@@ -263,17 +265,3 @@ def _restore_moments(model: nn.Module, optimizer: Optimizer, saved: dict[str, Te
         parameter, _, key = name.rpartition("/")
         # A fused AdamW keeps its step counters beside the parameters.
         optimizer.state[parameters[parameter]][key] = value.to(parameters[parameter].device)
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(path: Path) -> None:
-    """Have the system write a file or folder to the disk, so that the rename cannot overtake its content."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
