@@ -86,7 +86,8 @@ def main() -> int:
     """Read the flags and evaluate; a study's own settings stand for what no flag says."""
     line = read_flags(EvaluateArgs)
     typed = line.typed.values
-    config = study_config([Path(word) for word in typed.get(("runs",), ())])
+    folders = [Path(word) for word in typed.get(("config", "include_path"), ())]
+    config = study_config([Path(word) for word in typed.get(("runs",), ())], folders)
     if {("config", "tasks"), ("config", "classify")} & typed.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})

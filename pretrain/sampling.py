@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
 from base.families import FAMILIES, family_of
+from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from pretrain.data.tokenizer import load_tokenizer, sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
@@ -37,15 +38,16 @@ def load_causal_model(folder: Path) -> tuple[PreTrainedModel, Any]:
     Raises:
         UsageError: If it is of another kind, or cannot be loaded.
     """
+    refuse_code(folder)
     try:
-        family = family_of(AutoConfig.from_pretrained(folder).model_type)
+        family = family_of(AutoConfig.from_pretrained(folder, **AS_DATA).model_type)
         if family and family.objective != "causal":
             causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
             raise UsageError(
                 f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
                 f"README.md shows some, or name a {causal} run"
             )
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **WEIGHTS_AS_DATA)
     except UsageError:
         raise
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder

@@ -19,6 +19,7 @@ import yaml
 
 from base.errors import UsageError
 from base.files import write_text
+from base.model_folders import clean_name, refuse_code
 from pretrain.run.folders import RunFolder
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -49,7 +50,7 @@ class Backbone:
     @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.model).name) or "model"
+        return clean_name(Path(self.model).name)
 
 
 def is_backbone(path: Path) -> bool:
@@ -72,9 +73,11 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
     """
     folder = model.resolve() if model.is_dir() else _from_hub(model.as_posix())
     try:
-        model_type = str(json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"])
+        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        model_type = clean_name(str(content["model_type"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{folder}/config.json names no model_type; save the model there again") from None
+    refuse_code(folder)
     found = []
     for seed in seeds:
         backbone = Backbone(model.as_posix(), str(folder), model_type, seed)

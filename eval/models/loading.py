@@ -15,6 +15,7 @@ from transformers.utils import logging
 import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
 from base.families import AUTO_CLASSES
+from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 
 
 def choose_device(name: str | None) -> str:
@@ -37,10 +38,11 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer that was saved with a model.
 
     Raises:
-        UsageError: If there is none.
+        UsageError: If there is none, or the folder brings code.
     """
+    refuse_code(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **AS_DATA)
     except (OSError, ValueError) as error:
         raise UsageError(f"no tokenizer in {folder}, save it there: {_first_line(error)}") from error
     if tokenizer is None:
@@ -79,11 +81,13 @@ def load_pretrained(auto: Any, folder: Path, **config: object) -> tuple[Any, dic
         The model, and which of its weights were not in the folder.
 
     Raises:
-        UsageError: If the folder holds no model that can be loaded.
+        UsageError: If the folder holds no model that can be loaded, or brings code.
     """
+    refuse_code(folder)
+    how = {"dtype": torch.float32, "output_loading_info": True, **WEIGHTS_AS_DATA}
     try:
         with _quiet_transformers():
-            return auto.from_pretrained(folder, dtype=torch.float32, output_loading_info=True, **config)
+            return auto.from_pretrained(folder, **how, **config)
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
         raise UsageError(f"cannot load the model in {folder}: {_first_line(error)}") from error
 

@@ -23,6 +23,7 @@ from eval.report.study_checks import (
 )
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
+from eval.results.csv_text import unmark
 from eval.results.decisions import Decisions, read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
@@ -145,9 +146,10 @@ def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
 def _read_csv(path: Path) -> pd.DataFrame:
     try:
         # Text throughout: a variant may be called "none", and the checks want to quote what was written.
-        return pd.read_csv(
+        table = pd.read_csv(
             path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
         )
+        return unmark(table)
     except pd.errors.EmptyDataError:
         raise UsageError(f"{path} is empty; a CSV needs family,variant,seed,benchmark,score") from None
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ from eval.report.markdown_report import render
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
 from eval.report.sources import read_source
+from eval.results.csv_text import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
 
@@ -53,7 +54,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     tables, markdown = number_tables(analysis), render(analysis, context)
     files: dict[str, str | bytes] = {**images}
     files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
-    files |= {f"tables/{name}.csv": table.to_csv(index=False) for name, table in tables.items()}
+    files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
     files["report.json"] = as_json(analysis, context, tables, _shown(source))
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest

@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 
 from base.errors import UsageError
-from base.files import write_atomically
+from base.files import write_atomically, write_text
+from eval.results.csv_text import to_csv
 from eval.suites.registry import is_percentage
 
 ROW_COLUMNS = (
@@ -171,7 +172,7 @@ def write_rows(rows: pd.DataFrame, path: Path) -> Path:
     """Write rows as parquet, and beside it as CSV for those who open it by hand; each whole or not at all."""
     rows = check_rows(rows, source=str(path))
     write_atomically(path, lambda temporary: rows.to_parquet(temporary, index=False))
-    write_atomically(path.with_suffix(".csv"), lambda temporary: rows.to_csv(temporary, index=False))
+    write_text(path.with_suffix(".csv"), to_csv(rows))
     return path
 
 

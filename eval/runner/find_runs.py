@@ -59,20 +59,32 @@ def find_runs(
     return runs, notes
 
 
-def study_config(paths: Sequence[Path]) -> EvalConfig:
+def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> EvalConfig:
     """Return the evaluation that the first study among the paths asks for; the defaults without a study.
 
+    Args:
+        paths: As ``find_runs`` takes them.
+        include_path: Folders of task files that whoever typed the command named.
+
     Raises:
-        UsageError: If that study's file is unusable.
+        UsageError: If that study's file is unusable, or it names folders of task files that nobody typed:
+            these may run code.
     """
     for path in paths:
         file = StudyFolder(path).study_file
         if file.is_file():
             try:
                 content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-                return EvalConfig.model_validate(content.get("evaluation") or {})
-            except (yaml.YAMLError, UnicodeDecodeError, AttributeError, ValidationError) as error:
+                config = EvalConfig.model_validate(content.get("evaluation") or {})
+            except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, ValidationError) as error:
                 told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
                 reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
+            if untyped := set(config.include_path) - set(include_path):
+                names = " ".join(map(str, config.include_path))
+                raise UsageError(
+                    f"{file} names task files in {min(untyped)}, which may run code; if you trust them, add "
+                    f"--include-path {names}"
+                )
+            return config
     return EvalConfig()

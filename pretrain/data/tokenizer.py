@@ -11,6 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from base.errors import UsageError
+from base.model_folders import AS_DATA, refuse_code
 from pretrain.data.span_corruption import NUM_SENTINELS
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
@@ -59,8 +60,9 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
     """
     if not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
+    refuse_code(Path(folder))
     try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), **AS_DATA)
     except Exception as error:  # transformers raises many kinds for a folder that is no tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None

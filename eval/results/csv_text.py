@@ -1,0 +1,36 @@
+"""CSV that a spreadsheet opens as what it is: a text that begins as a formula does is written as a text."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+# What Excel, LibreOffice and Google Sheets take for the begin of a formula, behind any number of marks.
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_MARKED = re.compile(r"'+[=+\-@\t\r]")
+_TEXTS = ["object", "str", "category"]
+
+
+def to_csv(table: pd.DataFrame) -> str:
+    """Write a table without its index.
+
+    Texts that begin with ``= + - @``, a tab or a carriage return get an apostrophe in front, the sign of
+    spreadsheets for text. Numbers stay as they are.
+    """
+    texts = table.select_dtypes(include=_TEXTS).columns
+    return table.assign(**{name: table[name].astype(object).map(_mark) for name in texts}).to_csv(index=False)
+
+
+def unmark(table: pd.DataFrame) -> pd.DataFrame:
+    """Take the apostrophes of ``to_csv`` off the texts of a table."""
+    texts = table.select_dtypes(include=_TEXTS).columns
+    return table.assign(**{name: table[name].map(_unmark) for name in texts})
+
+
+def _mark(value: object) -> object:
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def _unmark(value: object) -> object:
+    return value[1:] if isinstance(value, str) and _MARKED.match(value) else value

@@ -1,0 +1,17 @@
+"""What a study's file may have evaluated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from base.errors import UsageError
+from eval.runner.find_runs import study_config
+
+
+def test_task_files_of_a_study_need_the_flag_of_whoever_runs_them(tmp_path):
+    (tmp_path / "study.yaml").write_text("evaluation: {tasks: [mine], include_path: [tasks]}")
+    with pytest.raises(UsageError, match=r"may run code; if you trust them, add --include-path tasks"):
+        study_config([tmp_path])
+    assert study_config([tmp_path], [Path("tasks")]).include_path == (Path("tasks"),)
