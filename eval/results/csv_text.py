@@ -9,7 +9,6 @@ import pandas as pd
 # What Excel, LibreOffice and Google Sheets take for the begin of a formula, behind any number of marks.
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _MARKED = re.compile(r"'+[=+\-@\t\r]")
-_TEXTS = ["object", "str", "category"]
 
 
 def to_csv(table: pd.DataFrame) -> str:
@@ -18,14 +17,18 @@ def to_csv(table: pd.DataFrame) -> str:
     Texts that begin with ``= + - @``, a tab or a carriage return get an apostrophe in front, the sign of
     spreadsheets for text. Numbers stay as they are.
     """
-    texts = table.select_dtypes(include=_TEXTS).columns
-    return table.assign(**{name: table[name].astype(object).map(_mark) for name in texts}).to_csv(index=False)
+    marked = {name: table[name].astype(object).map(_mark) for name in _texts(table)}
+    return table.assign(**marked).to_csv(index=False)
 
 
 def unmark(table: pd.DataFrame) -> pd.DataFrame:
     """Take the apostrophes of ``to_csv`` off the texts of a table."""
-    texts = table.select_dtypes(include=_TEXTS).columns
-    return table.assign(**{name: table[name].map(_unmark) for name in texts})
+    return table.assign(**{name: table[name].map(_unmark) for name in _texts(table)})
+
+
+def _texts(table: pd.DataFrame) -> list[str]:
+    is_number = pd.api.types.is_numeric_dtype  # of a Boolean, too
+    return [name for name in table.columns if not is_number(table[name])]
 
 
 def _mark(value: object) -> object:
