@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,17 @@ def sha256_of(path: Path) -> str:
     """Return the checksum of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_once(path: Path) -> str:
+    """Return the same, reading a file that nobody has touched only once in a process."""
+    state = path.stat()
+    return _sha256_of_state(path.absolute(), state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=2**16)
+def _sha256_of_state(path: Path, *_state: int) -> str:
+    return sha256_of(path)
 
 
 def write_text(path: Path, text: str) -> None:

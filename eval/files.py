@@ -6,10 +6,10 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterable
-from functools import lru_cache
 from pathlib import Path
 
 from base.errors import UsageError
+from base.files import sha256_once
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")
@@ -116,14 +116,6 @@ def fingerprint(paths: Iterable[Path]) -> str:
     """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
     digest = hashlib.sha256()
     for path in paths:
-        status = path.stat()
         digest.update(path.name.encode())
-        digest.update(_file_digest(path, status.st_mtime_ns, status.st_size))
+        digest.update(bytes.fromhex(sha256_once(path)))
     return digest.hexdigest()[:16]
-
-
-@lru_cache(maxsize=4096)
-def _file_digest(path: Path, mtime_ns: int, size: int) -> bytes:
-    # The modification time and size are only there to be part of the cache's key.
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

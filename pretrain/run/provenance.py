@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
-import json
 import os
 import platform
 import resource
@@ -17,7 +16,8 @@ from typing import Any
 
 import torch
 
-from base.files import CODE_ROOT, SNAPSHOT, read_json, write_text
+from base.files import CODE_ROOT, SNAPSHOT, read_json
+from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
@@ -48,13 +48,14 @@ def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
 def finish(path: Path, results: dict[str, Any]) -> None:
     """Record the end of the session, and what the run came to."""
     record = read(path)
-    record["sessions"][-1]["ended"] = _now()
+    for session in record.get("sessions", [])[-1:]:
+        session["ended"] = _now()
     _write(path, record | results)
 
 
 def read(path: Path) -> dict[str, Any]:
     """What is recorded of the run in a folder; empty before its first session."""
-    return read_json(RunFolder(path).provenance_file)
+    return read_record(RunFolder(path).provenance_file, dict) or {}
 
 
 def git_state() -> dict[str, Any]:
@@ -104,4 +105,4 @@ def _now() -> str:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    write_text(RunFolder(path).provenance_file, json.dumps(record, indent=2) + "\n")
+    write_record(RunFolder(path).provenance_file, record)

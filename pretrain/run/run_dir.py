@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
 
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
+from base.records import peek_record
 from pretrain.config import OptimConfig, RunConfig, SplineConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder
+
+_NAME = re.compile(r"seed(?P<seed>\d+)-(?P<hash>[0-9a-f]{8})")
+"""Of a run's folder, where its user chose none."""
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -68,7 +74,7 @@ def read_run(path: Path) -> RunConfig:
     """The configuration of the run in a folder.
 
     Raises:
-        UsageError: If the folder holds no run.
+        UsageError: If the folder holds no run, or a configuration that is not the one it was begun with.
     """
     folder = RunFolder(Path(path))
     if not folder.is_run:
@@ -76,7 +82,38 @@ def read_run(path: Path) -> RunConfig:
             f"{path}: is no run folder (it has no {folder.config_file.name}); "
             "give runs/<study>/<family>/<variant>/<run>"
         )
-    return load_config(folder.config_file)
+    config = load_config(folder.config_file)
+    if wrong := _contradiction(folder, config):
+        raise UsageError(
+            f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "
+            "again that began the run, which writes it anew"
+        )
+    return config
+
+
+def was_begun_with(path: Path, config: RunConfig) -> bool:
+    """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
+    folder, own = RunFolder(path), config_hash(config)
+    named = _NAME.fullmatch(path.name)
+    return own == (named["hash"] if named else peek_record(folder.provenance_file).get("config_hash"))
+
+
+def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
+    """What a run's configuration does not agree with, as the end of a sentence."""
+    if lost := sorted(set(RunConfig.model_fields) - {"splines"} - read_yaml(folder.config_file).keys()):
+        return f"has no {lost[0]}"
+    own, begun = config_hash(config), peek_record(folder.provenance_file).get("config_hash")
+    if begun not in (None, own):
+        return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
+    named = _NAME.fullmatch(folder.path.name)
+    if named and (int(named["seed"]), named["hash"]) != (config.seed, own):
+        return f"does not fit the name of its folder (it is seed{config.seed}-{own})"
+    if folder.has_model:
+        saved = peek_record(folder.model_dir / "config.json")
+        model = saved.get("model_type"), saved.get("ffn")
+        if saved and model != (f"ffn_{config.family}", config.model.ffn):
+            return f"says {config.family}, {config.model.ffn}, and the saved model is {model[0]}, {model[1]}"
+    return None
 
 
 def check_same_config(path: Path, config: RunConfig) -> None:
@@ -85,7 +122,7 @@ def check_same_config(path: Path, config: RunConfig) -> None:
     Raises:
         UsageError: Naming the first field that differs, with both values.
     """
-    if not RunFolder(path).is_run:
+    if not RunFolder(path).is_run or was_begun_with(path, config):
         return
     difference = _first_difference(_decisive(read_run(path)), _decisive(config))
     if difference:

@@ -28,7 +28,8 @@ class MetricsFile:
     def __init__(self, path: Path, last_step: int) -> None:
         self.path = path
         if path.is_file():
-            kept = [line for line in path.read_text().splitlines() if _step(line) <= last_step]
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            kept = [line for line in lines if _step(line) <= last_step]
             write_text(path, "".join(f"{line}\n" for line in kept))
 
     def append(self, values: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from base.errors import UsageError
 from base.families import get_family
-from base.files import write_text
+from base.files import replace_durably
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig
 from pretrain.data import corpus
@@ -35,8 +34,10 @@ from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
+from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
-from pretrain.run.run_dir import check_same_config, run_dir, write_config
+from pretrain.run.repair import is_finished_and_whole, repair
+from pretrain.run.run_dir import check_same_config, config_hash, run_dir, write_config
 from pretrain.sampling import sample_section
 from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.dry_run import check_usable
@@ -78,6 +79,9 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     with accelerator.main_process_first():
         data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
     with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
+        if accelerator.is_main_process:
+            repair(path, config)
+        accelerator.wait_for_everyone()
         # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
         if accelerator.num_processes > 1 or not _is_settled(path, config):
             try:
@@ -99,7 +103,7 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
         UsageError: If the folder holds another run, or one that failed.
     """
     check_same_config(path, config)
-    if RunFolder(path).is_complete:
+    if is_finished_and_whole(path):
         if os.environ.get("RANK", "0") == "0":
             print(f"{path} is finished; nothing to do", flush=True)
         return True
@@ -205,6 +209,7 @@ def _pretrain(
         "mixed_precision": accelerator.mixed_precision,
         "per_device_train_batch_size": config.train.per_device_train_batch_size,
         "gradient_accumulation_steps": config.train.gradient_accumulation_steps,
+        "config_hash": config_hash(asked),
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
         **costs,
@@ -224,7 +229,7 @@ def _pretrain(
         seconds = results["time_s"] - results["compile_s"]
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
         _save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
-        _finish(RunFolder(path), results)
+        _finish(RunFolder(path), results, config_hash(asked))
 
 
 def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> float:
@@ -233,10 +238,10 @@ def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> f
     return known or word_frequency_loss(data, get_family(config.family).objective == "causal")
 
 
-def _finish(folder: RunFolder, results: dict[str, Any]) -> None:
+def _finish(folder: RunFolder, results: dict[str, Any], config_hash: str) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
     provenance.finish(folder.path, {"results": results})
-    write_text(folder.completion_marker, json.dumps(results, indent=2) + "\n")
+    write_completion(folder, results, config_hash)
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
         f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "
@@ -291,7 +296,7 @@ def _save_model(
     samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
     write_model_card(aside, config, parameters, results, samples)
     shutil.rmtree(folder, ignore_errors=True)
-    os.replace(aside, folder)
+    replace_durably(aside, folder)
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
+from base.records import read_record, write_record
 from ffn_variants.models import packed_attention
 from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource, dropout_seed, rows_of_step
@@ -276,8 +277,8 @@ def test_the_saved_model_scores_as_the_loop_did(tiny):
 def test_a_corpus_changed_meanwhile_is_refused(tiny):
     path = train(tiny())
     (path / "COMPLETED").unlink()
-    record = json.loads((path / "provenance.json").read_text())
-    (path / "provenance.json").write_text(json.dumps(record | {"data_fingerprint": "another"}))
+    record = read_record(path / "provenance.json", dict)
+    write_record(path / "provenance.json", record | {"data_fingerprint": "another"})
     with pytest.raises(UsageError, match=r"begun on other data \(fingerprint another, now"):
         train(tiny())
 

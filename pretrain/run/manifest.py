@@ -1,0 +1,112 @@
+"""What a finished training left, by size and checksum, and what of it is not so any more.
+
+``COMPLETED`` is written last. It holds the results, and for each file that decides a number its size and its
+SHA-256. Sizes are compared whenever a run is used, checksums once in a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from base.files import sha256_once
+from base.records import read_record, set_aside, write_record
+from pretrain.run.folders import RunFolder
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it was when it was written; ``size`` in bytes."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """What a training that finished has to say; nothing but the results where it was one of before."""
+
+    results: dict[str, Any] = field(default_factory=dict)
+    """Final figures of the loop."""
+    config_hash: str = ""
+    """Of the configuration that it was begun with."""
+    files: dict[str, FileState] = field(default_factory=dict)
+    """By the name below the run's folder."""
+
+
+_COMPLETION = TypeAdapter(Completion)
+
+
+def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:
+    """Return the state of files by their names below a folder."""
+    return {
+        path.relative_to(folder).as_posix(): FileState(path.stat().st_size, sha256_once(path))
+        for path in paths
+    }
+
+
+def damage(folder: Path, states: Mapping[str, FileState], deep: bool = True) -> dict[str, str]:
+    """Compare files with what they were.
+
+    Args:
+        folder: What the names are below.
+        states: What the files were.
+        deep: Whether to compare their content too, and not only their sizes.
+
+    Returns:
+        By name what is wrong with a file, as in "has 12 bytes, and had 40"; empty where all is well.
+    """
+    found = {name: _wrong(folder / name, state, deep) for name, state in states.items()}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def _wrong(path: Path, state: FileState, deep: bool) -> str | None:
+    try:
+        size = path.stat().st_size
+        if size != state.size:
+            return f"has {size:,} bytes, and had {state.size:,}"
+        if deep and sha256_once(path) != state.sha256:
+            return "has other content than when it was written"
+    except (FileNotFoundError, NotADirectoryError):
+        return "is gone"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None
+
+
+def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:
+    """Compare the files of a finished run with what its training left.
+
+    Returns:
+        By name what is wrong with a file; empty where all is well, and where nothing is known: for a run that
+        is not finished, and for one that finished before checksums were kept.
+    """
+    completion = read_completion(run)
+    return damage(run.path, completion.files, deep) if completion else {}
+
+
+def read_completion(run: RunFolder) -> Completion | None:
+    """Read what a finished training left; None for one that is not finished, or whose marker is damaged."""
+    values = read_record(run.completion_marker, dict)
+    if values is None:
+        return None
+    if "results" not in values:  # of before, which held the results alone
+        return Completion(results=values)
+    try:
+        return _COMPLETION.validate_python(values)
+    except ValidationError as error:
+        set_aside(run.completion_marker, error.errors(include_url=False)[0]["msg"])
+        return None
+
+
+def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: str) -> None:
+    """Mark a training as finished, with the state of every file that decides a number."""
+    files = [run.config_file, run.provenance_file, run.metrics_file, *sorted(run.model_dir.iterdir())]
+    states = file_states(run.path, (path for path in files if path.is_file()))
+    write_record(
+        run.completion_marker, Completion(results=dict(results), config_hash=config_hash, files=states)
+    )

@@ -1,0 +1,84 @@
+"""What of a damaged run can be made again: its configuration at once, its model by training its end again."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from base.errors import UsageError
+from base.records import set_aside, write_record
+from pretrain.config import RunConfig
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import Completion, damage, file_states, read_completion
+from pretrain.run.run_dir import read_run, write_config
+
+
+def is_finished_and_whole(path: Path) -> bool:
+    """Whether a run is finished, and nothing of it is to be made again; what cannot be is named.
+
+    Args:
+        path: The run folder.
+    """
+    run = RunFolder(path)
+    completion = read_completion(run)
+    if completion is None or not run.has_model:
+        return False
+    found = damage(path, completion.files)
+    if _of_model(run, found) or run.config_file.name in found or not _has_config(path):
+        return False
+    for name in _lasting(run, found):
+        print(f"note: {path / name} {found[name]}; it cannot be made again, and no report will use it",
+              file=sys.stderr, flush=True)  # fmt: skip
+    return True
+
+
+def repair(path: Path, config: RunConfig) -> None:
+    """Prepare a damaged run for training; only its sole writer may.
+
+    A configuration that does not fit the run is written anew. A damaged model is set aside, and the run
+    counts as unfinished: its last steps, from the newest checkpoint on, lead to the same weights again.
+
+    Args:
+        path: The run folder.
+        config: What the run was begun with.
+    """
+    run = RunFolder(path)
+    completion = read_completion(run)
+    found = damage(path, completion.files) if completion else {}
+    if (run.is_run or completion) and (run.config_file.name in found or not _has_config(path)):
+        _write_config_anew(run, config, completion)
+    if completion is None:
+        return
+    if wrong := _of_model(run, found):
+        set_aside(run.model_dir, f"{Path(wrong[0]).name} {found[wrong[0]]}")
+    if wrong or not run.has_model:
+        run.completion_marker.unlink()
+        print(f"{path}: its model is made again, from its last checkpoint", flush=True)
+
+
+def _write_config_anew(run: RunFolder, config: RunConfig, completion: Completion | None) -> None:
+    if run.is_run:
+        set_aside(run.config_file, "it is not the configuration that this run was begun with")
+    write_config(run.path, config)
+    if completion and completion.files:
+        state = file_states(run.path, [run.config_file])
+        write_record(run.completion_marker, replace(completion, files={**completion.files, **state}))
+
+
+def _has_config(path: Path) -> bool:
+    with contextlib.suppress(UsageError):
+        read_run(path)
+        return True
+    return False
+
+
+def _of_model(run: RunFolder, found: Mapping[str, str]) -> list[str]:
+    return [name for name in found if name.startswith(f"{run.model_dir.name}/")]
+
+
+def _lasting(run: RunFolder, found: Mapping[str, str]) -> list[str]:
+    """Name what only the training could have written."""
+    return [name for name in found if name in (run.provenance_file.name, run.metrics_file.name)]

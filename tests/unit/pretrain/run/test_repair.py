@@ -1,0 +1,142 @@
+"""Every file of a finished run, damaged in every way: the same command makes it again, or names it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from base.errors import UsageError
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import run_damage
+from pretrain.run.run_dir import read_run, run_dir
+from pretrain.training.train import train
+
+MODEL = ["model/model.safetensors", "model/config.json", "model/tokenizer.json"]
+NAMED = ["provenance.json", "metrics.jsonl"]
+DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
+    "emptied": lambda content: b"",
+    "halved": lambda content: content[: len(content) // 2],
+    "zeroed": lambda content: bytes(len(content)),
+    "a bit flipped": lambda content: content[:40] + bytes([content[40] ^ 4]) + content[41:],
+    "deleted": lambda content: None,
+}
+
+
+def config_of(runs_dir: Path, *flags: str) -> RunConfig:
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    overrides = {
+        "seed": 5,
+        "model": {"ffn": "relu", **sizes},
+        "data": {"num_stories": 100, "vocab_size": 300, "block_size": 32},
+        "optim": {"max_steps": 5},
+        "train": {"save_steps": 2, "torch_compile": False},
+        "output": {"runs_dir": str(runs_dir)},
+    }
+    return load_config(None, list(flags), overrides=overrides)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Path:
+    return train(config_of(tmp_path_factory.mktemp("runs"))).parents[3]
+
+
+@pytest.fixture
+def finished(undisturbed, tmp_path) -> tuple[RunConfig, RunFolder]:
+    """A copy of a finished run, which the tests may damage."""
+    shutil.copytree(undisturbed, tmp_path / "runs")
+    config = config_of(tmp_path / "runs")
+    return config, RunFolder(run_dir(config))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {name: (path / name).read_bytes() for name in ("config.yaml", *MODEL, *NAMED)}
+
+
+def damage_file(path: Path, kind: str) -> None:
+    content = DAMAGES[kind](path.read_bytes())
+    path.unlink() if content is None else path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("name", [*MODEL, "COMPLETED"])
+def test_a_damaged_model_is_made_again(finished, name, kind, capsys):
+    config, run = finished
+    before = contents(run.path)
+    damage_file(run.path / name, kind)
+    train(config)
+    out, err = capsys.readouterr()
+    assert "continued at step 4" in out
+    assert err.count("\n") == (0 if (name, kind) == ("COMPLETED", "deleted") else 1)
+    after = contents(run.path)
+    assert {name: after[name] for name in MODEL} == {name: before[name] for name in MODEL}
+    assert run_damage(run) == {}
+    train(config)
+    assert "is finished; nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_configuration_is_written_again(finished, kind, capsys):
+    config, run = finished
+    before, text = contents(run.path), run.config_file.read_text()
+    damage_file(run.config_file, kind)
+    with pytest.raises(UsageError):
+        read_run(run.path)
+    train(config)
+    assert "is finished; nothing to do" in capsys.readouterr().out
+    assert contents(run.path) | {"config.yaml": b""} == before | {"config.yaml": b""}
+    assert run.config_file.read_text().split("output:")[0] == text.split("output:")[0]
+    assert run_damage(run) == {}
+
+
+def test_a_setting_that_changes_no_result_is_restored_too(finished, capsys):
+    config, run = finished
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace("logging_steps: 10", "logging_steps: 11"))
+    train(config)
+    assert "is finished; nothing to do" in capsys.readouterr().out
+    assert "logging_steps: 10" in run.config_file.read_text()
+    assert run_damage(run) == {}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+@pytest.mark.parametrize("name", NAMED)
+def test_what_cannot_be_made_again_is_named(finished, name, kind, capsys):
+    config, run = finished
+    damage_file(run.path / name, kind)
+    train(config)
+    out, err = capsys.readouterr()
+    assert "is finished; nothing to do" in out
+    lines = [line for line in err.splitlines() if "cannot be made again" in line]
+    assert len(lines) == 1
+    assert name in lines[0]
+
+
+def test_an_emptied_configuration_is_no_run_of_gelu(finished):
+    _, run = finished
+    moved = run.path.with_name("elsewhere")
+    run.path.rename(moved)
+    assert read_run(moved).model.ffn == "relu"
+    (moved / "config.yaml").write_text("")
+    with pytest.raises(UsageError, match=r"has no data, so it was edited or damaged; restore it, or give"):
+        read_run(moved)
+
+
+@pytest.mark.parametrize(("before", "after"), [("seed: 5", "seed: 6"), ("ffn: relu", "ffn: silu")])
+def test_an_edited_configuration_is_told(finished, before, after):
+    _, run = finished
+    text = run.config_file.read_text()
+    run.config_file.write_text(text.replace(before, after))
+    with pytest.raises(UsageError, match=r"is not the configuration that the run was begun with"):
+        read_run(run.path)
+    run.provenance_file.unlink()
+    with pytest.raises(UsageError, match=r"does not fit the name of its folder"):
+        read_run(run.path)
+    moved = run.path.rename(run.path.with_name("mine"))
+    if "ffn" in before:
+        with pytest.raises(UsageError, match=r"says gpt_neo, silu, and the saved model is ffn_gpt_neo, relu"):
+            read_run(moved)
