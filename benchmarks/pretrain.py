@@ -46,6 +46,7 @@ from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PreparedData, prepare_data
+from pretrain.data.shares import cut_step
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
@@ -120,12 +121,13 @@ class TrainerCase:
         self.collator = CountingCollator(data.tokenizer, mlm=config.family == "roberta")
         self.collator.tokens = []
         self.turnstile = Turnstile()
-        self.batches_per_update = config.train.gradient_accumulation_steps
+        share, rows = cut_step(config.train, num_processes=1)
+        self.batches_per_update = -(-share // rows)
         self.used = 0
         bf16 = config.train.mixed_precision == "bf16"
         arguments = TrainingArguments(
             output_dir=str(path),
-            per_device_train_batch_size=config.train.per_device_train_batch_size,
+            per_device_train_batch_size=rows,
             gradient_accumulation_steps=self.batches_per_update,
             learning_rate=config.optim.learning_rate,
             num_train_epochs=100,

@@ -139,13 +139,13 @@ class OptimConfig(Section):
 class TrainConfig(Section):
     """One step, and what is recorded on the way."""
 
+    batch_size: int = Field(16, gt=0)
+    """Packed rows of a step, over all processes and forward passes; the loss is the mean over its targets."""
     per_device_train_batch_size: int = Field(16, gt=0)
-    """Packed rows per process and forward pass; a step has this x gradient_accumulation_steps x processes."""
-    gradient_accumulation_steps: int = Field(1, gt=0)
-    """Forward passes per optimizer update; the loss stays the mean over all target tokens of the step."""
+    """The most rows of one forward pass: a process cuts its share of a step into as many as it takes. Changes
+    roundings and, where there is dropout, what is drawn; never the rows of a step."""
     find_batch_size: Annotated[bool, tyro.conf.arg(aliases=["--find-batch-size"])] = False
-    """Where memory runs out, halve per_device_train_batch_size and double gradient_accumulation_steps: a step
-    keeps its rows. One process only."""
+    """Where memory runs out, halve per_device_train_batch_size: a step keeps its rows. One process only."""
     per_device_eval_batch_size: int = Field(16, gt=0)
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"

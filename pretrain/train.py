@@ -31,11 +31,11 @@ def main() -> int | None:
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
 
-    configs = load_configs(line)
-    check_usable(configs[0])
+    configs, num_processes = load_configs(line), int(os.environ.get("WORLD_SIZE", "1"))
+    check_usable(configs[0], num_processes)
     if line.typed.values.get(("dry_run",)):
         if os.environ.get("RANK", "0") == "0":
-            print(describe_runs(configs, int(os.environ.get("WORLD_SIZE", "1"))))
+            print(describe_runs(configs, num_processes))
         return None
     build_scorer = None
     if configs[0].train.eval_every:  # the seeds of one command share all other settings

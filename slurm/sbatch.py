@@ -15,6 +15,7 @@ from typing import Any
 import submitit
 
 from base.errors import UsageError
+from pretrain.data.shares import cut_step
 from pretrain.run.folders import StudyFolder
 from slurm.cluster import ClusterPreset, minutes_of
 from slurm.job import CellJob, Layout
@@ -46,7 +47,7 @@ class SlurmSubmitter:
         snapshot: Folder of the code that the jobs run.
 
     Raises:
-        UsageError: If there is no SLURM here, or the packing does not fit the preset.
+        UsageError: If there is no SLURM here, or the packing or the rows of a step do not fit the preset.
     """
 
     def __init__(self, study: Study, preset: ClusterPreset, packing: Packing, snapshot: Path) -> None:
@@ -56,6 +57,8 @@ class SlurmSubmitter:
                 f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
                 "cell; leave --cells-per-job and --cells-at-once out"
             )
+        for cell in study.planned:
+            cut_step(cell.config.train, preset.num_processes)
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UsageError(
                 "no SLURM here: sbatch is not on the PATH; log in to the cluster, or run with --cluster local"

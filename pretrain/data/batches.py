@@ -1,8 +1,8 @@
 """What each step reads: a pure function of (data, config, seed, step), whoever computes it.
 
-The rows and masks of a step are drawn for the whole step and sliced afterwards, so one batch of 8, two
-accumulated batches of 4, and two processes with 4 each see the same rows and the same masks, and a resumed
-run continues without having stored any random state.
+The rows and masks of a step are drawn for the whole step and sliced afterwards, so one forward pass of 8, two
+of 4, and two processes with 4 each see the same rows and the same masks, and a resumed run continues without
+having stored any random state, on another number of processes too. Dropout alone is drawn pass by pass.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from pretrain.config import RunConfig
 from pretrain.data.masking import IGNORE, Masker
 from pretrain.data.prepare import PackedSplit
+from pretrain.data.shares import cut_step
 from pretrain.data.span_corruption import SpanCorruptor
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
@@ -105,10 +106,8 @@ class BatchSource:
         self.pad_token_id = pad_token_id
         self.process = process
         self.num_processes = num_processes
-        train = config.train
-        self.rows_per_step = (
-            train.per_device_train_batch_size * train.gradient_accumulation_steps * num_processes
-        )
+        self.rows_per_step = config.train.batch_size
+        self._share, self._rows_per_pass = cut_step(config.train, num_processes)
 
     def step(self, split: PackedSplit, step: int) -> Step:
         """The share of this process in a step; ``step`` counts the steps already done."""
@@ -117,9 +116,9 @@ class BatchSource:
         rng = np.random.default_rng([MASKS, seed, step])
         examples = self._examples(split, rows, rng)
         num_tokens = int(np.count_nonzero(split.input_ids[rows] != self.pad_token_id))
-        size = self.config.train.per_device_train_batch_size
-        starts = range(self.process * size, self.rows_per_step, size * self.num_processes)
-        cut = [slice(start, start + size) for start in starts]
+        first, end = self.process * self._share, (self.process + 1) * self._share
+        starts = range(first, end, self._rows_per_pass)
+        cut = [slice(start, min(start + self._rows_per_pass, end)) for start in starts]
         batches = [to_batch(examples, part) for part in cut]
         return Step(batches, int(np.count_nonzero(examples["targets"] != IGNORE)), num_tokens)
 
@@ -138,7 +137,7 @@ class BatchSource:
         count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
         rows = rng.choice(len(split.input_ids), count, replace=False)
         examples = self._examples(split, rows, rng)
-        size = self.config.train.per_device_train_batch_size
+        size = self._rows_per_pass
         for start in range(0, count, size):
             yield to_batch(examples, slice(start, start + size))
 

@@ -11,12 +11,14 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from base.command_line import Typed
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
 from base.records import peek_record
 from pretrain.config import OptimConfig, RunConfig, SplineConfig
-from pretrain.resolution import load_config, resolve
+from pretrain.config_sources import Sources, rows_of_before, with_batch_size
+from pretrain.resolution import resolve, resolve_sources
 from pretrain.run.folders import RunFolder
 
 _NAME = re.compile(r"seed(?P<seed>\d+)-(?P<hash>[0-9a-f]{8})")
@@ -37,7 +39,8 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "save_minutes",
         "save_total_limit",
         "max_loss_ratio",
-        # The rows of a step stay the same, cut into more forward passes.
+        # The rows of a step stay the same, cut into more forward passes or fewer.
+        "per_device_train_batch_size",
         "find_batch_size",
         "torch_compile",
         "compile_model",
@@ -47,10 +50,19 @@ RESULT_NEUTRAL: dict[str, Any] = {
 """Fields that cannot change the trained model; they are left out of the hash and of the comparison."""
 
 
-def config_hash(config: RunConfig) -> str:
-    """Eight hexadecimal digits over every field that can change the result, and nothing else."""
+def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None) -> str:
+    """Eight hexadecimal digits over every field that can change the result, and nothing else.
+
+    Args:
+        config: The run.
+        rows_of_before: Rows of a pass and passes of a step, for the hash that a run had before
+            ``train.batch_size``.
+    """
     decisive = _decisive(config)
-    # Runs from before these existed keep their hash.
+    # Runs from before these existed keep their hash, if a step was one pass of one process.
+    rows, passes = rows_of_before or (decisive["train"]["batch_size"], 1)
+    del decisive["train"]["batch_size"]
+    decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
     if config.splines == SplineConfig():
         del decisive["splines"]
     if config.optim.optimizer == OptimConfig().optimizer:
@@ -82,8 +94,11 @@ def read_run(path: Path) -> RunConfig:
             f"{path}: is no run folder (it has no {folder.config_file.name}); "
             "give runs/<study>/<family>/<variant>/<run>"
         )
-    config = load_config(folder.config_file)
-    if wrong := _contradiction(folder, config):
+    values, name = read_yaml(folder.config_file), str(folder.config_file)
+    factors = rows_of_before(values, name)
+    values = with_batch_size(values, factors, _processes_of_before(folder))
+    config = resolve_sources(Sources(values, Typed({}, {}), (), name))
+    if wrong := _contradiction(folder, config, config_hash(config, factors)):
         raise UsageError(
             f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "
             "again that began the run, which writes it anew"
@@ -95,14 +110,28 @@ def was_begun_with(path: Path, config: RunConfig) -> bool:
     """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
     folder, own = RunFolder(path), config_hash(config)
     named = _NAME.fullmatch(path.name)
+    if _processes_of_before(folder) > 1:
+        return False
     return own == (named["hash"] if named else peek_record(folder.provenance_file).get("config_hash"))
 
 
-def _contradiction(folder: RunFolder, config: RunConfig) -> str | None:
-    """What a run's configuration does not agree with, as the end of a sentence."""
+def _processes_of_before(folder: RunFolder) -> int:
+    """How many processes multiplied the rows of a step, in a run from before they were a global number."""
+    record = peek_record(folder.provenance_file)
+    return 1 if "batch_size" in record else record.get("num_processes", 1)
+
+
+def has_batch_size(path: Path) -> bool:
+    """Whether a run's configuration says its rows a step; those of before are written anew when continued."""
+    config_file = RunFolder(path).config_file
+    return rows_of_before(read_yaml(config_file), str(config_file)) is None
+
+
+def _contradiction(folder: RunFolder, config: RunConfig, own: str) -> str | None:
+    """What a run's configuration, with its hash, does not agree with, as the end of a sentence."""
     if lost := sorted(set(RunConfig.model_fields) - {"splines"} - read_yaml(folder.config_file).keys()):
         return f"has no {lost[0]}"
-    own, begun = config_hash(config), peek_record(folder.provenance_file).get("config_hash")
+    begun = peek_record(folder.provenance_file).get("config_hash")
     if begun not in (None, own):
         return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
     named = _NAME.fullmatch(folder.path.name)

@@ -13,6 +13,7 @@ from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
 from pretrain.data.prepare import cached_summary
+from pretrain.data.shares import cut_step
 from pretrain.data.span_corruption import NUM_SENTINELS
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
@@ -76,11 +77,13 @@ def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, 
 
 def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
     block_size = config.data.block_size
-    size, accumulated = config.train.per_device_train_batch_size, config.train.gradient_accumulation_steps
-    rows_per_step = size * accumulated * num_processes
+    rows_per_step = config.train.batch_size
+    share, size = cut_step(config.train, num_processes)
+    passes = f"{-(-share // size)} of at most {size}" if share > size else "one"
     per_step = (
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
-        f"{block_size} ({size} x {accumulated} accumulated x {num_processes} processes)"
+        f"{block_size}\n"
+        f"cut into         {share} rows for each of {num_processes} processes; forward passes: {passes}"
     )
     size_known = _corpus_size(config, summary)
     if size_known is None:
@@ -100,15 +103,13 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
     ]
 
 
-def token_budget(config: RunConfig, num_processes: int = 1) -> int | None:
+def token_budget(config: RunConfig) -> int | None:
     """Return how many tokens a run trains on; None where the corpus is not prepared and no hub's."""
     known = _corpus_size(config, cached_summary(config))
     if known is None:
         return None
     rows, tokens = known
-    rows_per_step = (
-        config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps * num_processes
-    )
+    rows_per_step = config.train.batch_size
     return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * tokens)
 
 
@@ -121,12 +122,13 @@ def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int
     return None
 
 
-def check_usable(config: RunConfig) -> None:
-    """Refuse a run whose tracker is not installed, or whose run's name is no name of one folder.
+def check_usable(config: RunConfig, num_processes: int = 1) -> None:
+    """Refuse a run that cannot be: for its tracker, its folder's name, or the processes that share a step.
 
     Raises:
-        UsageError: Naming the command that installs it, or what a name may be.
+        UsageError: Naming the command that installs the tracker, what a name may be, or numbers of processes.
     """
+    cut_step(config.train, num_processes)
     name = config.output.run_name
     if name is not None and (Path(name).name != name or name == ".."):
         raise UsageError(

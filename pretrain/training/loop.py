@@ -395,8 +395,7 @@ class Loop:
         now = self.source.rows_per_step
         if self.state.rows_per_step != now:
             raise UsageError(
-                f"{path} was trained with {self.state.rows_per_step} rows per step, now {now}: start "
-                "as many processes as before (rows = train.per_device_train_batch_size x "
-                "train.gradient_accumulation_steps x processes)"
+                f"{path} was trained with {self.state.rows_per_step} rows per step, and train.batch_size is "
+                f"{now}: give --train.batch-size {self.state.rows_per_step}, or another --run-name"
             )
         return path

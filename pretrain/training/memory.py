@@ -13,7 +13,7 @@ from pretrain.config import RunConfig
 def fit_to_memory(
     run: Callable[[RunConfig], None], config: RunConfig, num_processes: int, first_size: int | None = None
 ) -> None:
-    """Run, and where memory runs out run again with half the rows a forward pass and twice the passes.
+    """Run, and where memory runs out run again with half the rows a forward pass.
 
     A step keeps its rows and masks. Only dropout, which is drawn forward pass by forward pass, has other
     values than in a run that fits at once.
@@ -32,8 +32,7 @@ def fit_to_memory(
             f"train.find_batch_size works with one process, and this run has {num_processes}; leave it out "
             "and lower train.per_device_train_batch_size"
         )
-    rows = config.train.per_device_train_batch_size * config.train.gradient_accumulation_steps
-    size = first_size or config.train.per_device_train_batch_size
+    size = min(first_size or config.train.per_device_train_batch_size, config.train.batch_size)
 
     def halve() -> int:
         nonlocal size
@@ -41,15 +40,14 @@ def fit_to_memory(
             raise UsageError(
                 "memory runs out with one row per forward pass; shorten data.block_size or shrink the model"
             )
-        divisor = next(number for number in range(2, size + 1) if size % number == 0)
-        print(f"out of memory with {size} rows per forward pass; trying {size // divisor}", flush=True)
-        size //= divisor
+        print(f"out of memory with {size} rows per forward pass; trying {size // 2}", flush=True)
+        size //= 2
         return size
 
     def attempt(batch_size: int) -> None:
-        sizes = {"per_device_train_batch_size": batch_size, "gradient_accumulation_steps": rows // batch_size}
+        train = config.train.model_copy(update={"per_device_train_batch_size": batch_size})
         try:
-            run(config.model_copy(update={"train": config.train.model_copy(update=sizes)}))
+            run(config.model_copy(update={"train": train}))
         except MemoryError as error:  # numpy's and Python's own; Accelerate knows those of torch
             raise RuntimeError("the host is out of memory.") from error
 

@@ -37,7 +37,7 @@ from pretrain.run.lock import sole_writer
 from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.repair import is_finished_and_whole, repair
-from pretrain.run.run_dir import check_same_config, config_hash, run_dir, write_config
+from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
 from pretrain.sampling import sample_section
 from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.dry_run import check_usable
@@ -69,7 +69,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     config = resolve(config)
-    check_usable(config)
+    check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
     if config.train.eval_every and build_scorer is None:
         raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
     path = run_dir(config)
@@ -145,7 +145,7 @@ def _run(
 ) -> None:
     """Everything between claiming the run folder and the completion marker."""
     _check_same_data(path, data)
-    if accelerator.is_main_process and not RunFolder(path).is_run:
+    if accelerator.is_main_process and not (RunFolder(path).is_run and has_batch_size(path)):
         write_config(path, config)
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
@@ -207,8 +207,8 @@ def _pretrain(
         "device": provenance.device_name(accelerator.device),
         "num_processes": accelerator.num_processes,
         "mixed_precision": accelerator.mixed_precision,
+        "batch_size": config.train.batch_size,
         "per_device_train_batch_size": config.train.per_device_train_batch_size,
-        "gradient_accumulation_steps": config.train.gradient_accumulation_steps,
         "config_hash": config_hash(asked),
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,

@@ -21,7 +21,7 @@ def settings(tmp_path, family: str, **chosen):
         "family": family,
         "model": {"ffn": "swish", **sizes},
         "data": {"source": "embedded", "num_stories": 300, "vocab_size": 400, "block_size": 64},
-        "train": {"per_device_train_batch_size": 32, "torch_compile": False, **chosen},
+        "train": {"batch_size": 32, "torch_compile": False, **chosen},
         "output": {"runs_dir": str(tmp_path), "study": "scored" if chosen else "plain"},
     }
     return load_config(None, overrides=overrides)

@@ -72,7 +72,7 @@ def config_of(runs_dir: Path, family: str, name: str, *flags: str) -> RunConfig:
         },
         "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
         "optim": {"learning_rate": 0.01, "max_steps": STEPS, "adam_epsilon": 1e-3},
-        "train": {"per_device_train_batch_size": 8, "logging_steps": 1, "torch_compile": False},
+        "train": {"batch_size": 8, "logging_steps": 1, "torch_compile": False},
         "output": {"runs_dir": str(runs_dir), "run_name": name},
     }
     return load_config(None, ["--family", family, *flags], base)
@@ -182,12 +182,9 @@ def assert_equal_runs(found: Result, wanted: Result) -> None:
 
 
 IN_PARTS = {
-    "accumulated": (
-        ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"],
-        1,
-    ),
-    "processes": (["--train.per-device-train-batch-size", "4"], 2),
-    "both": (["--train.per-device-train-batch-size", "2", "--train.gradient-accumulation-steps", "2"], 2),
+    "accumulated": (["--train.per-device-train-batch-size", "3"], 1),
+    "processes": ([], 2),
+    "both": (["--train.per-device-train-batch-size", "2"], 2),
 }
 in_parts = pytest.mark.parametrize("parts", IN_PARTS)
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -196,7 +193,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 @each_family
 @in_parts
 def test_a_step_in_parts_is_the_step_at_once(run, family, parts):
-    """8 rows as 2 x 4 accumulated, on 2 processes, and as 2 x 2 on each of 2 processes."""
+    """8 rows in passes of 3, 3 and 2, on 2 processes, and as 2 x 2 on each of 2 processes."""
     flags, processes = IN_PARTS[parts]
     found = run(family, parts, *flags, processes=processes)
     assert_equal_runs(found, run(family, "whole"))

@@ -27,7 +27,7 @@ TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
     *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "200"),
     *("--train.save-steps", "5", "--train.logging-steps", "4", "--train.eval-steps", "100"),
-    *("--train.per-device-train-batch-size", "4", "--train.no-torch-compile"),
+    *("--train.batch-size", "4", "--train.no-torch-compile"),
 ]
 
 
@@ -308,14 +308,8 @@ def test_a_diverged_run_names_step_and_layers_and_is_not_repeated_blindly(runs_d
 def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
     """A limit on the process's address space, in which the step's logits fit in parts only."""
     large = [
-        *(
-            "--train.per-device-train-batch-size",
-            "64",
-            "--optim.max-steps",
-            "2",
-            "--train.logging-steps",
-            "1",
-        ),
+        *("--train.batch-size", "64", "--train.per-device-train-batch-size", "64"),
+        *("--optim.max-steps", "2", "--train.logging-steps", "1"),
         *("--model.hidden-size", "256", "--model.intermediate-size", "4096", "--runs-dir", str(runs_dir)),
         *("--train.per-device-eval-batch-size", "2"),
     ]
@@ -325,9 +319,8 @@ def test_a_step_that_does_not_fit_into_memory_is_cut(runs_dir, start):
     finish(limited)
     assert "out of memory with 64 rows per forward pass; trying 32" in log.read_text()
     provenance = json.loads((path / "provenance.json").read_text())
-    sizes = provenance["per_device_train_batch_size"], provenance["gradient_accumulation_steps"]
-    assert sizes[0] < 64
-    assert sizes[0] * sizes[1] == 64
+    assert provenance["per_device_train_batch_size"] < 64
+    assert provenance["batch_size"] == 64
     for one, two in zip(read_metrics(folder_of(runs_dir, "fits")), read_metrics(path), strict=True):
         key = "loss" if "loss" in one else "eval_loss"
         assert one[key] == pytest.approx(two[key], abs=1e-4)

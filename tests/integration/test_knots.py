@@ -46,7 +46,7 @@ def tiny(runs_dir, request):
             "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
             "optim": {"learning_rate": 0.01, "max_steps": 8},
             "train": {
-                "per_device_train_batch_size": 8,
+                "batch_size": 8,
                 "logging_steps": 1,
                 "eval_steps": 2,
                 "save_steps": 1,
@@ -208,7 +208,7 @@ def test_the_gradient_of_a_step_is_that_of_loss_and_penalty(tiny, monkeypatch):
 
         return update
 
-    accumulated = ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"]
+    accumulated = ["--train.per-device-train-batch-size", "4"]
     paths = {}
     for kind, penalty in (("with", "0.3"), ("without", "0")):
         monkeypatch.setattr(Loop, "_update", watched(kind))

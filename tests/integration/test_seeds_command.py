@@ -20,7 +20,7 @@ TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
     *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "200"),
     *("--train.save-steps", "1000", "--train.logging-steps", "4", "--train.eval-steps", "100"),
-    *("--train.per-device-train-batch-size", "4", "--train.no-torch-compile", "--family", "roberta"),
+    *("--train.batch-size", "4", "--train.no-torch-compile", "--family", "roberta"),
 ]
 
 

@@ -134,7 +134,7 @@ def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
 def test_two_processes_train_as_one_does(repository, tmp_path, family):
-    """Data-parallel over two CPU processes as a user starts them, against one process with twice the rows.
+    """Data-parallel over two CPU processes as a user starts them, against one process.
 
     With gradients, and why epsilon is large, in test_equal_runs.py.
     """
@@ -142,9 +142,9 @@ def test_two_processes_train_as_one_does(repository, tmp_path, family):
     flags += ["--optim.adam-epsilon", "1e-3", "--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     script = str(repository / "pretrain" / "train.py")
-    one = [sys.executable, script, *flags, "--run-name", "one", "--train.per-device-train-batch-size", "8"]
+    one = [sys.executable, script, *flags, "--run-name", "one"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    two = [*launch, script, *flags, "--run-name", "two", "--train.per-device-train-batch-size", "4"]
+    two = [*launch, script, *flags, "--run-name", "two"]
     for call in (one, two):
         done = subprocess.Popen(
             call, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -167,7 +167,7 @@ def test_two_processes_train_as_one_does(repository, tmp_path, family):
 @pytest.mark.slow
 def test_of_two_processes_one_told_to_stop_ends_both_with_a_checkpoint(repository, tmp_path):
     flags = [*TINY, "--runs-dir", str(tmp_path), "--optim.max-steps", "400", "--run-name", "two"]
-    flags += ["--train.save-steps", "1000", "--train.per-device-train-batch-size", "4"]
+    flags += ["--train.save-steps", "1000", "--train.batch-size", "8"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     command = [*launch, str(repository / "pretrain" / "train.py"), *flags]

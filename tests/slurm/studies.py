@@ -23,7 +23,6 @@ from slurm import submit as submit_command
 from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
-PER_DEVICE_TRAIN_BATCH_SIZE = 8
 # A cell is two seconds of training and one of scoring; starting Python takes longer.
 CONFIG = {
     "model": {
@@ -35,7 +34,7 @@ CONFIG = {
     "data": {"num_stories": 200, "vocab_size": 400},
     "optim": {"max_steps": MAX_STEPS},
     "train": {
-        "per_device_train_batch_size": PER_DEVICE_TRAIN_BATCH_SIZE,
+        "batch_size": 8,
         "save_steps": 10,
         "logging_steps": 1,
         "torch_compile": False,

@@ -16,9 +16,7 @@ from safetensors.numpy import load
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.studies import (
-    CONFIG,
     MAX_STEPS,
-    PER_DEVICE_TRAIN_BATCH_SIZE,
     SubmittedStudy,
     TinyStudy,
     assert_as_undisturbed,
@@ -130,10 +128,9 @@ def test_a_cell_on_two_nodes_trains_as_one_process_does(
     on_cluster: Make, new_cluster: Callable[..., Cluster], undisturbed: TinyStudy
 ) -> None:
     """Each process takes half of a step's rows, so what comes out differs by rounding alone."""
-    half = {"train": CONFIG["train"] | {"per_device_train_batch_size": PER_DEVICE_TRAIN_BATCH_SIZE // 2}}
     # The nodes of this cluster are names of one host, which does not know them.
     preset = {"nodes": 2, "environment": {"MASTER_ADDR": "127.0.0.1"}}
-    submitted = on_cluster(new_cluster(2), preset, variants=("gelu",), config=half)
+    submitted = on_cluster(new_cluster(2), preset, variants=("gelu",))
     submitted.submit("--no-report")
     submitted.wait_until_over()
     assert submitted.status().splitlines()[-1] == "1 cells: 1 done"

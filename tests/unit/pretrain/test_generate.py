@@ -18,7 +18,7 @@ TINY = {
     "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
     "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
     "optim": {"learning_rate": 0.01, "max_steps": 6},
-    "train": {"per_device_train_batch_size": 8, "torch_compile": False},
+    "train": {"batch_size": 8, "torch_compile": False},
 }
 
 

@@ -62,7 +62,7 @@ def tiny(tmp_path):
         "model": {"hidden_size": 16, "intermediate_size": 16},
         "data": {"num_stories": 60, "vocab_size": 300, "block_size": 64},
         "optim": {"max_steps": 6},
-        "train": {"per_device_train_batch_size": 4, "torch_compile": False},
+        "train": {"batch_size": 4, "torch_compile": False},
         "output": {"runs_dir": str(tmp_path)},
     }
     return load_config(None, [], base)

@@ -25,7 +25,7 @@ def tiny(tmp_path):
             "model": {"hidden_size": 32, "intermediate_size": 32},
             "data": {"num_stories": 60, "vocab_size": 300, "block_size": 64},
             "optim": {"learning_rate": 0.01, "max_steps": 12},
-            "train": {"per_device_train_batch_size": 4, "torch_compile": False, "logging_steps": 4},
+            "train": {"batch_size": 4, "torch_compile": False, "logging_steps": 4},
             "output": {"runs_dir": str(tmp_path), "run_name": "r"},
         }
         return load_config(None, list(flags), base)

@@ -43,7 +43,7 @@ def tiny(runs_dir, request):
             "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
             "optim": {"learning_rate": 0.01, "max_steps": 6},
             "train": {
-                "per_device_train_batch_size": 8,
+                "batch_size": 8,
                 "logging_steps": 2,
                 "save_steps": 2,
                 "torch_compile": False,
@@ -99,7 +99,7 @@ def test_total_steps(tiny):
 
 def test_steps_equal_a_loop_written_by_hand(tiny):
     """Stock forward pass with labels, unfused AdamW, transformers' schedule, torch's clipping."""
-    config = tiny("gpt_neo", "--train.gradient-accumulation-steps", "2", "--optim.warmup-steps", "2")
+    config = tiny("gpt_neo", "--train.batch-size", "16", "--optim.warmup-steps", "2")
     config = config.model_copy(update={"train": config.train.model_copy(update={"logging_steps": 1})})
     path = train(config)
     ours = [line for line in lines(path) if "loss" in line]
@@ -137,7 +137,7 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
 def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
     no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
     whole = train(tiny(family, *no_dropout))
-    halves = ["--train.per-device-train-batch-size", "4", "--train.gradient-accumulation-steps", "2"]
+    halves = ["--train.per-device-train-batch-size", "4", "--run-name", "halves"]  # else it is the same run
     parts = train(tiny(family, *no_dropout, *halves))
     for one, two in zip(lines(whole), lines(parts), strict=True):
         key = "loss" if "loss" in one else "eval_loss"
@@ -149,11 +149,8 @@ def test_two_processes_read_what_one_reads(tiny, family):
     config = tiny(family)
     data = prepare_data(config)
     masker = build_masker(config, data.tokenizer)
-    half = config.model_copy(
-        update={"train": config.train.model_copy(update={"per_device_train_batch_size": 4})}
-    )
     one = BatchSource(config, masker, 0).step(data.train, 3)
-    two = [BatchSource(half, masker, 0, process, 2).step(data.train, 3) for process in range(2)]
+    two = [BatchSource(config, masker, 0, process, 2).step(data.train, 3) for process in range(2)]
     for name in {"input_ids", "decoder_input_ids"} & set(one.batches[0]):
         assert (torch.cat([share.batches[0][name] for share in two]) == one.batches[0][name]).all()
     assert {share.num_targets for share in two} == {one.num_targets}

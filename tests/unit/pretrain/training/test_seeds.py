@@ -25,7 +25,7 @@ FLAGS = [
     *("--model.hidden-size", "32", "--model.intermediate-size", "32", "--model.window-size", "9"),
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
     *("--optim.learning-rate", "0.01", "--optim.max-steps", "6", "--train.no-torch-compile"),
-    *("--train.per-device-train-batch-size", "8", "--train.logging-steps", "2", "--train.save-steps", "2"),
+    *("--train.batch-size", "8", "--train.logging-steps", "2", "--train.save-steps", "2"),
 ]
 
 

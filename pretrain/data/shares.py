@@ -1,0 +1,25 @@
+"""How processes and their forward passes share the rows of a step."""
+
+from __future__ import annotations
+
+from base.errors import UsageError
+from pretrain.config import TrainConfig
+
+MOST_SHOWN = 12
+
+
+def cut_step(train: TrainConfig, num_processes: int) -> tuple[int, int]:
+    """Return how many rows of a step a process has, and how many of them its forward passes have at most.
+
+    Raises:
+        UsageError: If the rows cannot be shared equally; names the numbers of processes that can share them.
+    """
+    rows, left = divmod(train.batch_size, num_processes)
+    if left:
+        able = [number for number in range(1, train.batch_size + 1) if train.batch_size % number == 0]
+        shown = ", ".join(map(str, able[:MOST_SHOWN])) + (", ..." if len(able) > MOST_SHOWN else "")
+        raise UsageError(
+            f"train.batch_size {train.batch_size}: {num_processes} processes cannot share so many rows "
+            f"equally; start {shown}, or give a multiple of {num_processes}"
+        )
+    return rows, min(rows, train.per_device_train_batch_size)
