@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from typing import TextIO
+
+from base.faults import describe, fault_of
+
+OTHERS_WAIT_S = 3.0
+"""Seconds that the first of several processes has to tell an error that all of them meet."""
 
 
 class UsageError(ValueError):
@@ -37,9 +42,9 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
 def run_cli(main: Callable[[], int | None]) -> None:
     """Run a command's ``main`` and exit with its status.
 
-    A ``UsageError`` becomes one line on standard error and exit status 2; anything else keeps its traceback,
-    because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
-    ``head`` does, it ends without a word.
+    A ``UsageError`` or a fault of the world (``base.faults``) becomes one line on standard error and exit
+    status 2; anything else keeps its traceback, because it is a defect of this project and not of the user.
+    Where whoever reads the output has gone, as ``head`` does, it ends without a word.
     """
     try:
         try:
@@ -49,21 +54,39 @@ def run_cli(main: Callable[[], int | None]) -> None:
     except BrokenPipeError:
         if not _is_unread(sys.stdout):
             raise
-        # Python flushes once more at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 128 + signal.SIGPIPE
-    except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        status = 2
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+    except Exception as error:
+        told = as_usage_error(error)
+        if not isinstance(told, UsageError):
             raise
-        print(f"error: {str(error.filename)[:100]}...: too long for the name of a file", file=sys.stderr)
+        _tell(f"error: {told}")
         status = 2
     except KeyboardInterrupt:
-        print("interrupted; the same command continues where it stopped", file=sys.stderr)
+        _tell("interrupted; the same command continues where it stopped")
         status = 130
+    _drop_unwritten()
     sys.exit(status)
+
+
+def as_usage_error(error: Exception) -> Exception:
+    """Return a fault of the world as an error with its one line, and any other exception as it is."""
+    fault = None if isinstance(error, UsageError) else fault_of(error)
+    return error if fault is None else UsageError(describe(fault))
+
+
+def _tell(line: str) -> None:
+    """Say why a command ends; of several processes that a launcher started, the first says it for all."""
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(OTHERS_WAIT_S)  # a launcher ends the others with the first, which is at the same line
+    print(line, file=sys.stderr)
+
+
+def _drop_unwritten() -> None:
+    """Forget output that cannot be written, of which Python would tell again at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_unread(stream: TextIO) -> bool:

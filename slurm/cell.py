@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from base.errors import OccupiedError
+from base.errors import OccupiedError, UsageError, as_usage_error
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
@@ -60,8 +60,12 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
             state = before
         except Exception as error:
-            traceback.print_exc()
-            state = replace(state, name="failed", error=_one_line(error), finished_s=time.time())
+            told = as_usage_error(error)
+            if isinstance(told, UsageError):
+                print(f"error: {told}", flush=True)
+            else:
+                traceback.print_exc()
+            state = replace(state, name="failed", error=_one_line(told), finished_s=time.time())
         except Stopped as stopped:
             if is_own(cell.study_dir, cell.run_id, state):
                 state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from base.errors import UsageError
+from base.errors import UsageError, as_usage_error
 from eval.config import EvalConfig
 from eval.models.identity import identify_run
 from eval.runner.measure import measure
@@ -55,7 +55,7 @@ def measure_here(units: Mapping[Order, Work], tell: TellUnit) -> Iterator[tuple[
         try:
             outcome: Results | Exception = measure(work, partial(tell, order))
         except Exception as error:
-            outcome = error
+            outcome = as_usage_error(error)
         yield order, outcome
 
 
@@ -172,8 +172,7 @@ def _work(connection: Connection, config: EvalConfig) -> None:
             outcome: Results | Exception = measure(units_of(order.run_dir)[order.key], connection.send)
         except BrokenPipeError:
             return  # the process that asked has died
-        except UsageError as error:
-            outcome = error
-        except Exception:
-            outcome = WorkerError(traceback.format_exc())
+        except Exception as error:
+            told = as_usage_error(error)
+            outcome = told if isinstance(told, UsageError) else WorkerError(traceback.format_exc())
         connection.send(outcome)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from base.command_line import CommandLine
-from base.errors import UsageError
+from base.errors import UsageError, as_usage_error
 from base.seeds import parse_seeds
 from pretrain.config import RunConfig
 from pretrain.config_sources import merge_sources
@@ -94,8 +94,8 @@ def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any
                 if int(os.environ.get("WORLD_SIZE", "1")) > 1:
                     raise
                 failed.append(config.seed)
-                if isinstance(error, UsageError):
-                    print(f"error: {error}", file=sys.stderr, flush=True)
+                if isinstance(told := as_usage_error(error), UsageError):
+                    print(f"error: {told}", file=sys.stderr, flush=True)
                 else:
                     traceback.print_exc()
     if failed:

@@ -1,0 +1,92 @@
+"""Faults of the world: a full disk, a read-only mount, a file that may not be read, each in one line.
+
+They are no defects of this project, so no user sees a traceback for one. Libraries that are not written in
+Python raise exceptions of their own for them, with the system's number in the text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_AGAIN = "make room and give the same command again"
+
+FAULTS: dict[int, str] = {
+    errno.ENOSPC: f"the disk is full; {_AGAIN}",
+    errno.EDQUOT: f"your share of the disk is used up; {_AGAIN}",
+    errno.EFBIG: "the file is larger than the system allows (ulimit -f)",
+    errno.EROFS: "cannot be written, its file system is read-only; name another place",
+    errno.EACCES: "permission denied; change the permissions or name another place",
+    errno.EPERM: "the system does not permit it; change the permissions or name another place",
+    errno.EIO: "input/output error; check the disk, then give the same command again",
+    errno.ESTALE: "the network file system has lost it; give the same command again",
+    errno.ENAMETOOLONG: "too long for the name of a file",
+    errno.ENOTDIR: "a part of this path is a file and no folder; name another place",
+    errno.EISDIR: "is a folder, and a file is needed",
+    errno.EEXIST: "is a file, and a folder is needed; name another place",
+    errno.ELOOP: "is a link that leads to itself",
+    errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
+    errno.ENFILE: "too many open files on this machine",
+    errno.ENOLCK: "its file system cannot lock files; name another place",
+}
+"""What is told of each, behind the path. What is not in here may be a defect, which keeps its traceback."""
+
+_NUMBER = re.compile(r"\b(?:os error|errno) (\d+)\b", re.IGNORECASE)
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+"""How numpy tells that a disk is full."""
+
+
+def fault_of(error: BaseException) -> OSError | None:
+    """Find the fault of the world that an exception tells of, itself or what it was raised from.
+
+    Returns:
+        It as Python's own exceptions tell it, with the path where that is known; None for anything else.
+    """
+    seen: BaseException | None = error
+    while seen is not None:
+        number = _number(seen)
+        # Of a file that was to get a new name, the new one.
+        path = getattr(seen, "filename2", None) or getattr(seen, "filename", None)
+        if number in FAULTS and not (number == errno.EEXIST and (path is None or Path(path).is_dir())):
+            return OSError(number, os.strerror(number), path)
+        seen = seen.__cause__
+    return None
+
+
+def describe(fault: OSError) -> str:
+    """Say in one line what is wrong and what to do."""
+    assert fault.errno is not None
+    path = "" if fault.filename is None else re.sub(r"\.tmp-\d+", "", os.fsdecode(fault.filename))
+    shown = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
+    return f"{shown}: {FAULTS[fault.errno]}".removeprefix(": ")
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the path to a fault that does not know its own, as one of a write does not.
+
+    Raises:
+        OSError: For any fault of the world, whoever's exception told of it.
+    """
+    try:
+        yield
+    except Exception as error:
+        fault = fault_of(error)
+        if fault is None:
+            raise
+        raise OSError(fault.errno, fault.strerror, fault.filename or str(path)) from error
+
+
+def _number(error: BaseException) -> int | None:
+    """The system's number of an error, from its text where it has no other."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int):
+        return number
+    if _SHORT_WRITE.search(str(error)):
+        return errno.ENOSPC
+    found = _NUMBER.search(str(error))
+    return int(found[1]) if found else None

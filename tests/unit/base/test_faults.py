@@ -1,0 +1,137 @@
+"""Faults of the world in one line each, whoever's exception tells of them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError
+
+from base.errors import UsageError, as_usage_error, run_cli
+from base.faults import FAULTS, fault_of, naming
+
+FULL = Path("/dev/full")
+"""A device on Linux that refuses every byte as a full disk does."""
+
+needs_full_device = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def told(error: Exception, capsys: pytest.CaptureFixture) -> str:
+    """What a command says that ends with this exception; it exits with status 2."""
+
+    def main() -> None:
+        raise error
+
+    with pytest.raises(SystemExit, match="2"):
+        run_cli(main)
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize("number", FAULTS, ids=errno.errorcode.get)
+def test_each_is_one_line_with_its_path(number: int, capsys: pytest.CaptureFixture) -> None:
+    assert told(OSError(number, os.strerror(number), "runs/a.json"), capsys).startswith("error: runs/a.json")
+
+
+@pytest.mark.parametrize(
+    ("error", "path"),
+    [
+        (SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"), None),
+        (Exception("No space left on device (os error 28)"), None),
+        (OSError("1000 requested and 12 written"), None),
+        (OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"), None),
+        (OSError(errno.ENOSPC, "No space left on device", "b.tmp-12", None, "b"), "b"),
+    ],
+)
+def test_libraries_tell_of_a_full_disk_in_their_own_ways(error, path) -> None:
+    fault = fault_of(error)
+    assert fault is not None
+    assert (fault.errno, fault.filename) == (errno.ENOSPC, path)
+
+
+def test_what_it_was_raised_from_counts() -> None:
+    error = RuntimeError("cannot save")
+    error.__cause__ = OSError(errno.EROFS, "read-only", "x")
+    assert "x: cannot be written, its file system is read-only" in str(as_usage_error(error))
+
+
+def test_defects_keep_their_traceback(tmp_path: Path) -> None:
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory", "a")
+    made_twice = FileExistsError(errno.EEXIST, "File exists", str(tmp_path))
+    for error in (missing, made_twice, KeyError("a"), RuntimeError("28")):
+        assert as_usage_error(error) is error
+        with pytest.raises(type(error)):
+            run_cli(lambda error=error: (_ for _ in ()).throw(error))
+
+
+def test_a_mistake_of_the_user_stays_as_it_is() -> None:
+    error = UsageError("(os error 28)")
+    assert as_usage_error(error) is error
+
+
+def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    calls = {
+        "is a file, and a folder is needed": lambda: (tmp_path / "file").mkdir(exist_ok=True),
+        "a part of this path is a file": lambda: (tmp_path / "file" / "x").mkdir(parents=True),
+        "is a folder, and a file is needed": lambda: tmp_path.write_text("x"),
+        "too long for the name": lambda: (tmp_path / ("x" * 300)).write_text("x"),
+        "leads to itself": lambda: (tmp_path / "loop").read_text(),
+    }
+    for words, call in calls.items():
+        with pytest.raises(SystemExit, match="2"):
+            run_cli(lambda call=call: call() and None)
+        err = capsys.readouterr().err
+        assert words in err
+        assert err.count("\n") == 1
+
+
+@needs_full_device
+@pytest.mark.parametrize(
+    "write", [lambda file: np.zeros(9999).tofile(file), lambda file: file.write("x" * 9999)]
+)
+def test_a_write_is_told_with_the_path(write, capsys: pytest.CaptureFixture) -> None:
+    def main() -> None:
+        with naming(Path("runs/rows.bin")), FULL.open("w") as file:
+            write(file)
+
+    with pytest.raises(SystemExit, match="2"):
+        run_cli(main)
+    assert capsys.readouterr().err.startswith("error: runs/rows.bin: the disk is full; make room")
+
+
+@needs_full_device
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    script = "from base.errors import run_cli; run_cli(lambda: print('x'))"
+    with FULL.open("w") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", script], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: the disk is full")
+
+
+def test_of_several_processes_the_first_tells(tmp_path: Path) -> None:
+    script = "from base import errors; errors.OTHERS_WAIT_S = 60; errors.run_cli(lambda: open('/'))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            env={**os.environ, "RANK": rank},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in "01"
+    ]
+    try:
+        assert processes[0].communicate(timeout=60)[1].count("\n") == 1
+        assert processes[1].poll() is None
+    finally:
+        processes[1].terminate()  # as a launcher does
+    assert processes[1].communicate()[1] == ""
