@@ -15,9 +15,9 @@ from eval.config import EvalConfig
 from eval.runner.find_runs import find_runs, study_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from eval.runner.evaluate import Failure
+    from eval.runner.failures import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
@@ -74,12 +74,14 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     return _status(outcome.failures)
 
 
-def _status(failures: Iterable[Failure]) -> int:
-    status = 0
-    for failure in failures:
-        print(f"error: {failure}", file=sys.stderr)
-        status = 2 if isinstance(failure.error, UsageError) and status != 1 else 1
-    return status
+def _status(failures: Sequence[Failure]) -> int:
+    from eval.runner.failures import failure_lines
+
+    for line in failure_lines(failures):
+        print(f"error: {line}", file=sys.stderr)
+    if any(not isinstance(failure.error, UsageError) for failure in failures):
+        return 1
+    return 2 if failures else 0
 
 
 def main() -> int:

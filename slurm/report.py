@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
+
 from base.errors import UsageError
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
@@ -22,15 +25,29 @@ def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     ]
 
 
+def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
+    """Tell why cells are not done; those with the same reason in one line, whatever folders it names."""
+    groups: dict[str, list[tuple[Cell, CellState]]] = defaultdict(list)
+    for cell, state in left:
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
+    lines = []
+    for group in groups.values():
+        (cell, state), others = group[0], len(group) - 1
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        more = f" and {others} more" if others else ""
+        lines.append(f"not done: {cell.label}{more}: {words} (log: {state.log or 'none'})")
+    return lines
+
+
 def write_study_report(study: Study) -> None:
     """Name the cells that are not done, and write the report of those that are.
 
     Where all cells have ended, well or not, and seeds are added to what is undecided, it is that of a look.
     """
     left = unfinished(study)
-    for cell, state in left:
-        words = f"{state.name}: {state.error}" if state.error else state.name
-        print(f"not done: {cell.label}: {words} (log: {state.log or 'none'})")
+    for line in not_done_lines(left):
+        print(line)
     print(f"{len(study.cells) - len(left)} of {len(study.cells)} cells done")
     try:
         folder = StudyFolder(study.folder)

@@ -12,11 +12,12 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from base.errors import UsageError
+from base.errors import UsageError, as_usage_error
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, identify_run, remember_weights, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.done import is_done
+from eval.runner.failures import Failure
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
@@ -26,19 +27,6 @@ from eval.zero_shot.task import TaskResult
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What could not be measured: a unit of work, or a whole run where ``key`` is None."""
-
-    run_dir: Path
-    key: str | None
-    error: Exception
-
-    def __str__(self) -> str:
-        # What is wrong with a whole run names its folder itself.
-        return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
 
 
 @dataclass(frozen=True)
@@ -110,8 +98,11 @@ def evaluate_runs(
         for run_dir in dict.fromkeys(run_dirs):
             try:
                 runs[run_dir] = _open(run_dir, config, locks)
-            except UsageError as error:
-                outcome.failures.append(Failure(run_dir, None, error))
+            except Exception as error:
+                told = as_usage_error(error)
+                if not isinstance(told, UsageError):
+                    raise
+                outcome.failures.append(Failure(run_dir, None, told))
         _measure_missing(runs, config, num_workers, progress, outcome)
         failed = {failure.run_dir for failure in outcome.failures}
         for run_dir, run in runs.items():
@@ -182,11 +173,14 @@ def _measure_missing(
             nth = {run_dir: number for number, run_dir in enumerate(runs)}
             ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
             outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, tell)
+        said: set[str] = set()
         for order, results in outcomes:
             run = runs[order.run_dir]
             if isinstance(results, Exception):
                 outcome.failures.append(Failure(order.run_dir, order.key, results))
-                shown.say(f"failed: {names[order.run_dir]} {order.key}: {_last_line(results)}")
+                if str(results) not in said:
+                    shown.say(f"failed: {names[order.run_dir]} {order.key}: {_last_line(results)}")
+                said.add(str(results))
                 results = {}
             shown.finish(names[order.run_dir], order.key, _record(run, order.key, results))
 
