@@ -1,6 +1,6 @@
 """Pretrain a model.
 
-accelerate launch pretrain/train.py CONFIG.yaml --ffn kan --seed 3
+python pretrain/train.py CONFIG.yaml --ffn kan --seed 3
 
 The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
 configuration, parameter counts, token budget and run folder, and writes nothing. The same command again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -14,12 +13,12 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
-from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
 from base.errors import UsageError
 from base.families import get_family
+from base.faults import naming
 from base.files import replace_durably
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.config import RunConfig
@@ -64,8 +63,9 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         The run folder.
 
     Raises:
-        UsageError: If the corpus is unusable, the folder in use or another run's, or the disk full, or if the
-            loss diverges or did so before; or if ``train.eval_every`` is set and nothing scores.
+        UsageError: If the corpus is unusable, the folder in use or another run's, or if the loss diverges or
+            did so before; or if ``train.eval_every`` is set and nothing scores.
+        OSError: For a fault of the world, such as a full disk (see ``base.faults``).
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     config = resolve(config)
@@ -84,15 +84,8 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         accelerator.wait_for_everyone()
         # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
         if accelerator.num_processes > 1 or not _is_settled(path, config):
-            try:
+            with naming(path):
                 _run(config, accelerator, data, path, build_scorer)
-            except (OSError, SafetensorError) as error:
-                if not _is_disk_full(error):
-                    raise
-                raise UsageError(
-                    f"{path}: the disk is full ({error}); make room and give the same command again, which "
-                    "continues from the last checkpoint"
-                ) from error
     return path
 
 
@@ -110,11 +103,6 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     if failure := read_failure(path):
         raise UsageError(failure)
     return False
-
-
-def _is_disk_full(error: OSError | SafetensorError) -> bool:
-    # safetensors has an exception of its own, with the system's number in its text.
-    return getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "os error 28" in str(error)
 
 
 def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
