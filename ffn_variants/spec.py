@@ -34,6 +34,8 @@ class FFNSpec:
     """What ``ffn_options`` may hold."""
     multiply_adds: Callable[..., int]
     """``multiply_adds(D, F, **options)`` of one token's forward pass through one FFN."""
+    earlier_sources: tuple[str, ...] = ()
+    """Fingerprints of earlier source that computed the same (see ``ffn_variants.source``)."""
 
     def resolve(self, options: Mapping[str, Any] | None) -> dict[str, int | float | str]:
         """Return a value for every option; ``UsageError`` for one that does not exist or does not fit."""

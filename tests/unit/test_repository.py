@@ -34,7 +34,14 @@ PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
 # A name is a file or a folder.
 FLOORS: dict[str, tuple[str, ...]] = {
     "": PACKAGES,
-    "ffn_variants": ("spec splines kernels", "variants", "registry", "budget models", "__main__"),
+    "ffn_variants": (
+        "spec splines kernels definitions",
+        "variants",
+        "registry",
+        "source",
+        "budget models",
+        "__main__",
+    ),
     "pretrain": (
         "config",
         "data config_sources",
