@@ -31,7 +31,8 @@ import yaml
 from base.baseline import Budget
 from base.command_line import parse_flags
 from base.files import write_text
-from eval.models.identity import identify_run, remember_weights, weights_hash
+from eval.models.identity import identify_run, weights_hash
+from eval.results.ledger import Ledger, write_ledger
 from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import write_config
@@ -105,8 +106,7 @@ def finish(cell: Cell, weights_kb: int) -> None:
         for task, protocol in work.protocols.items()
     }
     weights = weights_hash(cell.run_dir)
-    write_text(run.ledger_file, json.dumps({"weights": weights, "tasks": tasks}, indent=1))
-    remember_weights(cell.run_dir)
+    write_ledger(run, Ledger(weights=weights, tasks=tasks))
 
 
 def measure(study: Path) -> list[list[float]]:

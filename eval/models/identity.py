@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from base.errors import UsageError
 from base.families import get_family
-from base.files import write_text
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
 from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import damage, read_completion
 from pretrain.run.run_dir import read_run, run_id
 
 # Everything in a model folder that can change a score; the model card cannot.
@@ -66,39 +66,36 @@ def model_folder(run_dir: Path) -> Path:
 
 
 def weights_hash(run_dir: Path) -> str:
-    """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer."""
-    return fingerprint(model_files(model_folder(run_dir)))
-
-
-def remember_weights(run_dir: Path) -> None:
-    """Note beside the scores which files have which hash, so that a check need not read them all again."""
-    states = _file_states(run_dir)  # before they are read: a file that changes meanwhile is then not believed
-    note = json.dumps({"weights": weights_hash(run_dir), "files": states})
-    path = RunFolder(run_dir).known_weights_file
-    if not path.is_file() or path.read_text(encoding="utf-8") != note:
-        write_text(path, note)
-
-
-def known_weights_hash(run_dir: Path) -> str:
-    """Return ``weights_hash`` without reading files of which neither size nor time of change are others.
+    """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer.
 
     Raises:
-        UsageError: If there is no model.
+        UsageError: If there is no model, or it is not as its training left it.
     """
-    try:
-        known = json.loads(RunFolder(run_dir).known_weights_file.read_text(encoding="utf-8"))
-        if known["files"] == _file_states(run_dir):
-            return known["weights"]
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # evaluated before there was such a note
-    return weights_hash(run_dir)
+    files = model_files(model_folder(run_dir))
+    _refuse_damage(RunFolder(run_dir), files)
+    return fingerprint(files)
+
+
+def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
+    """Hold a model's files against the checksums of its training, where there are any."""
+    completion = None if run.is_backbone else read_completion(run)
+    if completion is None or not completion.files:
+        return
+    own = f"{run.model_dir.name}/"
+    known = {
+        name: state
+        for name, state in completion.files.items()
+        if name.startswith(own) and Path(name).suffix in _MODEL_SUFFIXES
+    }
+    for name, wrong in damage(run.path, known).items():
+        raise UsageError(
+            f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
+            f"last checkpoint: accelerate launch pretrain/train.py {run.config_file}"
+        )
+    if added := [path for path in files if f"{own}{path.name}" not in known]:
+        raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
 
 
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model's folder that its scores depend on."""
     return [path for path in sorted(folder.iterdir()) if path.suffix in _MODEL_SUFFIXES]
-
-
-def _file_states(run_dir: Path) -> dict[str, list[int]]:
-    states = ((path.name, path.stat()) for path in model_files(model_folder(run_dir)))
-    return {name: [state.st_size, state.st_mtime_ns] for name, state in states}

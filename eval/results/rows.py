@@ -14,7 +14,7 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.files import write_atomically, write_text
-from eval.results.csv_text import to_csv
+from eval.results.csv_text import to_csv, unmark
 from eval.suites.registry import is_percentage
 
 ROW_COLUMNS = (
@@ -174,6 +174,12 @@ def write_rows(rows: pd.DataFrame, path: Path) -> Path:
     write_atomically(path, lambda temporary: rows.to_parquet(temporary, index=False))
     write_text(path.with_suffix(".csv"), to_csv(rows))
     return path
+
+
+def read_csv_rows(path: Path) -> pd.DataFrame:
+    """Read the rows that ``to_csv`` wrote, to the last bit."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    return check_rows(unmark(table), source=str(path))
 
 
 def read_rows(path: Path) -> pd.DataFrame:

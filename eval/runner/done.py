@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.models.identity import identify_run, known_weights_hash
-from eval.results.store import ResultStore
+from eval.models.identity import identify_run, weights_hash
+from eval.results.ledger import look
+from eval.results.store import Scores
 from eval.runner.work_units import Work, work_units
+from pretrain.run.folders import RunFolder
 
 
-def is_done(work: Work, store: ResultStore) -> bool:
+def is_done(work: Work, scores: Scores) -> bool:
     """Whether all tasks of a unit are scored under its protocol, in all of its metrics."""
     return all(
-        store.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+        scores.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
         for task, protocol in work.protocols.items()
     )
 
 
 def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
-    """Whether every task asked for is scored, under this protocol and with the run's present weights."""
+    """Whether every task asked for is scored, under this protocol and with the run's present weights.
+
+    Whatever is wrong with a run is told by whoever evaluates it: here it is a run that is not evaluated, so
+    that one broken run stops no other.
+    """
     try:
-        run = identify_run(run_dir)
-        weights = known_weights_hash(run_dir)
-    except UsageError:
+        run, weights = identify_run(run_dir), weights_hash(run_dir)
+        ledger, damaged = look(RunFolder(run_dir))
+        if ledger is None or damaged or ledger.weights != weights:
+            return False
+        scores = Scores(run_dir, ledger)
+        return all(is_done(work, scores) for work in work_units(run_dir, run, config))
+    except Exception:
         return False
-    store = ResultStore(run_dir, weights)
-    return all(is_done(work, store) for work in work_units(run_dir, run, config))

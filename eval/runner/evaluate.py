@@ -14,7 +14,7 @@ import torch
 
 from base.errors import UsageError, as_usage_error
 from eval.config import EvalConfig
-from eval.models.identity import RunIdentity, identify_run, remember_weights, weights_hash
+from eval.models.identity import RunIdentity, identify_run, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.done import is_done
 from eval.runner.failures import Failure
@@ -135,7 +135,6 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     run = identify_run(run_dir)
     weights = weights_hash(run_dir)
     locks.enter_context(sole_evaluator(run_dir))
-    remember_weights(run_dir)
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
     missing = {key: work for key, work in asked.items() if not is_done(work, store)}
@@ -156,12 +155,10 @@ def _measure_missing(
     ids = [(names[order.run_dir], order.key) for order in units]
     with UnitProgress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
         for run_dir, run in runs.items():
+            for note in run.store.notes:
+                shown.say(f"{names[run_dir]}: {note}")
             if not run.missing:
                 shown.say(f"{names[run_dir]}: everything asked for is scored already")
-            elif run.store.is_stale:
-                shown.say(
-                    f"{names[run_dir]}: the weights have changed, the scores of the old ones are dropped"
-                )
 
         def tell(order: Order, message: str) -> None:
             shown.detail(names[order.run_dir], order.key, message)

@@ -54,11 +54,12 @@ class RunFolder:
     eval_dir = Inside("eval")
     """Everything below is in it."""
     rows_file = Inside("eval/rows.parquet")
-    """Every score; as CSV beside it."""
+    """Every score."""
+    rows_csv_file = Inside("eval/rows.csv")
+    """The same for whoever opens it by hand."""
     items_dir = Inside("eval/items")
     ledger_file = Inside("eval/done.json")
     """Under which protocol each task was scored, and on which weights."""
-    known_weights_file = Inside("eval/.weights.json")
     evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
@@ -76,8 +77,9 @@ class RunFolder:
         return self.items_dir / f"{benchmark}.parquet"
 
     def score_files(self) -> list[Path]:
-        """The rows in all their formats, and the items."""
-        return [*self.eval_dir.glob("rows.*"), *self.items_dir.glob("*.parquet")]
+        """The rows in both formats, and the items."""
+        tables = (self.rows_file, self.rows_csv_file)
+        return [*(path for path in tables if path.is_file()), *sorted(self.items_dir.glob("*.parquet"))]
 
     @property
     def study(self) -> StudyFolder:

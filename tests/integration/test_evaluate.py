@@ -25,6 +25,8 @@ from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import UsageError
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import write_completion
 from tests.processes import run_command
 
 GLUE = FinetuneConfig(num_train_epochs=1, max_train_examples=64, max_validation_examples=32)
@@ -110,8 +112,8 @@ def test_two_evaluations_of_a_run_agree_exactly(make_run):
     pd.testing.assert_frame_equal(pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet"), items)
 
 
-@pytest.mark.parametrize("step", ["items", "rows.parquet", "done.json"])
-def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step):
+@pytest.mark.parametrize(("step", "num_done"), [("items", 3), ("rows.parquet", 3), ("done.json", 1)])
+def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step, num_done):
     run = make_run()
     undisturbed = evaluate_run(run, PAIRS, progress=False)
     shutil.rmtree(run / "eval")
@@ -129,24 +131,57 @@ def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step
         evaluate_run(run, PAIRS, progress=False)
     calls = count_calls(monkeypatch)
     resumed = evaluate_run(run, PAIRS, progress=False)
-    assert len(calls) == 6 - 3
+    assert len(calls) == 6 - num_done
     pd.testing.assert_frame_equal(resumed, undisturbed)
     items = pd.read_parquet(run / "eval" / "items" / "embedded-pairs.parquet")
     assert len(items) == 6 * 5
     assert not items.duplicated(["task", "pair_id"]).any()
 
 
-def test_other_weights_are_measured_again_and_old_rows_go(make_run, capsys):
+def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run, capsys):
     run, other = make_run(seed=3), make_run(seed=4)
-    evaluate_run(run, BOTH, progress=False)
+    before = evaluate_run(run, BOTH, progress=False)
     shutil.copy(other / "model" / "model.safetensors", run / "model" / "model.safetensors")
     assert not is_evaluated(run, PAIRS)
+    with pytest.raises(UsageError, match="nothing says which are right"):
+        evaluate_run(run, PAIRS)
+    pd.testing.assert_frame_equal(read_rows(run / "eval" / "rows.parquet"), before)
+    write_completion(RunFolder(run), {}, "0123abcd")
     rows = evaluate_run(run, PAIRS)
-    assert "the weights have changed" in capsys.readouterr().err
+    assert "the weights are those of another training" in capsys.readouterr().err
     assert set(rows["benchmark"]) == {"embedded-pairs"}
     expected = evaluate_run(other, PAIRS, progress=False)
     assert rows["score"].tolist() == expected["score"].tolist()
-    assert not (run / "eval" / "items" / "embedded-glue.parquet").exists()
+    (earlier,) = run.glob("eval/earlier-*")
+    pd.testing.assert_frame_equal(read_rows(earlier / "rows.parquet"), before)
+
+
+def test_a_damaged_model_is_refused_and_its_scores_stay(make_run, evaluate, capsys):
+    run, whole = make_run(seed=3), make_run(seed=4)
+    for each in (run, whole):
+        write_completion(RunFolder(each), {}, "0123abcd")
+    before = evaluate_run(run, PAIRS, progress=False)
+    path = run / "model" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 0x80
+    path.write_bytes(content)
+    assert not is_evaluated(run, PAIRS)
+    names = ("--suites", "embedded-pairs", "--embedded-pairs-per-paradigm", 5, "--pair-tasks", *SIX)
+    assert evaluate(run, whole, *names) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if "model.safetensors" in line]
+    assert len(told) == 1
+    assert "accelerate launch pretrain/train.py" in told[0]
+    pd.testing.assert_frame_equal(read_rows(run / "eval" / "rows.parquet"), before)
+    assert is_evaluated(whole, PAIRS)  # the other run was scored all the same
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "eval/done.json", "eval/rows.parquet", "model/config.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"{"])
+def test_whether_a_run_is_scored_can_be_asked_of_any_folder(make_run, name, content):
+    run = make_run()
+    evaluate_run(run, PAIRS, progress=False)
+    (run / name).write_bytes(content)
+    assert not is_evaluated(run, PAIRS)
 
 
 def test_a_model_card_is_not_part_of_the_weights(make_run):

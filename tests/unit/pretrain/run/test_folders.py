@@ -27,7 +27,7 @@ RUN_NAMES = {
     "rows_file": "eval/rows.parquet",
     "items_dir": "eval/items",
     "ledger_file": "eval/done.json",
-    "known_weights_file": "eval/.weights.json",
+    "rows_csv_file": "eval/rows.csv",
     "evaluation_lock_file": "eval/.lock",
     "baselines_file": "eval/baselines.json",
     "contamination_file": "eval/contamination.json",

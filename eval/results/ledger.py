@@ -1,0 +1,91 @@
+"""What is known of a run's scores: their weights, the protocol of each task, and the state of every file.
+
+``eval/done.json`` has the SHA-256 and the size of ``rows.parquet``, ``rows.csv`` and every file of items. A
+task is written in this order, so that a process killed between any two steps leaves every file believed:
+
+1. New files lie beside the old ones, under names that nobody reads.
+2. The ledger names both states of each, the new one as ``pending``, and no longer the task.
+3. The new files take the places of the old ones.
+4. The ledger names the new states alone, and the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from base.records import read_record, write_record
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import FileState, damage, file_states
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """What a run's scores are, and how their files were left."""
+
+    weights: str = ""
+    """The hash of the model that was scored."""
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Benchmark, task, and where there is one, head, to everything that their scores depend on besides."""
+    files: dict[str, FileState] = field(default_factory=dict)
+    """By the name below ``eval/``; empty in ledgers from before there were checksums."""
+    pending: dict[str, FileState] = field(default_factory=dict)
+    """What the same files, or new ones, were about to become."""
+
+
+def read_ledger(run: RunFolder) -> Ledger | None:
+    """Read a run's ledger; None where there is none, or one that is damaged, which is told."""
+    return read_record(run.ledger_file, Ledger)
+
+
+def write_ledger(run: RunFolder, ledger: Ledger) -> None:
+    """Replace a run's ledger in one step."""
+    write_record(run.ledger_file, ledger)
+
+
+def name_of(run: RunFolder, path: Path) -> str:
+    """What a ledger calls a file of scores."""
+    return path.relative_to(run.eval_dir).as_posix()
+
+
+def damaged_files(run: RunFolder, ledger: Ledger) -> dict[str, str]:
+    """Compare a run's files of scores with its ledger.
+
+    Returns:
+        By name what is wrong with a file, as in "is gone"; empty where every one is in a state of the ledger.
+    """
+    found = damage(run.eval_dir, ledger.files)
+    if not ledger.pending:
+        return found
+    unlike_new = damage(run.eval_dir, ledger.pending)
+    for name in ledger.pending.keys() - ledger.files.keys():
+        if name in unlike_new and (run.eval_dir / name).exists():
+            found[name] = unlike_new[name]
+    return {name: wrong for name, wrong in found.items() if name not in ledger.pending or name in unlike_new}
+
+
+def settled(run: RunFolder, ledger: Ledger) -> Ledger:
+    """Return the ledger with nothing pending: the state of every whole file is the one that it is in.
+
+    A ledger from before there were checksums gets those of the files as they are.
+    """
+    if not ledger.files and not ledger.pending:
+        return replace(ledger, files=file_states(run.eval_dir, run.score_files()))
+    unlike_new = damage(run.eval_dir, ledger.pending)
+    became = {name: state for name, state in ledger.pending.items() if name not in unlike_new}
+    return replace(ledger, files={**ledger.files, **became}, pending={})
+
+
+def look(run: RunFolder) -> tuple[Ledger | None, Mapping[str, str]]:
+    """Read a run's ledger, and what of its files of scores is not as it says.
+
+    Another process may write meanwhile: what does not fit is looked at again when the ledger has changed.
+    """
+    ledger = read_ledger(run)
+    while ledger is not None and (found := damaged_files(run, ledger)):
+        if (again := read_ledger(run)) == ledger:
+            return ledger, found
+        ledger = again
+    return ledger, {}
