@@ -6,24 +6,15 @@ SHA-256. Sizes are compared whenever a run is used, checksums once in a process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from base.files import sha256_once
+from base.checksums import FileState, damage, file_states
 from base.records import read_record, set_aside, write_record
 from pretrain.run.folders import RunFolder
-
-
-@dataclass(frozen=True)
-class FileState:
-    """A file as it was when it was written; ``size`` in bytes."""
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,43 +30,6 @@ class Completion:
 
 
 _COMPLETION = TypeAdapter(Completion)
-
-
-def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:
-    """Return the state of files by their names below a folder."""
-    return {
-        path.relative_to(folder).as_posix(): FileState(path.stat().st_size, sha256_once(path))
-        for path in paths
-    }
-
-
-def damage(folder: Path, states: Mapping[str, FileState], deep: bool = True) -> dict[str, str]:
-    """Compare files with what they were.
-
-    Args:
-        folder: What the names are below.
-        states: What the files were.
-        deep: Whether to compare their content too, and not only their sizes.
-
-    Returns:
-        By name what is wrong with a file, as in "has 12 bytes, and had 40"; empty where all is well.
-    """
-    found = {name: _wrong(folder / name, state, deep) for name, state in states.items()}
-    return {name: wrong for name, wrong in found.items() if wrong}
-
-
-def _wrong(path: Path, state: FileState, deep: bool) -> str | None:
-    try:
-        size = path.stat().st_size
-        if size != state.size:
-            return f"has {size:,} bytes, and had {state.size:,}"
-        if deep and sha256_once(path) != state.sha256:
-            return "has other content than when it was written"
-    except (FileNotFoundError, NotADirectoryError):
-        return "is gone"
-    except OSError as error:
-        return f"cannot be read ({error.strerror})"
-    return None
 
 
 def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:

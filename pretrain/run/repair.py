@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from base.checksums import damage, file_states
 from base.errors import UsageError
 from base.records import set_aside, write_record
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import Completion, damage, file_states, read_completion
+from pretrain.run.manifest import Completion, read_completion
 from pretrain.run.run_dir import read_run, write_config
 
 

@@ -7,15 +7,9 @@ import os
 
 import pytest
 
+from base.checksums import FileState, damage, file_states
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import (
-    FileState,
-    damage,
-    file_states,
-    read_completion,
-    run_damage,
-    write_completion,
-)
+from pretrain.run.manifest import read_completion, run_damage, write_completion
 
 RESULTS = {"step": 10, "eval_loss": 3.25}
 
