@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
+import subprocess
 from pathlib import Path
 
-from base.errors import UsageError
-from slurm.local import read_launcher
+import psutil
+
+from base.errors import OccupiedError, UsageError
+from pretrain.run.folders import StudyFolder
+from slurm.launcher import Launcher, read_launcher
+from slurm.life import is_here, lives_here
+from slurm.settle import settle
 from slurm.squeue import cancel, read_queue
-from slurm.submissions import read_submissions
+from slurm.state import read_state
+from slurm.submissions import read_submissions, sole_submitter
 
 
 def cancel_study(study_dir: Path) -> int:
@@ -19,31 +25,91 @@ def cancel_study(study_dir: Path) -> int:
     Raises:
         UsageError: If SLURM does not answer, or the study runs on another machine.
     """
-    cancelled = [*_cancel_jobs(study_dir), *_stop_launcher(study_dir)]
+    cancelled = [*_cancel_jobs(study_dir), *(_stop_launcher(study_dir) or _stop_workers(study_dir))]
+    if not cancelled and _is_being_submitted(study_dir):
+        raise UsageError(f"{study_dir} is being submitted just now; stop that command, or wait for its end")
     print(f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing of this study is queued or running")
     return 0
 
 
 def _cancel_jobs(study_dir: Path) -> list[str]:
-    submissions = read_submissions(study_dir)
-    if not submissions:
+    """Cancel jobs that SLURM knows by a name of this study, whatever a file says."""
+    if not StudyFolder(study_dir).submissions_dir.is_dir():
         return []
-    queue = read_queue()
+    try:
+        with sole_submitter(study_dir):
+            queue = settle(study_dir)
+    except OccupiedError:
+        queue = read_queue()
     if queue is None:
         raise UsageError("SLURM does not answer, so nothing was cancelled; try again where squeue works")
-    alive = {job_id for job_id, job in queue.items() if job.is_pending or job.is_running}
-    arrays = [submission.array for submission in submissions if alive & submission.elements.keys()]
+    alive = (job for one in read_submissions(study_dir) for job in one.jobs_in(queue, study_dir))
+    # The last job first: it would take cancelled cells for ended ones and write its report.
+    arrays = sorted({job_id.split("_")[0] for job_id in alive}, key=int, reverse=True)
     if arrays:
-        # The last job first: it would take cancelled cells for ended ones and write its report.
-        cancel(sorted(arrays, key=int, reverse=True))
+        try:
+            cancel(arrays)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = " ".join(str(getattr(error, "stderr", None) or error).split())
+            raise UsageError(f"scancel failed: {said[-300:]}; give the same command again") from None
     return [f"SLURM {array}" for array in arrays]
+
+
+def _is_being_submitted(study_dir: Path) -> bool:
+    if not study_dir.is_dir():
+        return False
+    try:
+        with sole_submitter(study_dir):
+            return False
+    except OccupiedError:
+        return True
 
 
 def _stop_launcher(study_dir: Path) -> list[str]:
     launcher = read_launcher(study_dir)
     if launcher is None:
         return []
-    if launcher["host"] != socket.gethostname():
-        raise UsageError(f"the study runs on {launcher['host']}; cancel it there")
-    os.kill(launcher["pid"], signal.SIGTERM)  # it ends its cells, which save first
-    return [f"process {launcher['pid']}"]
+    if not launcher.is_here:
+        raise UsageError(
+            f"the study runs on {launcher.host} ({launcher.words}); cancel it there. If that machine is no "
+            "more, the same command without --cancel goes on here"
+        )
+    if not _runs_study(launcher, study_dir):
+        return []
+    os.kill(launcher.pid, signal.SIGTERM)  # it ends its cells, which save first
+    return [f"process {launcher.pid}"]
+
+
+def _runs_study(launcher: Launcher, study_dir: Path) -> bool:
+    """Whether a process is a command of this very study: it says so, and it holds the study's lock."""
+    lock_file = StudyFolder(study_dir).submit_lock_file.resolve()
+    try:
+        process = psutil.Process(launcher.pid)
+        is_command = any("slurm" in word for word in process.cmdline())
+        return is_command and any(Path(file.path) == lock_file for file in process.open_files())
+    except psutil.Error:
+        return False
+
+
+def _stop_workers(study_dir: Path) -> list[str]:
+    """Stop workers whose command was killed; they save first."""
+    folder, stopped = StudyFolder(study_dir), []
+    for run_id in folder.cell_files():
+        state = read_state(study_dir, run_id)
+        if state.name != "running" or state.job or not is_here(state.machine, state.host):
+            continue
+        if lives_here(state.pid, state.started_s) and _is_worker(state.pid, folder):
+            os.kill(state.pid, signal.SIGUSR1)
+            stopped.append(f"process {state.pid}")
+    return stopped
+
+
+def _is_worker(pid: int, folder: StudyFolder) -> bool:
+    """Whether a process is a worker of this very study: its command names the folder of its jobs."""
+    try:
+        words = psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+    return any("submitit" in word for word in words) and any(
+        Path(word).resolve() == folder.jobs_dir.resolve() for word in words[1:] if word.startswith(("/", "."))
+    )

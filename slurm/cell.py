@@ -14,9 +14,10 @@ from base.errors import OccupiedError, UsageError, as_usage_error
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
-from pretrain.run.folders import RunFolder
+from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
+from slurm.life import beating
 from slurm.state import CellState, is_own, read_state, start_state, write_state
 from slurm.study import Cell
 
@@ -55,7 +56,8 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
         before = read_state(cell.study_dir, cell.run_id)
         state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
-            state = run_cell(cell, state)
+            with beating(StudyFolder(cell.study_dir).cell_file(cell.run_id)):
+                state = run_cell(cell, state)
         except OccupiedError as error:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
             state = before

@@ -6,9 +6,12 @@ import os
 from typing import Literal
 
 import submitit
-from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
+from submitit.helpers import TorchDistributedEnvironment
 
+from base.files import CODE_ROOT
+from pretrain.run.code_copy import is_as_copied
 from slurm.cell import Worker, has_gpu, run_cells, run_shared_cell
+from slurm.orphan import finish_for_dead_launcher
 from slurm.study import Cell
 
 Layout = Literal["in-turn", "at-once", "shared"]
@@ -31,6 +34,8 @@ class CellJob:
         environment = submitit.JobEnvironment()
         rank, log = environment.global_rank, str(environment.paths.stderr)
         on_cluster = os.environ.get("SLURM_JOB_ID") is not None
+        if not is_as_copied(CODE_ROOT):
+            print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
         worker = Worker(log=log, job=environment.job_id if on_cluster else "", rank=rank)
         if self.layout == "shared":
             _join_processes()
@@ -39,10 +44,8 @@ class CellJob:
             run_cells(self.cells[rank :: environment.num_tasks], worker)
         else:
             run_cells(self.cells, worker)
-
-    def checkpoint(self) -> DelayedSubmission:
-        """What to queue again when time runs out: the same, as every cell continues where it was."""
-        return DelayedSubmission(self)
+        if not on_cluster:
+            finish_for_dead_launcher(self.cells[0].study_dir)
 
 
 def _join_processes() -> None:

@@ -16,16 +16,17 @@ from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.cluster import load_preset
 from slurm.dry_run import show_dry_run
-from slurm.finish import LastJob
+from slurm.finish import ensure_last
 from slurm.local import LocalRunner, batches
 from slurm.looks import check_plan
 from slurm.progress import StudyProgress
 from slurm.report import unfinished, write_study_report
 from slurm.sbatch import Packing, SlurmSubmitter
+from slurm.settle import settle
 from slurm.snapshot import take_snapshot
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
-from slurm.todo import Todo, find_todo
+from slurm.todo import Todo, find_todo, take_over
 
 
 def launch(options: SubmitArgs) -> int:
@@ -47,8 +48,11 @@ def launch(options: SubmitArgs) -> int:
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, submitter)
     with sole_submitter(study.folder):
-        todo = find_todo(study, options.retry_failed)
+        queue = settle(study.folder)
+        todo = take_over(study, find_todo(study, options.retry_failed))
         _show(study, todo)
+        if queue is None and not todo.is_over:
+            _say_that_slurm_is_silent(study, options)
         if todo.cells:
             if options.cluster == "slurm":
                 _submitter(study, options)  # a mistake in the preset is told before data is prepared
@@ -70,6 +74,19 @@ def _show(study: Study, todo: Todo) -> None:
             print(f"left alone, as it failed before (--retry-failed tries it again): {run_id}: {state.error}")
 
 
+def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
+    """Submit nothing to a SLURM that does not answer; what runs here leaves its jobs' cells alone."""
+    if options.cluster == "slurm":
+        raise UsageError(
+            "SLURM does not answer, so nothing was submitted, as jobs might be there twice; "
+            "give the same command again where squeue works"
+        )
+    print(
+        "note: SLURM does not answer here, and cells that were handed to it are left to it; if its jobs are "
+        f"gone for good, remove {StudyFolder(study.folder).submissions_dir} and give the command again"
+    )
+
+
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
     for note in check_sources(study.config.evaluation):
@@ -83,21 +100,23 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
     """Hand the cells to SLURM and return."""
     if not todo.cells:
         print("nothing to submit")
-        if not options.report or any(s.name in ("queued", "running") for s in todo.states.values()):
+        if not options.report:
             return 0
-        write_study_report(study)  # its last job may have been lost
-        study = study.now()
-        todo = find_todo(study, retry_failed=False)
-        if not todo.cells:
-            return 0
-        study.write()
+        if todo.is_over:  # also where its last job was lost
+            write_study_report(study)
+            study = study.now()
+            todo = find_todo(study, retry_failed=False)
+            if not todo.cells:
+                return 0
+            study.write()
     submitter = _submitter(study, options, take_snapshot(study.folder))
-    submissions = submitter.submit_cells(todo.cells)
-    num_jobs = sum(len(submission.elements) for submission in submissions)
-    arrays = ", ".join(submission.array for submission in submissions)
-    print(f"submitted {len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays}), code {submitter.snapshot}")
-    if options.report:
-        last = submitter.submit_last(LastJob(submitter), submissions)
+    if todo.cells:
+        submissions = submitter.submit_cells(todo.cells)
+        num_jobs = sum(len(submission.elements) for submission in submissions)
+        arrays = ", ".join(submission.array for submission in submissions)
+        handed = f"{len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays})"
+        print(f"submitted {handed}, code {submitter.snapshot}")
+    if options.report and (last := ensure_last(submitter)):
         print(f"the report comes after them (SLURM {last.array}): {StudyFolder(study.folder).report_file}")
     print(f"follow it with: python -m slurm.status {study.folder}")
     return 0
@@ -136,7 +155,7 @@ def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) ->
     if todo.cells:
         progress = StudyProgress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
         try:
-            runner = LocalRunner(study.folder, options.workers, progress, snapshot)
+            runner = LocalRunner(study.folder, options.workers, progress, snapshot, options.report)
             runner.run(batches(todo.cells, options.cells_per_job))
         finally:
             progress.close()

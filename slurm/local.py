@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import socket
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import psutil
 import submitit
 import torch
 
-from base.files import write_text
 from pretrain.run.folders import StudyFolder
 from slurm.cell import share_cores
 from slurm.job import CellJob
+from slurm.launcher import known_launcher
 from slurm.progress import StudyProgress
+from slurm.sealed import Sealed
 from slurm.snapshot import snapshot_environment
 from slurm.state import read_state
 from slurm.study import Cell
@@ -53,13 +49,15 @@ class LocalRunner:
     progress: StudyProgress
     snapshot: Path
     """Folder of the code that the processes run."""
+    report: bool = True
+    """Whether the report comes afterwards, which a worker writes if this command is killed."""
     _running: list[_Running] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
 
     def run(self, batches: Sequence[Sequence[Cell]]) -> None:
         """Run every batch; returns when none is left, whether the cells succeeded or not."""
         waiting = deque(tuple(batch) for batch in batches)
-        with _known_launcher(self.study_dir):
+        with known_launcher(self.study_dir, self.report):
             self._work_through(waiting)
 
     def _work_through(self, waiting: deque[tuple[Cell, ...]]) -> None:
@@ -82,7 +80,7 @@ class LocalRunner:
         executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
         cores = {k: v for k, v in share_cores(self.workers).items() if k not in os.environ}
         with _environment(cores | snapshot_environment(self.snapshot)):
-            job = executor.submit(CellJob(cells))
+            job = executor.submit(Sealed(CellJob(cells)))
         for cell in cells:
             self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
         self._running.append(_Running(job=job, cells=cells, slot=slot))
@@ -124,35 +122,3 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _known_launcher(study_dir: Path) -> Iterator[None]:
-    """Leave a note of this process for --cancel, whose SIGTERM ends its cells as Ctrl-C does."""
-    note = StudyFolder(study_dir).launcher_file
-
-    def stop(_signum: int, _frame: object) -> None:
-        raise SystemExit(128 + signal.SIGTERM)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    write_text(note, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "started_s": time.time()}))
-    try:
-        yield
-    finally:
-        note.unlink(missing_ok=True)
-        signal.signal(signal.SIGTERM, before)
-
-
-def read_launcher(study_dir: Path) -> dict[str, Any] | None:
-    """Return pid and host of the command that runs a study locally; None where none does."""
-    try:
-        launcher = json.loads(StudyFolder(study_dir).launcher_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    if launcher["host"] != socket.gethostname():
-        return launcher
-    try:
-        is_same = psutil.Process(launcher["pid"]).create_time() <= launcher["started_s"]
-    except psutil.NoSuchProcess:
-        return None
-    return launcher if is_same else None

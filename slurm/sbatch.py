@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +15,12 @@ from base.errors import UsageError
 from pretrain.data.shares import cut_step
 from pretrain.run.folders import StudyFolder
 from slurm.cluster import ClusterPreset, minutes_of
+from slurm.handover import hand_over, job_command
 from slurm.job import CellJob, Layout
 from slurm.snapshot import snapshot_environment
-from slurm.squeue import max_array_size, scrubbed_environment
+from slurm.squeue import max_array_size
 from slurm.study import Cell, Study
-from slurm.submissions import Submission, write_submission
+from slurm.submissions import Submission, new_key
 
 LAST_JOB_MINUTES = 120
 
@@ -74,7 +72,7 @@ class SlurmSubmitter:
         return SlurmSubmitter(study, self.preset, self.packing, self.snapshot)
 
     def submit_cells(self, cells: Sequence[Cell], round_: int = 0) -> list[Submission]:
-        """Submit cells as arrays of at most the site's size, each recorded at once.
+        """Submit cells as arrays of at most the site's size, each recorded before and after.
 
         Raises:
             UsageError: If sbatch refuses.
@@ -86,18 +84,15 @@ class SlurmSubmitter:
             chunk = jobs[start : start + limit]
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [submissions[-1].array] if submissions and self._max_running else []
-            executor = self._executor(len(chunk), after)
-            with _clean_environment(), _told_in_one_line(), executor.batch():
-                submitted = [executor.submit(CellJob(batch, self._layout)) for batch in chunk]
-            ids = [job.job_id for job in submitted]
-            elements = {i: [cell.run_id for cell in batch] for i, batch in zip(ids, chunk, strict=True)}
-            submissions.append(self._record(ids[0].split("_")[0], elements, round_))
+            submissions.append(self._hand_over(self._executor(len(chunk), after), chunk, round_))
         return submissions
 
-    def submit_last(
-        self, last: Callable[[], None], after: Sequence[Submission], round_: int = 0
-    ) -> Submission:
-        """Submit the job that runs when all of ``after`` have ended, however they did."""
+    def submit_last(self, last: Callable[[], None], after: Sequence[str], round_: int = 0) -> Submission:
+        """Submit the job that runs when all arrays of ``after`` have ended, however they did.
+
+        Raises:
+            UsageError: If sbatch refuses.
+        """
         executor = submitit.SlurmExecutor(folder=self._folder)
         partition = self.preset.report_partition or self.preset.partition
         _set(
@@ -106,18 +101,17 @@ class SlurmSubmitter:
             job_name=f"{self.study.config.name}-report",
             time=min(LAST_JOB_MINUTES, minutes_of(self.preset.time)),
             cpus_per_task=1,
-            dependency="afterany:" + ":".join(submission.array for submission in after),
+            dependency=f"afterany:{':'.join(after)}",
         )
-        with _clean_environment(), _told_in_one_line():
-            job = executor.submit(last)
-        return self._record(job.job_id, {job.job_id: []}, round_)
+        record = Submission(key=new_key(), elements={"": ()}, after=tuple(after), **self._facts(round_))
+        return hand_over(self.study.folder, executor, [last], record)
 
     def script(self, num_cells: int) -> str:
         """The sbatch script of the cells, as --dry-run shows it; array options are added on submission."""
         num_jobs = -(-num_cells // self.packing.cells_per_job)
         at_a_time = min(num_jobs, self._max_running or num_jobs)
         executor = self._executor(num_jobs, [])
-        command = f"python -u -m submitit.core._submit {shlex.quote(str(self._folder))}"
+        command = job_command(self._folder, "KEY")
         array = f"# submitted as an array: --array=0-{num_jobs - 1}%{at_a_time}\n" if num_jobs > 1 else ""
         return array + executor._make_submission_file_text(command, "dry-run")
 
@@ -182,34 +176,20 @@ class SlurmSubmitter:
             ),
         ]
 
-    def _record(self, array: str, elements: dict[str, list[str]], round_: int) -> Submission:
-        submission = Submission(array=array, elements=elements, round=round_, snapshot=self.snapshot.name)
-        write_submission(self.study.folder, submission)
-        return submission
+    def _hand_over(
+        self, executor: submitit.SlurmExecutor, jobs: Sequence[tuple[Cell, ...]], round_: int
+    ) -> Submission:
+        suffixes = [f"_{i}" for i in range(len(jobs))] if len(jobs) > 1 else [""]
+        cells = (tuple(cell.run_id for cell in job) for job in jobs)
+        elements = dict(zip(suffixes, cells, strict=True))
+        record = Submission(key=new_key(), elements=elements, **self._facts(round_))
+        calls = [CellJob(job, self._layout) for job in jobs]
+        return hand_over(self.study.folder, executor, calls, record)
+
+    def _facts(self, round_: int) -> dict[str, Any]:
+        return {"round": round_, "snapshot": self.snapshot.name}
 
 
 def _set(executor: submitit.SlurmExecutor, **parameters: Any) -> None:
     """Leave out what is not set, for which the site's own default holds."""
     executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
-
-
-@contextmanager
-def _clean_environment() -> Iterator[None]:
-    """Submit as from a login shell, also from inside a job."""
-    before = dict(os.environ)
-    clean = scrubbed_environment()
-    for name in before.keys() - clean.keys():
-        del os.environ[name]
-    try:
-        yield
-    finally:
-        os.environ.update(before)
-
-
-@contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    try:
-        yield
-    except (submitit.core.utils.FailedJobError, subprocess.CalledProcessError, OSError) as error:
-        text = " ".join(str(getattr(error, "stderr", None) or error).split())
-        raise UsageError(f"sbatch refused the jobs: {text[-400:]}; check the preset with --dry-run") from None

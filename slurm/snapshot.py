@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from base.files import CODE_ROOT, SNAPSHOT, write_text
+from base.records import set_aside, write_record
+from pretrain.run.code_copy import content_hash, is_as_copied
 from pretrain.run.folders import StudyFolder
 
 PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
@@ -20,7 +20,8 @@ SUFFIXES = (".py", ".yaml")
 def take_snapshot(study_dir: Path) -> Path:
     """Copy the project's code into the study's folder, once for each state of the code.
 
-    Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart.
+    Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart. A copy that
+    was edited or damaged since it was made is set aside, and made anew.
 
     Returns:
         ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
@@ -30,24 +31,29 @@ def take_snapshot(study_dir: Path) -> Path:
         path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES
     )
     commit, diff = _git(root, "rev-parse", "HEAD"), _git(root, "diff", "HEAD", "--", *PACKAGES)
-    content = hashlib.sha256()
-    for path in files:
-        content.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
-    name = commit[:12] if commit and is_clean else f"{commit[:12] or 'code'}-{content.hexdigest()[:8]}"
-    folder = (StudyFolder(study_dir).code_dir / name).resolve()
-    if folder.is_dir():
-        return folder
-    copy = folder.with_name(f"{name}.tmp")
-    shutil.rmtree(copy, ignore_errors=True)
-    for path in files:
-        target = copy / path.relative_to(root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target)
-    write_text(copy / SNAPSHOT, json.dumps({"commit": commit or None, "clean": is_clean if commit else None}))
-    if diff:
-        write_text(folder.with_name(f"{name}.diff"), diff + "\n")
-    copy.replace(folder)
+    copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
+    try:
+        for path in files:
+            target = copy / path.relative_to(root)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+        content = content_hash(copy)
+        name = commit[:12] if commit and is_clean else f"{commit[:12] or 'code'}-{content[:8]}"
+        folder = copy.with_name(name)
+        if folder.is_dir() and content_hash(folder) == content and is_as_copied(folder):
+            for cache in folder.rglob("__pycache__"):
+                shutil.rmtree(cache, ignore_errors=True)
+            return folder
+        if diff:
+            write_text(folder.with_name(f"{name}.diff"), diff + "\n")
+        clean = is_clean if commit else None
+        write_record(copy / SNAPSHOT, {"commit": commit or None, "clean": clean, "content": content})
+        if folder.exists():
+            set_aside(folder, "its files are not as they were copied")
+        copy.replace(folder)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
     return folder
 
 
@@ -58,7 +64,8 @@ def snapshot_environment(folder: Path) -> dict[str, str]:
     """
     others = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder), *([others] if others else [])])
-    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    # Compiled files in the copy would be believed unread.
+    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _git(root: Path, *command: str) -> str:

@@ -32,6 +32,7 @@ class QueuedJob:
     state: str
     node: str
     reason: str
+    name: str = ""
 
     @property
     def is_pending(self) -> bool:
@@ -43,6 +44,11 @@ class QueuedJob:
         """Whether it runs."""
         return self.state in RUNNING
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs or is still to start."""
+        return self.is_pending or self.is_running
+
 
 def read_queue() -> Mapping[str, QueuedJob] | None:
     """Ask for all jobs of this user, ended ones included as long as SLURM remembers them.
@@ -51,15 +57,15 @@ def read_queue() -> Mapping[str, QueuedJob] | None:
         Job id, ``123`` or ``123_4``, to the job; None where SLURM is not there or does not answer, which says
         nothing about any job.
     """
-    command = ["squeue", "--me", "-r", "-h", "-t", "all", "-o", "%i|%T|%N|%r"]
+    command = ["squeue", "--me", "-r", "-h", "-t", "all", "-o", "%i|%T|%N|%r|%j"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     jobs = {}
     for line in done.stdout.splitlines():
-        job_id, state, node, reason = [*line.split("|", 3), "", "", ""][:4]
-        jobs[job_id] = QueuedJob(state, node, reason)
+        job_id, state, node, reason, name = [*line.split("|", 4), "", "", "", ""][:5]
+        jobs[job_id] = QueuedJob(state, node, reason, name)
     return jobs
 
 

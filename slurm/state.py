@@ -1,24 +1,26 @@
 """The state of a study's cells, kept in small files so that any shell can read it later.
 
 ``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by the worker that has the cell. What a
-dead worker left behind is recognised by its process id, so no state needs cleaning up by hand.
+dead worker left behind is recognised by its process id, or on another machine by its lack of a sign of life
+(``slurm.life``), so no state needs cleaning up by hand.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
+import sys
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
-from base.files import write_text
 from base.progress import duration
+from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder, StudyFolder
+from slurm.life import is_here, lives_here, silence_s, this_machine
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
@@ -36,6 +38,8 @@ class CellState:
     stage: Stage = "pretrain"
     pid: int = 0
     host: str = ""
+    machine: str = ""
+    """What tells its machine from others of the same name (see ``slurm.life``)."""
     attempts: int = 0
     started_s: float = 0.0
     finished_s: float = 0.0
@@ -45,25 +49,38 @@ class CellState:
     """SLURM's id of the job that has the cell or had it last."""
     may_retry: bool = False
     """Whether it was killed without a word, so that another try may well succeed."""
+    silent_s: float | None = None
+    """Of one that runs on another machine, which nobody can ask: seconds since its last sign of life."""
 
 
 def read_state(study_dir: Path, run_id: str) -> CellState:
-    """Read a cell's state; a running cell whose process is dead on this host is ``missing``."""
-    try:
-        state = CellState(**json.loads(StudyFolder(study_dir).cell_file(run_id).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return CellState()
-    except (json.JSONDecodeError, TypeError):
-        return CellState(name="missing", error="its state file cannot be read")
-    if state.name == "running" and state.host == socket.gethostname() and not _is_alive(state):
+    """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
+
+    A running cell whose process is dead is ``missing``. Of one on another machine it is said how long it has
+    been silent.
+    """
+    state = read_record(StudyFolder(study_dir).cell_file(run_id), CellState) or CellState()
+    state = replace(state, silent_s=None)
+    if state.name != "running":
+        return state
+    if not is_here(state.machine, state.host):
+        return replace(state, silent_s=silence_s(study_dir, run_id))
+    if not lives_here(state.pid, state.started_s):
         error = state.error or "its process ended without a result"
         return replace(state, name="missing", may_retry=True, error=error)
     return state
 
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
-    """Replace a cell's state in one step, so that a reader never sees half of it."""
-    write_text(StudyFolder(study_dir).cell_file(run_id), json.dumps(asdict(state), indent=1))
+    """Replace a cell's state in one step, so that a reader never sees half of it.
+
+    A state that cannot be written, as on a full disk, is told of and stops nothing: what a cell has come to
+    lies in its run's folder.
+    """
+    try:
+        write_record(StudyFolder(study_dir).cell_file(run_id), state)
+    except OSError as error:
+        print(f"note: the state of {run_id} cannot be written: {error}", file=sys.stderr, flush=True)
 
 
 def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:
@@ -78,6 +95,7 @@ def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellSt
         name="running",
         pid=os.getpid(),
         host=socket.gethostname(),
+        machine=this_machine(),
         attempts=read_state(study_dir, run_id).attempts + 1,
         started_s=time.time(),
         log=log,
@@ -99,17 +117,15 @@ def read_progress(folder: Path) -> dict[str, float]:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 8192))
             lines = file.read().splitlines()
-    except FileNotFoundError:
+    except OSError:
         return {}
     progress: dict[str, float] = {}
     for line in reversed(lines):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
+        record = _object(line)
         for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s", "time_s"):
-            if key in record and key not in progress:
-                progress[key] = record[key]
+            value = record.get(key)
+            if isinstance(value, int | float) and math.isfinite(value) and key not in progress:
+                progress[key] = value
         if "loss" in progress and "max_steps" in progress:
             break
     return progress
@@ -122,7 +138,7 @@ def describe(state: CellState, folder: Path) -> str:
     progress = read_progress(folder)
     if not progress.get("max_steps"):
         return "starting"
-    step, max_steps = int(progress["step"]), int(progress["max_steps"])
+    step, max_steps = int(progress.get("step", 0)), int(progress["max_steps"])
     words = f"step {step}/{max_steps}"
     if "loss" in progress:
         words += f", loss {progress['loss']:.3f}"
@@ -133,11 +149,10 @@ def describe(state: CellState, folder: Path) -> str:
     return words
 
 
-def _is_alive(state: CellState) -> bool:
-    """Whether the worker of a running cell still runs, and its process id was not given to another since."""
+def _object(line: bytes) -> dict[str, object]:
+    """Read a line of a log; empty for one that is cut off or no object."""
     try:
-        process = psutil.Process(state.pid)
-        # A killed process whose parent does not collect it still has an entry.
-        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= state.started_s
-    except psutil.NoSuchProcess:
-        return False
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -14,15 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from tyro.conf import Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.progress import duration
 from eval.results.decisions import read_decisions
-from pretrain.run.folders import StudyFolder
 from slurm.arguments import runs_dir_override
+from slurm.life import PATIENCE_S
+from slurm.listing import read_listing
 from slurm.state import CellState, describe
 from slurm.survey import survey
 
@@ -46,16 +46,18 @@ class StatusArgs:
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files and the queue, and waits for nothing."""
     options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
+    note = ""
     if options.study.is_dir():
-        folder, run_ids = options.study, submitted_cells(options.study)
+        listing = read_listing(options.study)
+        folder, run_ids, note = options.study, listing.run_ids, listing.note
     else:
         from slurm.study import load_study
 
         study = load_study(options.study, runs_dir_override(options.runs_dir))
-        folder, run_ids = study.folder, [cell.run_id for cell in study.cells]
+        folder, run_ids = study.folder, tuple(cell.run_id for cell in study.cells)
     while True:
         states = survey(folder, run_ids)
-        text = render(folder, states)
+        text = "\n".join([*([note] if note else []), render(folder, states)])
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if not options.watch or not any(s.name in ("queued", "running") for s in states.values()):
             return
@@ -69,30 +71,17 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
         f"{run_id:<{width}}  {state.name:<8}  {_details(state, folder / run_id)}".rstrip()
         for run_id, state in states.items()
     ]
-    if decisions := read_decisions(folder):
-        lines.append(decisions.progress)
+    lines += _decided(folder)
     counts = Counter(state.name for state in states.values())
     lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
     return "\n".join(lines)
-
-
-def submitted_cells(study: Path) -> list[str]:
-    """List the run ids of a study's cells, as its folder names them.
-
-    Raises:
-        UsageError: If the folder is not that of a submitted study.
-    """
-    file = StudyFolder(study).study_file
-    if not file.is_file():
-        raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
-    return list(yaml.safe_load(file.read_text(encoding="utf-8"))["cells"])
 
 
 def _details(state: CellState, folder: Path) -> str:
     """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
     if state.name == "running":
         attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
-        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}"
+        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}{_silence(state)}"
     if state.name == "queued":
         return f"{state.error}{_job(state)}".strip(" ,")
     if state.name == "done":
@@ -100,6 +89,21 @@ def _details(state: CellState, folder: Path) -> str:
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""
+
+
+def _silence(state: CellState) -> str:
+    """Of a cell on another machine, which cannot be asked: whether it was seen alive of late."""
+    if state.silent_s is None or state.silent_s <= PATIENCE_S:
+        return ""
+    return f"; no sign of life for {duration(state.silent_s)}: slurm.submit takes it over"
+
+
+def _decided(folder: Path) -> list[str]:
+    try:
+        decisions = read_decisions(folder)
+    except UsageError as error:
+        return [f"note: {error}"]
+    return [decisions.progress] if decisions else []
 
 
 def _job(state: CellState) -> str:

@@ -25,8 +25,16 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
         not answer, a job is believed to be as it was last seen.
     """
     jobs = newest_jobs(read_submissions(study_dir))
-    queue = read_queue() if jobs else {}
+    queue = _own(read_queue(), jobs, study_dir) if jobs else {}
     return {run_id: _state(read_state(study_dir, run_id), jobs.get(run_id), queue) for run_id in run_ids}
+
+
+def _own(queue: Queue | None, jobs: Mapping[str, tuple[str, Submission]], study_dir: Path) -> Queue | None:
+    """Leave out what has the id of one of the study's jobs and another name: it is somebody else's."""
+    if queue is None:
+        return None
+    own = dict(jobs.values())
+    return {i: job for i, job in queue.items() if i in own and own[i].is_name_of(job.name, study_dir)}
 
 
 def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | None) -> CellState:
@@ -34,11 +42,13 @@ def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | 
     if job is None or state.name == "done":
         return state
     job_id, submission = job
+    is_older = state.job != job_id  # the worker's word is of an attempt before this job, or of one after it
+    entry = None if queue is None else queue.get(job_id)
+    if is_older and state.started_s > submission.submitted_s and not (entry and entry.is_alive):
+        return state
     state = replace(state, job=job_id)
-    is_older = state.started_s < submission.submitted_s  # the worker's word is of an attempt before this job
     if queue is None:
         return replace(state, name="queued", error="SLURM does not answer") if is_older else state
-    entry = queue.get(job_id)
     if entry is not None and entry.is_pending:
         return replace(state, name="queued", error="" if entry.reason in ("None", "") else entry.reason)
     if entry is not None and entry.is_running:
@@ -46,7 +56,7 @@ def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | 
             return state  # the job goes on with its other cells
         is_at_work = (state.name == "running" and not is_older) or entry.state == "COMPLETING"
         name = "running" if is_at_work else "queued"  # it starts, or has other cells before this one
-        return replace(state, name=name, host=state.host or entry.node, error="")
+        return replace(state, name=name, host=state.host or entry.node, error="", silent_s=None)
     return _gone(state, is_older, entry)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slurm.cell import is_done
+from slurm.life import PATIENCE_S, watch
 from slurm.state import CellState
 from slurm.study import Cell, Study
 from slurm.survey import survey
@@ -17,6 +18,11 @@ class Todo:
 
     states: Mapping[str, CellState]
     cells: tuple[Cell, ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no cell is at work or queued."""
+        return not any(state.name in ("queued", "running") for state in self.states.values())
 
 
 def find_todo(study: Study, retry_failed: bool) -> Todo:
@@ -32,3 +38,24 @@ def find_todo(study: Study, retry_failed: bool) -> Todo:
         elif state.name != "failed" or retry_failed:
             cells.append(cell)
     return Todo(states, tuple(cells))
+
+
+def take_over(study: Study, todo: Todo) -> Todo:
+    """Wait a while for signs of life of cells on other machines; those without any are to be run too."""
+    states = todo.states.items()
+    silent = [i for i, state in states if state.name == "running" and state.silent_s is not None]
+    if not silent:
+        return todo
+    hosts = ", ".join(sorted({todo.states[i].host for i in silent}))
+    print(
+        f"{len(silent)} cells are said to run on {hosts}; "
+        f"waiting up to {PATIENCE_S:.0f} s for a sign of life",
+        flush=True,
+    )
+    dead = watch(study.folder, silent)
+    missing = {i: replace(todo.states[i], name="missing", silent_s=None) for i in dead}
+    if dead:
+        print(f"{len(dead)} of them gave none and are taken over", flush=True)
+    due = {cell.run_id for cell in todo.cells}.union(dead)
+    cells = tuple(cell for cell in study.cells if cell.run_id in due)
+    return Todo({**todo.states, **missing}, cells)

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from base.files import CODE_ROOT, SNAPSHOT, read_json
+from base.files import CODE_ROOT, SNAPSHOT
 from base.records import read_record, write_record
+from pretrain.run.code_copy import copied_from
 from pretrain.run.folders import RunFolder
 
 PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "datasets", "numpy", "ffn-ablations")
@@ -61,11 +62,13 @@ def read(path: Path) -> dict[str, Any]:
 def git_state() -> dict[str, Any]:
     """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
 
-    A copy of the code that a study's jobs run has a record of what it was copied from.
+    A copy of the code that a study's jobs run has a record of what it was copied from, and of its files.
     """
     if (CODE_ROOT / SNAPSHOT).is_file():
-        return read_json(CODE_ROOT / SNAPSHOT)
+        return copied_from(CODE_ROOT)
     try:
+        # Fails where the code lies in a checkout of something else, as an environment inside one does.
+        _git(CODE_ROOT, "ls-files", "--error-unmatch", "base/files.py")
         commit = _git(CODE_ROOT, "rev-parse", "HEAD")
         changed = _git(CODE_ROOT, "status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.CalledProcessError):

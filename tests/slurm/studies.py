@@ -157,8 +157,12 @@ class SubmittedStudy:
 
     def jobs(self) -> dict[str, QueuedJob]:
         """The jobs of this study that SLURM remembers, by id."""
-        own = {path.stem for path in (self.study.folder / "submissions").glob("*.json")}
+        own = {record["array"] for record in self.records()}
         return {job.job_id: job for job in self.cluster.queue() if job.job_id.split("_")[0] in own}
+
+    def records(self) -> list[dict[str, Any]]:
+        """What was noted down of every submission."""
+        return [json.loads(path.read_text()) for path in (self.study.folder / "submissions").glob("*.json")]
 
     def is_over(self) -> bool:
         """Whether no job of this study waits or runs."""
@@ -197,11 +201,7 @@ class SubmittedStudy:
 
     def last_words(self) -> str:
         """What the jobs printed that end the study, in the order of their submission."""
-        ends = [
-            path.stem
-            for path in (self.study.folder / "submissions").glob("*.json")
-            if not any(json.loads(path.read_text())["elements"].values())
-        ]
+        ends = [one["array"] for one in self.records() if one["array"] and not any(one["elements"].values())]
         logs = [self.study.folder / "jobs" / f"{job}_0_log.out" for job in sorted(ends, key=int)]
         return "".join(log.read_text() for log in logs if log.exists())
 

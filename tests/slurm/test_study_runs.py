@@ -53,7 +53,7 @@ def test_an_array_is_throttled_and_a_second_command_submits_nothing(
     assert [job.state for job in waiting] == ["PENDING"]
 
     jobs, queue = submitted.jobs(), submitted.cluster.queue()
-    said = submitted.submit("--max-running", 1)
+    said = submitted.submit("--max-running", 1, "--no-report")
     assert "1 queued, 1 running" in said
     assert "nothing to submit" in said
     assert submitted.cluster.queue() == queue
@@ -99,9 +99,7 @@ def test_more_cells_than_the_site_takes_in_an_array_go_into_several(
     small = new_cluster(1, options={"MaxArraySize": 3})  # indices 0 and 1
     submitted = on_cluster(small, variants=("gelu", "relu", "silu"))
     assert "submitted 3 cells in 3 jobs" in submitted.submit("--max-running", 2, "--no-report")
-    arrays = sorted((submitted.study.folder / "submissions").glob("*.json"))
-    elements = sorted(len(json.loads(path.read_text())["elements"]) for path in arrays)
-    assert elements == [1, 2]
+    assert sorted(len(record["elements"]) for record in submitted.records()) == [1, 2]
     submitted.wait_until_over()
     assert submitted.status().splitlines()[-1] == "3 cells: 3 done"
     # The bound holds for all of them together: the second array began after the first had ended.

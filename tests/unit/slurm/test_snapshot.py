@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pretrain.run.code_copy import copied_from, is_as_copied
 from slurm.snapshot import PACKAGES, snapshot_environment, take_snapshot
 
 
@@ -23,6 +24,14 @@ def take(root: Path, study: Path) -> Path:
     )
     assert done.returncode == 0, done.stderr
     return Path(done.stdout.strip())
+
+
+def said_of(snapshot: Path) -> dict[str, object]:
+    """What a run records of the code, where a snapshot is what it runs."""
+    code = "import json, pretrain.run.provenance as p; print(json.dumps(p.git_state()))"
+    env = os.environ | snapshot_environment(snapshot)
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -48,7 +57,7 @@ def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> Non
     tracked = subprocess.run(["git", "-C", checkout, "ls-files"], capture_output=True, text=True, check=True)
     copied = {path.relative_to(clean).as_posix() for path in clean.rglob("*") if path.is_file()}
     assert copied == {*tracked.stdout.split(), "SNAPSHOT.json"}
-    assert json.loads((clean / "SNAPSHOT.json").read_text()) == {"commit": commit, "clean": True}
+    assert said_of(clean) == {"commit": commit, "clean": True}
     assert take(checkout, study) == clean
 
     module = checkout / "slurm" / "state.py"
@@ -56,7 +65,7 @@ def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> Non
     module.write_text(before + "\nEDITED = True\n")
     dirty = take(checkout, study)
     assert dirty.name.startswith(f"{commit[:12]}-")
-    assert json.loads((dirty / "SNAPSHOT.json").read_text()) == {"commit": commit, "clean": False}
+    assert said_of(dirty) == {"commit": commit, "clean": False}
     assert "+EDITED = True" in dirty.with_name(f"{dirty.name}.diff").read_text()
     assert (clean / "slurm" / "state.py").read_text() == before
     files = {path.relative_to(clean) for path in clean.rglob("*.py")}
@@ -78,7 +87,59 @@ def test_code_that_is_in_no_checkout_is_copied_too(checkout: Path, tmp_path: Pat
     study.mkdir()
     copy = take(checkout, study)
     assert copy.name.startswith("code-")
-    assert json.loads((copy / "SNAPSHOT.json").read_text()) == {"commit": None, "clean": None}
+    assert said_of(copy) == {"commit": None, "clean": None}
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda copy: flip(copy / "slurm" / "state.py"),
+        lambda copy: (copy / "slurm" / "state.py").unlink(),
+        lambda copy: (copy / "base" / "files.py").write_text(""),
+        lambda copy: (copy / "torch.py").write_text("raise SystemExit('another torch')"),
+        lambda copy: flip(copy / "SNAPSHOT.json"),
+        lambda copy: (copy / "SNAPSHOT.json").unlink(),
+    ],
+)
+def test_an_edited_snapshot_is_told_of_and_taken_anew(tmp_path: Path, capsys, damage) -> None:
+    copy = take_snapshot(tmp_path)
+    assert is_as_copied(copy)
+    assert take_snapshot(tmp_path) == copy
+    assert not capsys.readouterr().err
+    before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+    damage(copy)
+    assert not is_as_copied(copy)
+    assert not copied_from(copy)["clean"]
+
+    assert take_snapshot(tmp_path) == copy
+    assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "files are not as they were copied" in line
+    assert copy.with_name(f"{copy.name}.broken").is_dir()
+    assert not list(copy.parent.glob("*.tmp-*"))
+
+
+def test_compiled_files_in_a_snapshot_are_not_believed(tmp_path: Path) -> None:
+    copy = take_snapshot(tmp_path)
+    (copy / "base" / "__pycache__").mkdir()
+    (copy / "base" / "__pycache__" / "files.cpython-311.pyc").write_bytes(b"x")
+    assert take_snapshot(tmp_path) == copy
+    assert not list(copy.rglob("__pycache__"))
+
+
+def test_an_edited_snapshot_is_no_clean_code_to_a_run(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "study").mkdir()
+    clean = take(checkout, tmp_path / "study")
+    (clean / "slurm" / "state.py").write_text("EDITED = True\n")
+    said = said_of(clean)
+    assert said["clean"] is False
+    assert said["commit"] == json.loads((clean / "SNAPSHOT.json").read_text())["commit"]
 
 
 def test_this_checkout_can_be_copied(tmp_path: Path) -> None:

@@ -9,8 +9,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pretrain.run.folders import StudyFolder
-from slurm.state import describe, read_progress, read_state, start_state, write_state
+from slurm.state import CellState, describe, read_progress, read_state, start_state, write_state
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
@@ -56,15 +58,54 @@ def test_a_process_id_that_was_given_to_another_is_not_believed(tmp_path: Path) 
 
 def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
     state = start_state(tmp_path, RUN_ID, log="")
-    write_state(tmp_path, RUN_ID, replace(state, host="elsewhere", pid=2**22 - 1))
+    write_state(tmp_path, RUN_ID, replace(state, host="elsewhere", machine="another", pid=2**22 - 1))
     assert read_state(tmp_path, RUN_ID).name == "running"
 
 
-def test_a_broken_state_file_is_missing_not_a_crash(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"pid": "x"}']
+)
+def test_a_broken_state_file_is_set_aside_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
     path = StudyFolder(tmp_path).cell_file(RUN_ID)
     path.parent.mkdir(parents=True)
-    path.write_text('{"name": "run', encoding="utf-8")
-    assert read_state(tmp_path, RUN_ID).name == "missing"
+    path.write_bytes(content)
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert path.name in line
+    assert path.with_name(f"{path.name}.broken").read_bytes() == content
+    assert read_state(tmp_path, RUN_ID).name == "waiting"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_flipped_digit_of_a_state_is_not_believed(tmp_path: Path) -> None:
+    write_state(tmp_path, RUN_ID, CellState(name="failed", attempts=1))
+    path = StudyFolder(tmp_path).cell_file(RUN_ID)
+    path.write_text(path.read_text().replace('"attempts": 1', '"attempts": 3'))
+    assert read_state(tmp_path, RUN_ID) == CellState()
+
+
+def test_states_of_other_versions_are_read(tmp_path: Path) -> None:
+    path = StudyFolder(tmp_path).cell_file(RUN_ID)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"name": "failed", "error": "x", "colour": "blue"}), encoding="utf-8")
+    assert read_state(tmp_path, RUN_ID) == CellState(name="failed", error="x")
+
+
+def test_a_state_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys) -> None:
+    (tmp_path / "cells").write_text("in the way", encoding="utf-8")
+    state = start_state(tmp_path, RUN_ID, log="")
+    assert state.name == "running"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot be written" in line
+
+
+@pytest.mark.parametrize(
+    "line", ["3", "[]", '"step"', '{"step": "x"}', '{"step": NaN}', '{"max_steps": Infinity}', "[" * 9999]
+)
+def test_progress_skips_lines_that_are_none(tmp_path: Path, line: str) -> None:
+    good = json.dumps({"step": 1, "max_steps": 50, "loss": 7.5})
+    (tmp_path / "metrics.jsonl").write_text(f"{good}\n{line}\n", encoding="utf-8")
+    assert read_progress(tmp_path) == ({} if len(line) > 8192 else {"step": 1, "max_steps": 50, "loss": 7.5})
 
 
 def test_progress_is_read_from_the_last_whole_lines(tmp_path: Path) -> None:
