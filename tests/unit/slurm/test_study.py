@@ -15,8 +15,9 @@ from base.errors import UsageError
 from eval.report.history import read_history
 from pretrain import resolution
 from pretrain.run.folders import RunFolder, StudyFolder
+from slurm.listing import read_listing
 from slurm.state import start_state
-from slurm.status import render, submitted_cells
+from slurm.status import render
 from slurm.study import load_study
 from slurm.survey import survey
 
@@ -62,7 +63,7 @@ def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) 
     named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
     study = load_study(write(tmp_path, repository, config=named, seeds=[1]))
     study.write()
-    folder, run_ids = study.folder, submitted_cells(study.folder)
+    folder, run_ids = study.folder, list(read_listing(study.folder).run_ids)
     assert run_ids == [f"{f}/{v}/my-own" for f in ("gpt_neo", "roberta") for v in ("gelu", "kan")]
     assert [cell.label for cell in study.cells] == run_ids
     first = study.cells[0]
