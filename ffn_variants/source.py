@@ -68,6 +68,19 @@ def is_same_source(name: str, recorded: str | None) -> bool:
     return not recorded or not present or recorded in (present, *get_variant(name).earlier_sources)
 
 
+def describe_change(name: str, recorded: str) -> str:
+    """Say that a variant's source is another than what was recorded, for a sentence."""
+    return f"another {name!r} (source {recorded}, now {source_fingerprint(name)})"
+
+
+def cure(recorded: str) -> str:
+    """Say what helps besides training anew."""
+    return (
+        "restore that source, register the new formula under another name, or, if both compute the same, "
+        f"add {recorded!r} to earlier_sources of its spec"
+    )
+
+
 class _Key:
     """A spec as the key of a cache, by identity: specs hold dicts."""
 

@@ -40,6 +40,8 @@ class FFNGPTNeoConfig(GPTNeoConfig):
         paired_intermediate_size (`int`, *optional*): ``intermediate_size`` of the run that this one is
             paired with, if it differs. Initial weights outside the FFN are then drawn as in a model of that
             width, so that at one seed both models start from the same ones.
+        ffn_source (`str`, *optional*): ``ffn_variants.source.source_fingerprint`` of the variant that the
+            weights are trained through; kept when a model is loaded and saved. None in older models.
     """
 
     model_type = "ffn_gpt_neo"
@@ -47,6 +49,7 @@ class FFNGPTNeoConfig(GPTNeoConfig):
     ffn: str = "gelu"
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
+    ffn_source: str | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -71,6 +74,7 @@ class FFNRobertaConfig(RobertaConfig):
         ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
         ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_roberta"
@@ -78,6 +82,7 @@ class FFNRobertaConfig(RobertaConfig):
     ffn: str = "gelu"
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
+    ffn_source: str | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -101,6 +106,7 @@ class FFNT5Config(T5Config):
         ffn (`str`, defaults to "gelu"): Name in ``ffn_variants.FFN_VARIANTS``.
         ffn_options (`dict`, *optional*): The variant's options, for example ``{"num_knots": 5}``.
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_t5"
@@ -113,6 +119,7 @@ class FFNT5Config(T5Config):
     ffn: str = "gelu"
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
+    ffn_source: str | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)

@@ -17,6 +17,7 @@ from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
 from ffn_variants.models.configuration import FFNConfig
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
+from ffn_variants.source import source_fingerprint
 
 
 def _register(family: FamilySpec) -> None:
@@ -40,7 +41,7 @@ def build_config(
     spec = get_family(family)
     get_variant(ffn).resolve(ffn_options)
     config_class: Any = resolve_name(spec.config_class)
-    known = {f.name for f in fields(config_class)}
+    known = {f.name for f in fields(config_class)} - {"ffn_source"}
     aliases = config_class.attribute_map
     values = {aliases.get(name, name): value for name, value in {**spec.defaults, **config}.items()}
     for name in values:
@@ -55,7 +56,11 @@ def build_config(
     for name, value in config_class.derived_values(values).items():
         if values.get(name) is None:
             values[name] = value
-    return config_class(ffn=ffn, ffn_options=dict(ffn_options) if ffn_options else None, **values)
+    own = {
+        "ffn_options": dict(ffn_options) if ffn_options else None,
+        "ffn_source": source_fingerprint(ffn) or None,
+    }
+    return config_class(ffn=ffn, **own, **values)
 
 
 def build_model(

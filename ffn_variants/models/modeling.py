@@ -7,6 +7,7 @@ weights outside the FFN are bit-identical across variants.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,13 @@ from base.errors import UsageError
 from ffn_variants.models.attention import GPTNeoBackendAttention
 from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.models.layers import ffn_modules, replace_ffn
+from ffn_variants.source import cure, describe_change, is_same_source
 
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
 _Base = PreTrainedModel if TYPE_CHECKING else object
+
+_TOLD: set[tuple[str, str]] = set()
+"""Variants and sources of which it was told that the present source is another."""
 
 
 @contextmanager
@@ -67,6 +72,8 @@ class FFNVariantMixin(_Base):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
         """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
 
+        A model that was trained through another source of its variant is told of, once in a process.
+
         Raises:
             UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
                 arbitrary memory: transformers initialises missing parameters only of modules that it knows.
@@ -82,7 +89,21 @@ class FFNVariantMixin(_Base):
                 f"{pretrained_model_name_or_path} does not hold the weights of ffn {model.config.ffn!r} "
                 f"(first difference: {wrong[0]}); load it with the ffn and ffn_options of its config.json"
             )
+        if not is_same_source(model.config.ffn, model.config.ffn_source):
+            _tell_other_source(model.config.ffn, model.config.ffn_source, str(pretrained_model_name_or_path))
         return (model, info) if wants_info else model
+
+
+def _tell_other_source(ffn: str, recorded: str, folder: str) -> None:
+    if (ffn, recorded) not in _TOLD:
+        _TOLD.add((ffn, recorded))
+        logging.getLogger(__name__).warning(
+            "%s: these weights were trained through %s: their outputs are not those of its training; "
+            "retrain, %s",
+            folder,
+            describe_change(ffn, recorded),
+            cure(recorded),
+        )
 
 
 def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:

@@ -25,6 +25,8 @@ class Completion:
     """Final figures of the loop."""
     config_hash: str = ""
     """Of the configuration that it was begun with."""
+    variant_source: str = ""
+    """Of the variant that it was trained through (see ``ffn_variants.source``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
     """By the name below the run's folder."""
 
@@ -57,10 +59,13 @@ def read_completion(run: RunFolder) -> Completion | None:
         return None
 
 
-def write_completion(run: RunFolder, results: Mapping[str, Any], config_hash: str) -> None:
+def write_completion(
+    run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
+) -> None:
     """Mark a training as finished, with the state of every file that decides a number."""
     files = [run.config_file, run.provenance_file, run.metrics_file, *sorted(run.model_dir.iterdir())]
     states = file_states(run.path, (path for path in files if path.is_file()))
-    write_record(
-        run.completion_marker, Completion(results=dict(results), config_hash=config_hash, files=states)
+    completion = Completion(
+        results=dict(results), config_hash=config_hash, variant_source=variant_source, files=states
     )
+    write_record(run.completion_marker, completion)

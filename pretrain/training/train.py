@@ -21,6 +21,7 @@ from base.families import get_family
 from base.faults import naming
 from base.files import replace_durably
 from ffn_variants.kernels.compilation import use_compiled_kernels
+from ffn_variants.source import source_fingerprint
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
@@ -37,6 +38,7 @@ from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.repair import is_finished_and_whole, repair
 from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
+from pretrain.run.variant_source import check_same_source, source_facts
 from pretrain.sampling import sample_section
 from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.dry_run import check_usable
@@ -93,9 +95,11 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     """Whether a run is finished, which is said.
 
     Raises:
-        UsageError: If the folder holds another run, or one that failed.
+        UsageError: If the folder holds another run, or one that failed, or one that was begun through another
+            source of its variant.
     """
     check_same_config(path, config)
+    check_same_source(path, config.model.ffn)
     if is_finished_and_whole(path):
         if os.environ.get("RANK", "0") == "0":
             print(f"{path} is finished; nothing to do", flush=True)
@@ -198,6 +202,7 @@ def _pretrain(
         "batch_size": config.train.batch_size,
         "per_device_train_batch_size": config.train.per_device_train_batch_size,
         "config_hash": config_hash(asked),
+        **source_facts(config.model.ffn),
         "corpus": corpus.describe(config.data),
         "data_fingerprint": data.fingerprint,
         **costs,
@@ -217,7 +222,7 @@ def _pretrain(
         seconds = results["time_s"] - results["compile_s"]
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
         _save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
-        _finish(RunFolder(path), results, config_hash(asked))
+        _finish(RunFolder(path), results, asked)
 
 
 def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> float:
@@ -226,10 +231,10 @@ def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> f
     return known or word_frequency_loss(data, get_family(config.family).objective == "causal")
 
 
-def _finish(folder: RunFolder, results: dict[str, Any], config_hash: str) -> None:
+def _finish(folder: RunFolder, results: dict[str, Any], config: RunConfig) -> None:
     """Record the results of a run whose model is saved, then that it is complete, and say so."""
     provenance.finish(folder.path, {"results": results})
-    write_completion(folder, results, config_hash)
+    write_completion(folder, results, config_hash(config), source_fingerprint(config.model.ffn))
     compiling = f" ({results['compile_s']:.0f} s for compiling)" if results["compile_s"] else ""
     print(
         f"finished in {results['time_s']:.0f} s{compiling}: held-out loss {results['eval_loss']:.4f}, "

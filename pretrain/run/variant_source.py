@@ -1,0 +1,54 @@
+"""Through which source of its variant a run was trained, and what is said where that is another now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from base.errors import UsageError
+from base.records import peek_record
+from ffn_variants.registry import get_variant
+from ffn_variants.source import cure, describe_change, is_same_source, source_fingerprint
+from pretrain.run.folders import RunFolder
+
+
+def source_facts(ffn: str) -> dict[str, Any]:
+    """What a run's record says of its variant's source; a report knows by it which sources are the same."""
+    return {
+        "variant_source": source_fingerprint(ffn),
+        "variant_earlier_sources": list(get_variant(ffn).earlier_sources),
+    }
+
+
+def recorded_source(run: RunFolder) -> str:
+    """Return the fingerprint of the source that a run was trained through; empty where nothing tells it."""
+    for path, key in (
+        (run.provenance_file, "variant_source"),
+        (run.completion_marker, "variant_source"),
+        (run.model_dir / "config.json", "ffn_source"),
+    ):
+        found = peek_record(path).get(key)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def check_same_source(path: Path, ffn: str) -> None:
+    """Refuse to take a run for what its variant computes now, where it was trained through another source.
+
+    Raises:
+        UsageError: Naming both sources and every cure.
+    """
+    if change := source_change(path, ffn):
+        raise UsageError(f"{path} {change}")
+
+
+def source_change(path: Path, ffn: str) -> str | None:
+    """Say through which other source a run was trained, as the end of a sentence; None for the same."""
+    recorded = recorded_source(RunFolder(path))
+    if is_same_source(ffn, recorded):
+        return None
+    return (
+        f"was trained through {describe_change(ffn, recorded)}; remove the folder to train it anew, "
+        f"{cure(recorded)}"
+    )

@@ -1,0 +1,139 @@
+"""A variant that is edited after its runs were trained: what every command says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from base.errors import UsageError
+from base.records import peek_record
+from ffn_variants import FFN_VARIANTS
+from ffn_variants.source import source_fingerprint
+from ffn_variants.variants.activations import ThesisSwish
+from pretrain.resolution import load_config
+from pretrain.training.train import train
+
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64", "--ffn", "swish"),
+    *("--model.hidden-size", "16", "--model.intermediate-size", "32", "--model.num-hidden-layers", "1"),
+    *("--optim.max-steps", "4", "--train.save-steps", "2", "--train.no-torch-compile"),
+]
+
+
+@pytest.fixture
+def other_formula(monkeypatch):
+    """Have ``swish`` compute something else from now on."""
+
+    def change(**fields) -> None:
+        spec = dataclasses.replace(
+            FFN_VARIANTS["swish"], build=lambda width, init: ThesisSwish(width, init), **fields
+        )
+        monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
+
+    return change
+
+
+def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_formula, capsys):
+    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
+    path, before = train(config), source_fingerprint("swish")
+    for name in ("provenance.json", "COMPLETED"):
+        assert peek_record(path / name)["variant_source"] == before
+    assert json.loads((path / "model/config.json").read_text())["ffn_source"] == before
+    capsys.readouterr()
+    assert train(config) == path
+    assert "is finished; nothing to do" in capsys.readouterr().out
+
+    other_formula()
+    now = source_fingerprint("swish")
+    with pytest.raises(UsageError) as refused:
+        train(config)
+    assert str(refused.value) == (
+        f"{path} was trained through another 'swish' (source {before}, now {now}); remove the folder to "
+        "train it anew, restore that source, register the new formula under another name, or, if both "
+        f"compute the same, add '{before}' to earlier_sources of its spec"
+    )
+
+    other_formula(earlier_sources=(before,))
+    assert train(config) == path  # each cure helps
+    other_formula()
+    shutil.rmtree(path)
+    train(config)
+    assert peek_record(path / "provenance.json")["variant_source"] == now
+
+
+@pytest.mark.parametrize("kept", [("provenance.json",), ("COMPLETED",), ("model",)])
+def test_any_one_record_is_enough(tmp_path, other_formula, kept):
+    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
+    path = train(config)
+    for name in {"provenance.json", "COMPLETED", "model"}.difference(kept):
+        shutil.rmtree(path / name) if name == "model" else (path / name).unlink()
+    other_formula()
+    with pytest.raises(UsageError, match="was trained through another 'swish'"):
+        train(config)
+
+
+def test_an_unfinished_run_is_not_continued_with_another_formula(tmp_path, other_formula):
+    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
+    path = train(config)
+    (path / "COMPLETED").unlink()
+    shutil.rmtree(path / "model")
+    weights = sorted(file.name for file in path.rglob("*"))
+    other_formula()
+    with pytest.raises(UsageError, match="was trained through another 'swish'"):
+        train(config)
+    assert sorted(file.name for file in path.rglob("*")) == weights
+
+
+def test_runs_of_before_are_taken_as_they_are(tmp_path, other_formula, capsys):
+    config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
+    path = train(config)
+    for name in ("provenance.json", "COMPLETED", "model/config.json"):
+        record = peek_record(path / name)
+        for key in ("variant_source", "ffn_source"):
+            record.pop(key, None)
+        if name == "COMPLETED":
+            record = record["results"]
+        (path / name).write_text(json.dumps(record))
+    other_formula()
+    train(config)
+    assert "is finished; nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_edited_file_is_told_of_by_the_commands_of_a_copy(repository, tmp_path):
+    """With real files, processes and commands: trained, edited, and asked again."""
+    for package in ("base", "ffn_variants", "pretrain", "eval", "slurm"):
+        shutil.copytree(repository / package, tmp_path / "code" / package)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "PYTHONSAFEPATH": "1"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+
+    assert run("pretrain.train", *TINY).returncode == 0
+    (path,) = Path(tmp_path / "runs/default/gpt_neo/swish").iterdir()
+    file = tmp_path / "code/ffn_variants/variants/activations.py"
+    text = file.read_text(encoding="utf-8")
+    for edited, is_same in [
+        (text.replace("return self.c_proj(", "return  self.c_proj(").replace("init: float", "init"), True),
+        (text.replace("return F.relu(x).square()", "return F.relu(x) ** 3"), True),  # another variant
+        (text.replace("return x * torch.sigmoid(", "return x * torch.tanh("), False),
+    ]:
+        assert edited != text
+        file.write_text(edited, encoding="utf-8")
+        again = run("pretrain.train", *TINY)
+        assert again.returncode == (0 if is_same else 2), again.stderr
+        told = again.stdout if is_same else again.stderr
+        assert ("is finished; nothing to do" if is_same else "was trained through another 'swish'") in told
+    written = run("pretrain.generate", str(path), "--max-new-tokens", "3")
+    assert written.returncode == 0
+    assert written.stderr.count("these weights were trained through another 'swish'") == 1
+    assert len(written.stderr.splitlines()) == 1

@@ -1,0 +1,105 @@
+"""A model knows the source of its variant that its weights were trained through."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForSequenceClassification
+
+from base.errors import UsageError
+from base.families import FAMILIES
+from ffn_variants import FFN_VARIANTS, build_model
+from ffn_variants.models import modeling
+from ffn_variants.source import source_fingerprint
+from ffn_variants.variants.activations import ThesisSwish
+
+SIZES = {
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "vocab_size": 20,
+}
+
+
+@pytest.fixture
+def other_formula(monkeypatch):
+    """Have ``swish`` compute something else from now on."""
+    monkeypatch.setattr(modeling, "_TOLD", set())
+
+    def change(**fields) -> None:
+        spec = dataclasses.replace(
+            FFN_VARIANTS["swish"], build=lambda width, init: ThesisSwish(width, init), **fields
+        )
+        monkeypatch.setitem(FFN_VARIANTS, "swish", spec)
+
+    return change
+
+
+@pytest.fixture(params=FAMILIES)
+def saved(request, tmp_path):
+    """A folder with a new model."""
+    torch.manual_seed(0)
+    build_model(request.param, "swish", **SIZES).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def told(caplog):
+    """What this project said; transformers tells of heads."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("ffn_variants")]
+
+
+def recorded(folder):
+    return json.loads((folder / "config.json").read_text()).get("ffn_source")
+
+
+def test_it_is_told_once_in_one_line_and_kept(saved, tmp_path, other_formula, caplog):
+    before = source_fingerprint("swish")
+    assert recorded(saved) == before
+    AutoModel.from_pretrained(saved)
+    assert not told(caplog)
+    other_formula()
+    with caplog.at_level(logging.WARNING):
+        model = AutoModel.from_pretrained(saved)
+        AutoModelForSequenceClassification.from_pretrained(saved, num_labels=2)
+    (line,) = told(caplog)
+    now = source_fingerprint("swish")
+    assert f"trained through another 'swish' (source {before}, now {now})" in line
+    assert f"add '{before}' to earlier_sources" in line
+    assert "\n" not in line
+    model.save_pretrained(tmp_path / "again")
+    assert recorded(tmp_path / "again") == before
+
+
+def test_the_outputs_are_indeed_others(tmp_path, other_formula):
+    torch.manual_seed(0)
+    build_model("gpt_neo", "swish", **SIZES).save_pretrained(tmp_path)
+    ids = torch.arange(6)[None]
+    before = AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state
+    other_formula()
+    assert not torch.allclose(AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state, before, atol=1e-4)
+
+
+def test_source_that_computes_the_same_is_not_told_of(saved, other_formula, caplog):
+    other_formula(earlier_sources=(source_fingerprint("swish"),))
+    AutoModel.from_pretrained(saved)
+    assert not told(caplog)
+
+
+def test_older_models_say_nothing_and_go_on_saying_nothing(saved, tmp_path, other_formula, caplog):
+    config = json.loads((saved / "config.json").read_text())
+    del config["ffn_source"]
+    (saved / "config.json").write_text(json.dumps(config))
+    other_formula()
+    AutoModel.from_pretrained(saved).save_pretrained(tmp_path / "again")
+    assert not told(caplog)
+    assert recorded(tmp_path / "again") is None
+
+
+def test_nobody_says_it_by_hand():
+    with pytest.raises(UsageError, match="unknown gpt_neo config field 'ffn_source'"):
+        build_model("gpt_neo", "swish", ffn_source="0" * 12, **SIZES)
