@@ -14,7 +14,8 @@ from base.errors import OccupiedError, UsageError, as_usage_error
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
-from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.folders import StudyFolder
+from pretrain.run.repair import is_finished_and_whole
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 from slurm.life import beating
@@ -43,7 +44,7 @@ class Worker:
 
 def is_done(cell: Cell) -> bool:
     """Whether a cell is pretrained and has every score that the study asks for."""
-    return RunFolder(cell.run_dir).is_complete and is_evaluated(cell.run_dir, cell.evaluation)
+    return is_finished_and_whole(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:

@@ -63,7 +63,8 @@ def write_completion(
     run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
 ) -> None:
     """Mark a training as finished, with the state of every file that decides a number."""
-    files = [run.config_file, run.provenance_file, run.metrics_file, *sorted(run.model_dir.iterdir())]
+    model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]  # its card is free
+    files = [run.config_file, run.provenance_file, run.metrics_file, *model]
     states = file_states(run.path, (path for path in files if path.is_file()))
     completion = Completion(
         results=dict(results), config_hash=config_hash, variant_source=variant_source, files=states
