@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,17 +26,33 @@ from transformers import PreTrainedTokenizerFast
 
 from base.errors import UsageError
 from base.families import get_family
-from base.files import write_text
+from base.faults import naming
+from base.files import replace_durably
+from base.records import peek_record
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
+from pretrain.data.cache import (
+    SPLITS,
+    TOKENIZER,
+    DType,
+    RowsRecord,
+    SplitSizes,
+    TokensFolder,
+    row_files,
+    rows_problem,
+    seal_rows,
+    tokens_problem,
+    whole_rows,
+)
 from pretrain.data.packing import pack
-from pretrain.data.shards import read_shards, token_dtype, tokenise
+from pretrain.data.shards import read_shards, tokenise
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer, train_tokenizer
 
 CACHE_VERSION = 2
 """Raised whenever the same settings would give other rows."""
 
-SPLITS: tuple[corpus.Split, ...] = ("train", "validation")
+MOST_TRIES = 2
+"""How often a cache is made that is damaged right after it."""
 
 WINDOW_TOKENS = 2**23
 """Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
@@ -76,22 +93,26 @@ class PreparedData:
 def prepare_data(config: RunConfig) -> PreparedData:
     """Tokenizer and packed rows of a run, from the cache or built into it.
 
-    Several processes may call this at once: one builds, the others wait for it. What an interruption leaves
-    is continued by the next call.
+    What is damaged is made again from the text. Every process checks what it is to read, as memory and disks
+    err on one machine and not on another. Several may call this at once: one builds, the others wait for it.
+    What an interruption leaves is continued by the next call.
 
     Raises:
         UsageError: If the corpus or the tokenizer cannot be used; the cache is then as before.
+        OSError: For a fault of the world, such as a full disk.
     """
     data = config.data
     folder = _cache_folder(config)
     rows = _rows_folder(folder, data)
-    if not rows.is_dir():
-        with _sole_builder(folder):
-            if not folder.is_dir():
-                _write_tokens(data, folder)
-            if not rows.is_dir():
-                _write_rows(data, folder, rows)
-    prepared = _load(data, folder, rows)
+    prepared = _load_whole(data, folder, rows)
+    for _ in range(MOST_TRIES):
+        if prepared is not None:
+            break
+        with naming(folder), _sole_builder(folder):
+            _make(data, folder, rows)
+        prepared = _load_whole(data, folder, rows)
+    if prepared is None:
+        raise UsageError(f"{folder} was made again and is damaged again; check the disk")
     if get_family(config.family).objective == "span_corruption":
         add_sentinels(prepared.tokenizer)  # of this run alone: no document holds one
     return prepared
@@ -99,8 +120,7 @@ def prepare_data(config: RunConfig) -> PreparedData:
 
 def cached_summary(config: RunConfig) -> dict[str, Any] | None:
     """Sizes of prepared data, or None where it has not been prepared yet."""
-    rows = _rows_folder(_cache_folder(config), config.data)
-    return json.loads((rows / "summary.json").read_text()) if rows.is_dir() else None
+    return peek_record(RowsRecord.file(_rows_folder(_cache_folder(config), config.data))) or None
 
 
 def tokens_fingerprint(data: DataConfig) -> str:
@@ -148,29 +168,56 @@ def _sole_builder(folder: Path) -> Iterator[None]:
         raise
 
 
-def _write_tokens(data: DataConfig, folder: Path) -> None:
-    """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
+def _make(data: DataConfig, folder: Path, rows: Path) -> None:
+    """Make what is missing, and make again what is damaged, which is told."""
+    if rows.is_dir() and rows_problem(folder, rows, data.block_size) is None:
+        return
     partial = folder.with_suffix(".partial")
+    if folder.is_dir() and (problem := tokens_problem(folder)):
+        _tell_damage(problem)
+        shutil.rmtree(partial, ignore_errors=True)
+        os.replace(folder, partial)  # unfinished again; what of it is whole stays
+    if not folder.is_dir():
+        _write_tokens(data, folder, partial)
+    if problem := rows_problem(folder, rows, data.block_size):
+        if rows.is_dir():
+            _tell_damage(problem)
+        _write_rows(data, folder, rows)
+
+
+def _tell_damage(problem: str) -> None:
+    print(f"note: {problem}; made again", file=sys.stderr, flush=True)
+
+
+def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
+    """Fill the cache folder under another name, which an interruption leaves to be continued; then rename."""
     partial.mkdir(exist_ok=True)
+    tokens = TokensFolder(partial)
     try:
-        if not (partial / "documents.json").is_file():
-            _read_through(data, partial)
-        num_documents = json.loads((partial / "documents.json").read_text())
-        tokenizer = load_tokenizer(partial / "tokenizer")
+        if not tokens.has_tokenizer:
+            tokens.begin(**_read_through(data, partial))
+        assert tokens.record is not None
+        tokenizer = load_tokenizer(partial / TOKENIZER)
         for split in SPLITS:
-            tokenise(corpus.documents(data, split), num_documents[split], tokenizer, partial, split)
+            texts, number = corpus.documents(data, split), tokens.record.split(split)
+            tokenise(texts, number, tokenizer, partial, split, tokens.has, tokens.add)
     except UsageError:
-        shutil.rmtree(partial)
+        if tokens.record is None:
+            shutil.rmtree(partial)
         raise
     for leftover in partial.glob("*.tmp-*"):  # of a killed process
         leftover.unlink()
-    os.replace(partial, folder)
+    replace_durably(partial, folder)
 
 
-def _read_through(data: DataConfig, folder: Path) -> None:
-    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
+def _read_through(data: DataConfig, folder: Path) -> dict[str, int]:
+    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer.
+
+    Returns:
+        The number of documents of each split.
+    """
     print(f"reading {corpus.describe(data)}", flush=True)
-    counts = dict.fromkeys(SPLITS, 0)
+    counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
 
     def counted(split: corpus.Split) -> Iterator[str]:
         for text in corpus.documents(data, split):
@@ -184,31 +231,50 @@ def _read_through(data: DataConfig, folder: Path) -> None:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
         tokenizer = train_tokenizer(counted("train"), data.vocab_size)
     collections.deque(counted("validation"), maxlen=0)
-    tokenizer.save_pretrained(folder / "tokenizer")
-    write_text(folder / "documents.json", json.dumps(counts))
+    shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
+    tokenizer.save_pretrained(folder / TOKENIZER)
+    return counts
 
 
 def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
     """Pack all splits aside, then rename."""
     aside = rows.with_name(f"{rows.name}.tmp")
     shutil.rmtree(aside, ignore_errors=True)  # of a killed process
-    aside.mkdir()
-    tokenizer = load_tokenizer(folder / "tokenizer")
-    summary: dict[str, Any] = {"vocab_size": len(tokenizer)}
-    for split in SPLITS:
-        summary[split] = _write_split(folder, split, aside, data.block_size, int(tokenizer.pad_token_id))  # type: ignore[arg-type]
-    write_text(aside / "summary.json", json.dumps(summary, indent=2))
-    os.replace(aside, rows)
+    try:
+        aside.mkdir()
+        tokenizer = load_tokenizer(folder / TOKENIZER)
+        vocab_size, pad_token_id = len(tokenizer), int(tokenizer.pad_token_id)  # type: ignore[arg-type]
+        train, validation = (
+            _write_split(
+                read_shards(folder, split),
+                row_files(aside, split, vocab_size, data.block_size),
+                split,
+                data.block_size,
+                pad_token_id,
+            )
+            for split in SPLITS
+        )
+        record = RowsRecord(vocab_size=vocab_size, train=train, validation=validation)
+        seal_rows(folder, rows, record, aside)
+        shutil.rmtree(rows, ignore_errors=True)
+        replace_durably(aside, rows)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
+        raise
 
 
-def _write_split(folder: Path, split: str, aside: Path, block_size: int, pad_token_id: int) -> dict[str, int]:
+def _write_split(
+    shards: Iterator[tuple[np.ndarray, np.ndarray]],
+    files: list[tuple[Path, DType]],
+    split: str,
+    block_size: int,
+    pad_token_id: int,
+) -> SplitSizes:
     """Pack one split window by window; returns its sizes."""
     num_documents = num_tokens = num_rows = num_cut = 0
-    with (
-        _row_file(aside, split, "input_ids").open("wb") as ids,
-        _row_file(aside, split, "position_ids").open("wb") as positions,
-    ):
-        for tokens, lengths in _windows(read_shards(folder, split)):
+    (ids_file, _), (positions_file, _) = files
+    with ids_file.open("wb") as ids, positions_file.open("wb") as positions:
+        for tokens, lengths in _windows(shards):
             input_ids, position_ids, cut = pack(tokens, lengths, block_size, pad_token_id)
             input_ids.tofile(ids)
             position_ids.tofile(positions)
@@ -222,7 +288,7 @@ def _write_split(folder: Path, split: str, aside: Path, block_size: int, pad_tok
         "the documents cut)",
         flush=True,
     )
-    return {"num_documents": num_documents, "num_tokens": num_tokens, "num_rows": num_rows}
+    return SplitSizes(num_documents=num_documents, num_tokens=num_tokens, num_rows=num_rows)
 
 
 def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -239,23 +305,26 @@ def _windows(shards: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[
         yield np.concatenate(tokens), np.concatenate(lengths)
 
 
-def _row_file(rows: Path, split: str, name: str) -> Path:
-    return rows / f"{split}.{name}.bin"
+def _load_whole(data: DataConfig, folder: Path, rows: Path) -> PreparedData | None:
+    """Load the tokenizer and map the rows; None where they are not there, or not as they were written."""
+    try:
+        record = whole_rows(folder, rows)
+        return None if record is None else _load(data, folder, rows, record)
+    except FileNotFoundError:  # another process has just begun to make them again
+        return None
 
 
-def _load(data: DataConfig, folder: Path, rows: Path) -> PreparedData:
-    summary = json.loads((rows / "summary.json").read_text())
-    tokenizer = load_tokenizer(folder / "tokenizer")
+def _load(data: DataConfig, folder: Path, rows: Path, record: RowsRecord) -> PreparedData:
+    tokenizer = load_tokenizer(folder / TOKENIZER)
     tokenizer.model_max_length = data.block_size
-    dtypes = {"input_ids": token_dtype(summary["vocab_size"]), "position_ids": token_dtype(data.block_size)}
     splits = {
         split: PackedSplit(
-            **{
-                name: np.memmap(_row_file(rows, split, name), dtype, "r").reshape(-1, data.block_size)
-                for name, dtype in dtypes.items()
-            },
-            num_documents=summary[split]["num_documents"],
-            num_tokens=summary[split]["num_tokens"],
+            *(
+                np.memmap(path, dtype, "r").reshape(-1, data.block_size)
+                for path, dtype in row_files(rows, split, record.vocab_size, data.block_size)
+            ),
+            num_documents=record.split(split).num_documents,
+            num_tokens=record.split(split).num_tokens,
         )
         for split in SPLITS
     }

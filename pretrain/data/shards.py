@@ -8,7 +8,7 @@ a killed command leaves none behind. What a shard holds depends on the text alon
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,13 @@ DOCUMENTS_PER_BATCH = 1000
 
 
 def tokenise(
-    documents: Iterable[str], num_documents: int, tokenizer: PreTrainedTokenizerFast, folder: Path, split: str
+    documents: Iterable[str],
+    num_documents: int,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    split: str,
+    has: Callable[[list[Path]], bool],
+    add: Callable[[list[Path]], None],
 ) -> None:
     """Write the token shards of a split that are not there yet.
 
@@ -39,14 +45,16 @@ def tokenise(
         folder: Gets ``<split>-<number>.tokens.npy``, the documents of a shard one after the other, and
             ``<split>-<number>.offsets.npy``, (documents + 1,) where each begins and the last ends.
         split: Name of the split.
+        has: Whether the files of a shard are there, and whole.
+        add: Told of those that were written.
     """
     progress = _DocumentProgress(f"tokenising {split}", num_documents)
     for index, texts in enumerate(_full_shards(documents)):
-        if not _file(folder, split, index, "tokens").is_file():
-            tokens, offsets = _encode(tokenizer, texts)
-            # The tokens last: their file says that the shard is done.
-            _save(_file(folder, split, index, "offsets"), offsets)
-            _save(_file(folder, split, index, "tokens"), tokens)
+        files = _files(folder, split, index)
+        if not has(files):
+            for path, array in zip(files, _encode(tokenizer, texts), strict=True):
+                _save(path, array)
+            add(files)
         progress.advance(len(texts))
     progress.close()
 
@@ -54,7 +62,7 @@ def tokenise(
 def read_shards(folder: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (tokens, offsets) of each shard in order, memory-mapped."""
     for index in itertools.count():
-        files = [_file(folder, split, index, name) for name in ("tokens", "offsets")]
+        files = _files(folder, split, index)
         if not files[0].is_file():
             return
         tokens, offsets = (np.load(file, mmap_mode="r") for file in files)
@@ -90,8 +98,9 @@ def _encode(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> tuple[np.nd
     return np.concatenate(parts), np.cumsum(lengths)
 
 
-def _file(folder: Path, split: str, index: int, name: str) -> Path:
-    return folder / f"{split}-{index:05d}.{name}.npy"
+def _files(folder: Path, split: str, index: int) -> list[Path]:
+    """The tokens and the offsets of a shard."""
+    return [folder / f"{split}-{index:05d}.{name}.npy" for name in ("tokens", "offsets")]
 
 
 def _save(path: Path, array: np.ndarray) -> None:
