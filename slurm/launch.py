@@ -24,6 +24,7 @@ from slurm.report import unfinished, write_study_report
 from slurm.sbatch import Packing, SlurmSubmitter
 from slurm.settle import settle
 from slurm.snapshot import take_snapshot
+from slurm.sources import other_source_lines
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
 from slurm.todo import Todo, find_todo, take_over
@@ -68,9 +69,11 @@ def _show(study: Study, todo: Todo) -> None:
     config, counts = study.config, Counter(state.name for state in todo.states.values())
     counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}: {counted}")
-    tried = {cell.run_id for cell in todo.cells}
+    for line in other_source_lines(todo.changed):
+        print(line)
+    told = {cell.run_id for cell in (*todo.cells, *todo.changed)}
     for run_id, state in todo.states.items():
-        if state.name == "failed" and run_id not in tried:
+        if state.name == "failed" and run_id not in told:
             print(f"left alone, as it failed before (--retry-failed tries it again): {run_id}: {state.error}")
 
 

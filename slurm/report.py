@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from base.errors import UsageError
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
 from slurm.looks import take_look
+from slurm.sources import other_sources
 from slurm.state import CellState
 from slurm.study import Cell, Study
 from slurm.survey import survey
@@ -18,10 +20,13 @@ from slurm.survey import survey
 def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
     """Return the cells that are not done, whoever was to do them, with their states."""
     states = survey(study.folder, [cell.run_id for cell in study.cells])
+    changes = other_sources(study.cells)
+    for run_id, change in changes.items():
+        states[run_id] = replace(states[run_id], name="failed", error=change)
     return [
         (cell, states[cell.run_id])
         for cell in study.cells
-        if states[cell.run_id].name != "done" and not is_done(cell)
+        if states[cell.run_id].name != "done" and (cell.run_id in changes or not is_done(cell))
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm.cell import is_done
 from slurm.life import PATIENCE_S, watch
+from slurm.sources import other_sources
 from slurm.state import CellState
 from slurm.study import Cell, Study
 from slurm.survey import survey
@@ -14,10 +15,15 @@ from slurm.survey import survey
 
 @dataclass(frozen=True)
 class Todo:
-    """What a command finds: every cell's state, and those that it is to run."""
+    """What a command finds: every cell's state, and those that it is to run.
+
+    Attributes:
+        changed: Cells whose runs were trained through another source of their variant; they count as failed.
+    """
 
     states: Mapping[str, CellState]
     cells: tuple[Cell, ...]
+    changed: tuple[Cell, ...] = ()
 
     @property
     def is_over(self) -> bool:
@@ -26,18 +32,25 @@ class Todo:
 
 
 def find_todo(study: Study, retry_failed: bool) -> Todo:
-    """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again."""
+    """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again.
+
+    What was trained through another source of its variant is neither done nor run again: it has failed.
+    """
     states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
-    cells = []
+    changes = other_sources(study.cells)
+    cells, changed = [], []
     for cell in study.cells:
         state = states[cell.run_id]
         if state.name in ("queued", "running"):
             continue
-        if is_done(cell):
+        if change := changes.get(cell.run_id):
+            states[cell.run_id] = replace(state, name="failed", error=change)
+            changed.append(cell)
+        elif is_done(cell):
             states[cell.run_id] = CellState(name="done")
         elif state.name != "failed" or retry_failed:
             cells.append(cell)
-    return Todo(states, tuple(cells))
+    return Todo(states, tuple(cells), tuple(changed))
 
 
 def take_over(study: Study, todo: Todo) -> Todo:
@@ -58,4 +71,4 @@ def take_over(study: Study, todo: Todo) -> Todo:
         print(f"{len(dead)} of them gave none and are taken over", flush=True)
     due = {cell.run_id for cell in todo.cells}.union(dead)
     cells = tuple(cell for cell in study.cells if cell.run_id in due)
-    return Todo({**todo.states, **missing}, cells)
+    return Todo({**todo.states, **missing}, cells, todo.changed)

@@ -24,6 +24,7 @@ from eval.runner.references import has_references, write_references
 from eval.runner.work_units import Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
+from pretrain.run.variant_source import source_change
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0
@@ -53,6 +54,7 @@ class _OpenRun:
     store: ResultStore
     asked: dict[str, Work]
     missing: dict[str, Work]
+    notes: tuple[str, ...]
 
     @property
     def asked_rows(self) -> pd.DataFrame:
@@ -138,7 +140,10 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
     missing = {key: work for key, work in asked.items() if not is_done(work, store)}
-    return _OpenRun(run, store, asked, missing)
+    change = None if run.objective is None else source_change(run_dir, run.variant)
+    if change and missing:
+        raise UsageError(f"{run_dir} {change}")
+    return _OpenRun(run, store, asked, missing, (*store.notes, *([change] if change else [])))
 
 
 def _measure_missing(
@@ -155,7 +160,7 @@ def _measure_missing(
     ids = [(names[order.run_dir], order.key) for order in units]
     with UnitProgress(dict(zip(ids, costs, strict=True)), num_workers, enabled=progress) as shown:
         for run_dir, run in runs.items():
-            for note in run.store.notes:
+            for note in run.notes:
                 shown.say(f"{names[run_dir]}: {note}")
             if not run.missing:
                 shown.say(f"{names[run_dir]}: everything asked for is scored already")

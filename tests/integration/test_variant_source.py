@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from base.errors import UsageError
 from base.records import peek_record
@@ -19,6 +20,11 @@ from ffn_variants.source import source_fingerprint
 from ffn_variants.variants.activations import ThesisSwish
 from pretrain.resolution import load_config
 from pretrain.training.train import train
+from slurm.arguments import runs_dir_override
+from slurm.study import load_study
+from slurm.submit import main as submit
+from slurm.todo import find_todo
+from tests.processes import run_command
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64", "--ffn", "swish"),
@@ -104,6 +110,63 @@ def test_runs_of_before_are_taken_as_they_are(tmp_path, other_formula, capsys):
     other_formula()
     train(config)
     assert "is finished; nothing to do" in capsys.readouterr().out
+
+
+def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, evaluate, other_formula, capsys):
+    swish, gelu = make_run(), make_run(ffn="gelu")
+    before = source_fingerprint("swish")
+    pairs = ("--suites", "embedded-pairs", "--max-pairs", "4")
+    assert evaluate(swish, *pairs) == 0
+    rows = (swish / "eval/rows.parquet").read_bytes()
+    other_formula()
+    capsys.readouterr()
+    assert evaluate(swish, *pairs) == 0
+    told = capsys.readouterr()
+    assert f"was trained through another 'swish' (source {before}, now" in told.out + told.err
+    assert evaluate(swish, gelu, "--suites", "embedded-pairs", "--max-pairs", "5") == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    assert line.startswith(f"error: {swish} was trained through another 'swish'")
+    assert (swish / "eval/rows.parquet").read_bytes() == rows
+    assert (gelu / "eval/rows.parquet").is_file()
+
+
+def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
+    tmp_path, repository, other_formula, capsys
+):
+    base = str(repository / "configs" / "tiny.yaml")
+    content = {
+        "name": "smoke",
+        "families": {"gpt_neo": base},
+        "variants": ["gelu", "swish"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
+            "data": {"num_stories": 200, "vocab_size": 400},
+            "optim": {"max_steps": 2},
+            "train": {"torch_compile": False},
+        },
+        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+    }
+    file = tmp_path / "smoke.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    command = (str(file), "--runs-dir", str(tmp_path / "runs"), "--cells-per-job", "4")
+    first = run_command("slurm.submit", *command)
+    assert first.returncode == 0, first.stdout + first.stderr
+    other_formula()
+    assert submit(command) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert "4 cells in" in told[0]
+    assert told[0].endswith("2 done, 2 failed")
+    (line,) = (line for line in told if line.startswith("left alone"))
+    assert line.startswith("left alone: swish: 2 runs were trained through another 'swish' (source ")
+    (line,) = (line for line in told if line.startswith("not done"))
+    assert line.startswith(
+        "not done: gpt_neo/swish/seed1 and 1 more: failed: was trained through another 'swish'"
+    )
+    assert "2 of 4 cells done" in told
+    file.write_text(yaml.safe_dump(content | {"seeds": [1, 2, 3]}), encoding="utf-8")
+    todo = find_todo(load_study(file, runs_dir_override(tmp_path / "runs")), retry_failed=True)
+    assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3", "gpt_neo/swish/seed3"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,29 @@
+"""Cells whose runs were trained through another source of their variant than the present one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ffn_variants.source import cure, describe_change
+from pretrain.run.folders import RunFolder
+from pretrain.run.variant_source import recorded_source, source_change
+from slurm.study import Cell
+
+
+def other_sources(cells: Iterable[Cell]) -> dict[str, str]:
+    """Say by run id what is wrong with cells that are neither done nor to be run."""
+    changes = {cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in cells}
+    return {run_id: change for run_id, change in changes.items() if change}
+
+
+def other_source_lines(cells: Iterable[Cell]) -> list[str]:
+    """Tell of such cells in one line for each variant and source."""
+    groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.config.model.ffn, recorded_source(RunFolder(cell.run_dir))].append(cell)
+    return [
+        f"left alone: {ffn}: {len(group)} runs were trained through {describe_change(ffn, recorded)}, such "
+        f"as {group[0].run_dir}; remove their folders to train them anew, {cure(recorded)}"
+        for (ffn, recorded), group in groups.items()
+    ]
