@@ -22,6 +22,7 @@ from base.config_input import deep_merge, read_config
 from base.errors import UsageError, unknown_name
 from base.families import get_family
 from base.files import write_text
+from base.sealed_text import sealed_text
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.config import EvalConfig
@@ -268,7 +269,8 @@ class Study:
             "report": self.config.report.model_dump(mode="json"),
             "cells": [cell.run_id for cell in self.cells],
         }
-        write_text(StudyFolder(self.folder).study_file, yaml.safe_dump(content, sort_keys=False))
+        text = sealed_text(yaml.safe_dump(content, sort_keys=False))
+        write_text(StudyFolder(self.folder).study_file, text)
         remember_question(self.folder, self.config.report.model_dump(mode="json"))
 
 

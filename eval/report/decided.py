@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
-from eval.report.sources import Design
+from eval.report.design import Design
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 

@@ -46,7 +46,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
         "tasks": analysis.tasks,
         "missing": analysis.missing,
-        "training": facts.drop(columns=["curve", "grad_norms"], errors="ignore"),
+        "training": facts.drop(columns=["curve", "grad_norms", "unusable"], errors="ignore"),
         "speed": pd.DataFrame(map(vars, analysis.curves.speeds)),
         "learning_curves": pd.DataFrame(map(vars, analysis.curves.points)),
         "plateaus": pd.DataFrame(_plateau(x, analysis) for x in analysis.curves.plateaus),

@@ -1,6 +1,7 @@
 """What a study asked before its results, and every report that was written of it since.
 
-``history.jsonl`` in the study's folder has an object a line, in the order of time, of two kinds. A
+``history.jsonl`` in the study's folder has an object a line, in the order of time, each with a checksum of
+its own, of two kinds. A
 ``question`` is the report section of the study's file whenever it changed, with the number of runs that had
 results by then. A ``report`` is one on the whole study that answered its own question, on scores that none
 had been about before.
@@ -21,6 +22,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
+from base.records import SEAL, seal, unsealed
 from pretrain.run.folders import StudyFolder
 
 
@@ -94,11 +96,11 @@ def read_history(folder: Path) -> History:
     except OSError:
         return History()
     found: list[Question | Report] = []
-    notes = []
+    notes = [] if lines else [f"{file.name} is empty: reports that went before are not known"]
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(_LINE.validate_json(line))
-        except ValueError:
+            found.append(_LINE.validate_python(unsealed(line)))
+        except (ValueError, RecursionError):
             notes.append(f"{file.name}: line {number} is damaged and was left out")
     return History(
         questions=tuple(x for x in found if isinstance(x, Question)),
@@ -148,6 +150,8 @@ def _append(folder: Path, line: Question | Report) -> None:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(size - 1, 0))
             is_cut_off = stream.read(1) not in (b"", b"\n")
-            stream.write(b"\n" * is_cut_off + _LINE.dump_json(line) + b"\n")
+            values = _LINE.dump_python(line, mode="json")
+            text = json.dumps(values | {SEAL: seal(values)})
+            stream.write(b"\n" * is_cut_off + text.encode() + b"\n")
     except OSError:
         return  # a report of a folder that cannot be written to is written elsewhere, and is no less a report

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+from eval.results.ledger import items_damage
 from eval.significance.statistics.items import benchmark_scores
 from pretrain.run.folders import StudyFolder
 
@@ -44,7 +45,11 @@ def read_outcomes(folder: Path, benchmark: str, runs: pd.DataFrame, tasks: set[s
     Returns:
         The outcomes; None where scores are not means over items; or words for what is amiss with the files.
     """
-    paths = [StudyFolder(folder).run(run_id).items_file(benchmark) for run_id in runs.run_id]
+    folders = [StudyFolder(folder).run(run_id) for run_id in runs.run_id]
+    for run in folders:
+        if items_damage(run, benchmark):
+            return f"damaged items of {run.run_id}"
+    paths = [run.items_file(benchmark) for run in folders]
     if not any(path.is_file() for path in paths):
         return None
     values, keys = np.empty((0, 0), np.float32), None

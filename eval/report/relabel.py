@@ -8,9 +8,10 @@ from dataclasses import replace
 from base.families import FAMILIES
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.report.decided import decided_remark
+from eval.report.design import Design
 from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
-from eval.report.sources import Design, Source
+from eval.report.sources import Source
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import Benchmark
 from eval.significance.factor import Relabelling, is_paired, levels

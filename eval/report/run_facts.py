@@ -12,11 +12,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
+from base.checksums import damage
 from base.errors import UsageError
-from base.files import mapping, read_json_if_whole
+from base.files import mapping
+from base.records import unsealed
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import Completion, read_completion
 
 SHOWN = 4
 """Runs that a sentence names."""
@@ -68,10 +71,14 @@ class RunFacts:
     peak_memory_mb: float | None = None
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
+    unusable: tuple[str, ...] = ()
+    """What in the folder is not as its training left it, or no size; it is not used."""
 
 
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
-    """Read what a run folder tells of size and held-out loss; files absent or cut off tell nothing.
+    """Read what a run folder tells of size and held-out loss.
+
+    Files that are absent, cut off, or not as the training left them tell nothing.
 
     Args:
         run: Its folder.
@@ -81,50 +88,93 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     Raises:
         UsageError: If nothing in it says which family, variant and seed it is.
     """
-    family, variant, seed = _identity(run, rows)
-    provenance = read_json_if_whole(run.provenance_file)
+    completion, wrong = _checked(run)
+    family, variant, seed = _identity(run, rows, wrong)
+    provenance = _provenance(run, wrong)
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     # Runs of before budgets say neither of these.
     ffn, flops = mapping(provenance.get("ffn")), mapping(provenance.get("flops_per_token"))
     results = mapping(provenance.get("results"))
-    time_s = _number(results.get("time_s"))
-    logged = _read_metrics(run.metrics_file)
+    sizes = {
+        "parameters": counts.get("total"),
+        "parameters of the FFN": counts.get("ffn"),
+        "intermediate_size": ffn.get("intermediate_size"),
+        "FLOPs a token": flops.get("total"),
+        "FLOPs a token of the FFN": flops.get("ffn"),
+        "tokens a second": results.get("mean_tokens_per_s"),
+        "seconds": results.get("time_s"),
+        "memory": results.get("peak_memory_mb"),
+        "word_frequency_loss": provenance.get("word_frequency_loss"),
+    }
+    known = {name: _positive(name, value, wrong) for name, value in sizes.items()}
+    time_s = _number(known["seconds"])
+    logged = [] if run.metrics_file.name in wrong else _read_metrics(run.metrics_file)
     curve = _evaluations(logged)
-    end = _end(run, results, logged) if run.is_complete else None
+    end = None if completion is None else _end(results, completion.results, logged)
     is_cut = end is not None and (not curve or curve[-1][:2] != (end.step, end.loss))
     return RunFacts(
         run_id=run_id,
         family=family,
         variant=variant,
         seed=seed,
-        num_parameters=_whole(counts.get("total")),
-        num_ffn_parameters=_whole(counts.get("ffn")),
-        intermediate_size=_whole(ffn.get("intermediate_size")),
+        num_parameters=_whole(known["parameters"]),
+        num_ffn_parameters=_whole(known["parameters of the FFN"]),
+        intermediate_size=_whole(known["intermediate_size"]),
         ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
-        flops_per_token=_whole(flops.get("total")),
-        ffn_flops_per_token=_whole(flops.get("ffn")),
+        flops_per_token=_whole(known["FLOPs a token"]),
+        ffn_flops_per_token=_whole(known["FLOPs a token of the FFN"]),
         eval_loss=end.loss if end and math.isfinite(end.loss) else None,
-        word_frequency_loss=_number(provenance.get("word_frequency_loss")),
+        word_frequency_loss=_number(known["word_frequency_loss"]),
         curve=() if is_cut else curve,
-        is_curve_cut=is_cut,
+        is_curve_cut=is_cut and run.metrics_file.name not in wrong,
         grad_norms=_curve(logged, "grad_norm"),
-        tokens_per_s=_number(results.get("mean_tokens_per_s")),
+        tokens_per_s=_number(known["tokens a second"]),
         train_hours=None if time_s is None else time_s / 3600,
-        peak_memory_mb=_number(results.get("peak_memory_mb")),
+        peak_memory_mb=_number(known["memory"]),
         trained_with=_origin(provenance),
+        unusable=tuple(f"{name} {why}" for name, why in sorted(wrong.items())),
     )
 
 
+def _checked(run: RunFolder) -> tuple[Completion | None, dict[str, str]]:
+    """Hold what a report reads against what the training left: by name what is wrong with a file."""
+    completion = read_completion(run)
+    if completion is None:  # the model is saved before, so something took the marker away
+        return None, {run.completion_marker.name: "is not there"} if run.has_model else {}
+    read = (run.config_file.name, run.provenance_file.name, run.metrics_file.name)
+    return completion, damage(run.path, {n: s for n, s in completion.files.items() if n in read})
+
+
+def _provenance(run: RunFolder, wrong: dict[str, str]) -> dict[str, Any]:
+    """Read the record of a run; notes in ``wrong`` where it cannot be read."""
+    name = run.provenance_file.name
+    if name in wrong or not run.provenance_file.is_file():
+        return {}
+    try:
+        return unsealed(run.provenance_file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        wrong[name] = f"cannot be read ({error})"
+        return {}
+
+
+def _positive(name: str, value: object, wrong: dict[str, str]) -> object:
+    """A size as it is; notes in ``wrong``, and returns None for, what nothing can have."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+        wrong[f"{name} in provenance.json"] = f"is {value}"
+        return None
+    return value
+
+
 def _end(
-    run: RunFolder, results: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]
+    results: Mapping[str, Any], completed: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]
 ) -> Evaluation | None:
     """Find where and at which loss a finished training ended; a loss that nothing tells is nan.
 
     Its results say so. Runs that have none are taken at the last step that their log holds, unless the log
     itself says that there were more to come.
     """
-    for record in (results, read_json_if_whole(run.completion_marker)):
+    for record in (results, completed):
         step, loss = _whole(record.get("step")), _loss(record)
         if step is not None and loss is not None:
             return Evaluation(step, loss)
@@ -141,11 +191,13 @@ def cut_notes(facts: Sequence[RunFacts]) -> list[str]:
     return [f"{said}: {some_of(cut, SHOWN)}"] if cut else []
 
 
-def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
+def _identity(run: RunFolder, rows: pd.DataFrame | None, wrong: Mapping[str, str]) -> RunKey:
     """Family, variant and seed, by the rows of a run where it has any, else by its configuration."""
     if rows is not None and len(rows):
         first = rows.iloc[0]
         return str(first["family"]), str(first["variant"]), int(first["seed"])
+    if run.config_file.name in wrong:
+        raise UsageError(f"{run.config_file} {wrong[run.config_file.name]}")
     try:
         config = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
         return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])

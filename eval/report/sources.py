@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pandas as pd
-import yaml
 
-from base.errors import UsageError, unknown_name
-from base.files import mapping
+from base.errors import UsageError
+from eval.report.design import Asked, Design, design_from, read_design
 from eval.report.history import History, read_history
-from eval.report.run_facts import RunFacts, cut_notes, held_out_rows, read_facts
+from eval.report.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
+from eval.report.run_files import broken_notes, read_all_facts, read_tables
 from eval.report.study_checks import (
     FailedRun,
     diverged_notes,
@@ -24,54 +24,16 @@ from eval.report.study_checks import (
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
 from eval.results.csv_text import unmark
-from eval.results.decisions import Decisions, read_decisions
+from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
-from eval.results.rows import LARGEST, RunKey, read_rows
+from eval.results.rows import RunKey, some_of
 from eval.results.run_scores import normalise_rows
-from eval.significance.axes import Benchmark, Combination, Family, Level, Models
-from eval.significance.comparison import CorrectionName, Method
-from eval.significance.factor import Factor, listed_heads
-from eval.significance.statistics.looks import Plan, read_plan
-from eval.suites.registry import HELD_OUT
+from eval.significance.axes import Benchmark
+from eval.significance.factor import Factor
+from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.run.folders import RunFolder, StudyFolder
-
-
-@dataclass(frozen=True)
-class Design:
-    """What was meant to be run: every combination is a cell. ``written``: a study file said so."""
-
-    families: tuple[Family, ...]
-    variants: tuple[Level, ...]
-    seeds: tuple[int, ...]
-    benchmarks: tuple[Benchmark, ...]
-    written: bool
-    baseline: str | None = None
-    primary: tuple[str, ...] = ()
-    """Outcomes that claims are made about; none means all."""
-    contrasts: tuple[str, ...] = ()
-    paired: bool = False
-    looks: Plan | None = None
-    method: Method = "welch"
-    correction: CorrectionName = "holm"
-    factor: Factor = "ffn"
-    """Whose levels the baseline and the contrasts are."""
-    heads: tuple[str, ...] = ()
-    """Of classification, where a study names them."""
-    run_ids: frozenset[str] | None = None
-    decisions: Decisions | None = None
-    is_until_decided: bool = False
-    """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
-    """Of looks, where seeds are added only to what is undecided."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
-    """The report section of the study's file, as it stands now."""
-
-    def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
-        """Return the seeds that an arm was meant to have by now."""
-        both = next((name for name in (family, level) if isinstance(name, Models | Combination)), None)
-        num_seeds = self.decisions.num_seeds(both.variant if both else str(level)) if self.decisions else None
-        return self.seeds[:num_seeds]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +93,7 @@ def read_source(path: Path) -> Source:
         kind=kind,
         title=path.stem,
         rows=rows,
-        design=_design_from(rows),
+        design=design_from(rows),
         run_order=_run_order(table),
         declared=declared_by_columns(table, str(path)),
     )
@@ -165,7 +127,8 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    runs = {run.run_id: run for run in study.run_folders() if run.is_scored or run.is_complete}
+    folders = study.run_folders()
+    runs = {x.run_id: x for x in folders if x.is_scored or x.is_complete or x.ledger_file.is_file()}
     if not runs:
         hint = (
             "it is one run: give its study's folder"
@@ -173,9 +136,8 @@ def _read_study(folder: Path) -> Source:
             else "train some: python -m slurm.submit STUDY.yaml"
         )
         raise UsageError(f"{folder} holds no finished and no scored run (<family>/<variant>/<run>); {hint}")
-    written, declared = _read_design(study.study_file)
-    history = read_history(folder)
-    notes = list(history.notes)
+    asked, history = read_design(study.study_file), read_history(folder)
+    written, notes = asked.design, [*asked.notes, *history.notes]
     if written is not None and written.run_ids is not None:
         file = study.study_file.name
         if foreign := sorted(set(runs) - written.run_ids):
@@ -183,10 +145,9 @@ def _read_study(folder: Path) -> Source:
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
         if not runs:
             raise UsageError(f"{folder}: no cell of {file} is finished or scored; run the study first")
-    # A run is told by its place: rows of a named run may say what it would be called without the name.
-    tables, unreadable = _read_tables(runs)
+    tables, unreadable = read_tables(runs)
     notes += unreadable
-    facts, unknown = _read_facts(runs, tables)
+    facts, unknown = read_all_facts(runs, tables)
     notes += unknown
     losses = held_out_rows(facts)
     parts = [part for part in (losses, *tables.values()) if len(part)]
@@ -200,8 +161,11 @@ def _read_study(folder: Path) -> Source:
     run_ids = written.run_ids if written else None
     notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
     notes += protocol_notes(runs) + cut_notes(facts) + without
-    design = replace(written, decisions=read_decisions(folder)) if written else _design_from(rows)
-    notes += _record_notes(study, design)
+    design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
+    notes += _record_notes(study, design) + _unknown_names(study, asked, rows)
+    baselines = _last_known(read_baselines(run.path) for run in runs.values())
+    contamination = _last_known(read_contamination(run.path) for run in runs.values())
+    notes += broken_notes(runs)  # of what was read just now, too
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))
@@ -215,15 +179,21 @@ def _read_study(folder: Path) -> Source:
         facts=facts,
         failed=failed_runs(folder, run_ids),
         notes=tuple(notes),
-        baselines=_last_known(read_baselines(run.path) for run in runs.values()),
-        contamination=_last_known(read_contamination(run.path) for run in runs.values()),
-        declared=declared,
+        baselines=baselines,
+        contamination=contamination,
+        declared=asked.declared,
         history=history,
     )
 
 
 def _record_notes(study: StudyFolder, design: Design) -> list[str]:
-    """Say where seeds were added and the record of what was decided before is gone."""
+    """Say where the record of what looks decided is gone, or that of another study."""
+    planned = set(design.decisions.plan.get("cells") or ()) if design.decisions else set()
+    if planned and (others := sorted((design.run_ids or frozenset()) - planned)):
+        return [
+            f"{study.decisions_file.name} is of a study without {some_of(others, SHOWN)}, which "
+            f"{study.study_file.name} has: one of both was edited or damaged"
+        ]
     looks = design.looks if isinstance(design.looks, tuple) else ()
     if not design.is_until_decided or design.decisions or len(design.seeds) <= max(looks[:1], default=0):
         return []
@@ -233,116 +203,25 @@ def _record_notes(study: StudyFolder, design: Design) -> list[str]:
     ]
 
 
-def _read_tables(runs: Mapping[str, RunFolder]) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """Read the scores of each run that has any; sentences name the runs whose scores are damaged."""
-    tables, notes = {}, []
-    for run_id, run in runs.items():
-        try:
-            if run.is_scored:
-                tables[run_id] = read_rows(run.rows_file).assign(run_id=run_id)
-        except UsageError as error:
-            notes.append(f"scores left out, evaluate {run_id} again: {error}")
-    return tables, notes
-
-
-def _read_facts(
-    runs: Mapping[str, RunFolder], tables: Mapping[str, pd.DataFrame]
-) -> tuple[tuple[RunFacts, ...], list[str]]:
-    """Read what each run's folder tells; sentences name the runs that say nowhere what they are."""
-    facts, notes = [], []
-    for run_id, run in runs.items():
-        try:
-            facts.append(read_facts(run, run_id, tables.get(run_id)))
-        except UsageError as error:
-            notes.append(f"run left out: {error}")
-    return tuple(facts), notes
+def _unknown_names(study: StudyFolder, asked: Asked, rows: pd.DataFrame) -> list[str]:
+    """Name outcomes in a study's file that it has not: nothing follows from them."""
+    if asked.design is None:
+        return []
+    benchmarks = {HELD_OUT, *(str(name) for name in asked.design.benchmarks)}
+    graded = {
+        str(Benchmark(name, metric=metric.name))
+        for name in benchmarks & SUITES.keys()
+        for metric in SUITES[name].graded
+    }
+    known = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
+    return [
+        f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this study"
+        for section, names in (("margins", asked.declared.margins), ("primary", asked.design.primary))
+        for name in names
+        if name not in known
+    ]
 
 
 def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
     return {name: value for of_run in of_runs for name, value in of_run.items()}
-
-
-def _design_from(rows: pd.DataFrame) -> Design:
-    """Without a study file, expect every variant in every family at every seed that occurs anywhere."""
-    names = {column: tuple(sorted(rows[column].unique())) for column in ("family", "variant", "benchmark")}
-    seeds = tuple(int(seed) for seed in sorted(rows.seed.unique()))
-    benchmarks = tuple(map(Benchmark, names["benchmark"]))
-    return Design(names["family"], names["variant"], seeds, benchmarks, written=False)
-
-
-def _read_design(path: Path) -> tuple[Design | None, Declared]:
-    """Read what a study's file says was to be run, and of its outcomes; None where there is no file."""
-    if not path.is_file():
-        return None, Declared()
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise UsageError(f"{path} holds no mapping; it needs families, variants and seeds")
-    lists = {name: _listed(path, content, name) for name in ("families", "variants", "seeds")}
-    report, cells = mapping(content.get("report")), content.get("cells")
-    evaluation = mapping(content.get("evaluation"))
-    benchmarks = content.get("benchmarks") or evaluation.get("suites") or ()
-    finetune = mapping(evaluation.get("finetune"))
-    try:
-        seeds = tuple(int(seed) for seed in lists["seeds"])
-        margin = None if report.get("margin") is None else float(report["margin"])
-        margins = {str(name): float(value) for name, value in dict(report.get("margins") or {}).items()}
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(f"{path}: seeds and the report's margins must be numbers: {error}") from None
-    for value in (margin, *margins.values()):
-        if value is not None and not 0 < value < LARGEST:
-            raise UsageError(f"{path}: margin {value:g} is not a positive number")
-    design = Design(
-        families=tuple(map(str, lists["families"])),
-        variants=tuple(map(str, lists["variants"])),
-        seeds=seeds,
-        benchmarks=tuple(map(Benchmark, _texts(benchmarks))),
-        written=True,
-        baseline=report.get("baseline"),
-        primary=_texts(report.get("primary")),
-        contrasts=_texts(report.get("contrasts")),
-        paired=bool(report.get("paired", False)),
-        looks=read_plan(report.get("looks"), f"{path}: report.looks"),
-        is_until_decided=content.get("until") == "decided",
-        method=_choice(path, report, "method", get_args(Method)),
-        correction=_choice(path, report, "correction", get_args(CorrectionName)),
-        factor=_choice(path, report, "factor", get_args(Factor)),
-        heads=_listed_heads(content, finetune),
-        run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
-        asked=report,
-    )
-    return design, Declared(margin=margin, margins=margins)
-
-
-def _listed_heads(content: Mapping[str, Any], finetune: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the heads of a study as rows do; none where its file is from before there was a choice."""
-    if isinstance(content.get("heads"), list):  # written by this project, without options that are defaults
-        return tuple(map(str, content["heads"]))
-    return listed_heads(finetune) if "head" in finetune else ()
-
-
-def _choice(path: Path, report: Mapping[str, Any], name: str, names: Sequence[Any]) -> Any:
-    """One of so many names in a report's section; the first where it says none."""
-    value = report.get(name, names[0])
-    if value not in names:
-        raise unknown_name(f"report.{name} in {path}", str(value), names)
-    return value
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    """A list as texts, and one text for itself; of anything else there is none."""
-    if isinstance(value, str):
-        return (value,)
-    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
-
-
-def _listed(path: Path, content: Mapping[str, Any], name: str) -> list[Any]:
-    value = content.get(name)
-    if isinstance(value, dict):  # a study as its author writes it maps each family to a base config
-        return list(value)
-    if not isinstance(value, list) or not value:
-        raise UsageError(f"{path}: {name} must be a list with at least one entry, not {value!r}")
-    return value

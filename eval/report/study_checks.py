@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from base.files import mapping, read_json_if_whole
+from base.files import mapping
+from base.records import peek_record
 from pretrain.run.folders import RunFolder, StudyFolder
 
 SHOWN = 4
@@ -51,7 +52,7 @@ def failed_runs(folder: Path, run_ids: frozenset[str] | None) -> tuple[FailedRun
     study = StudyFolder(folder)
     diverged = {run.run_id for run in study.run_folders() if run.has_diverged and not run.is_complete}
     files = study.cell_files().items()
-    failed = {run_id for run_id, path in files if read_json_if_whole(path).get("name") == "failed"}
+    failed = {run_id for run_id, path in files if peek_record(path).get("name") == "failed"}
     return tuple(
         FailedRun(run_id=run_id, has_diverged=run_id in diverged)
         for run_id in sorted(diverged | failed)
@@ -69,7 +70,7 @@ def diverged_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
     said = []
     for run in StudyFolder(folder).run_folders():
         if run.has_diverged and (run_ids is None or run.run_id in run_ids):
-            record = read_json_if_whole(run.failure_marker)
+            record = peek_record(run.failure_marker)
             problem = record.get("problem", "the loss diverged")
             said.append(f"{run.run_id} ({problem} at step {record.get('step', '?')})")
     return [f"diverged in pretraining: {', '.join(said)}"] if said else []
@@ -84,7 +85,7 @@ def failed_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
     """
     notes = []
     for run_id, path in StudyFolder(folder).cell_files().items():
-        state = read_json_if_whole(path)
+        state = peek_record(path)
         if state.get("name") == "failed" and (run_ids is None or run_id in run_ids):
             notes.append(f"failed: {run_id} ({state.get('error') or 'no message'})")
     more = [f"and {len(notes) - SHOWN} more cells failed"] if len(notes) > SHOWN else []
@@ -101,7 +102,7 @@ def protocol_notes(runs: Mapping[str, RunFolder]) -> list[str]:
     by_task: dict[tuple[str, str], dict[str, list[str]]] = {}
     fields: dict[tuple[str, str], list[dict]] = {}
     for run_id, run in runs.items():
-        for task, protocol in mapping(read_json_if_whole(run.ledger_file).get("tasks")).items():
+        for task, protocol in mapping(peek_record(run.ledger_file).get("tasks")).items():
             key, protocol = (run.family, task), _without_seeds(mapping(protocol))
             text = json.dumps(protocol, sort_keys=True)
             by_task.setdefault(key, {}).setdefault(text, []).append(run_id)

@@ -6,14 +6,14 @@ choices a guess.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 
-from base.files import mapping, read_json_if_whole, write_text
+from base.files import mapping
+from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder
 
 
@@ -27,15 +27,15 @@ def write_baselines(run_dir: Path, baselines: Mapping[str, Mapping[str, Mapping[
     known = read_baselines(run_dir)
     for benchmark, tasks in baselines.items():
         known[benchmark] = known.get(benchmark, {}) | {task: dict(scores) for task, scores in tasks.items()}
-    write_text(RunFolder(run_dir).baselines_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    write_record(RunFolder(run_dir).baselines_file, known)
 
 
 def read_baselines(run_dir: Path) -> dict[str, dict[str, dict[str, float]]]:
     """Read what they score: benchmark, task, metric, score in percent; empty where unknown.
 
-    A damaged file says nothing.
+    A damaged file is set aside and says nothing.
     """
-    content = read_json_if_whole(RunFolder(run_dir).baselines_file)
+    content = read_record(RunFolder(run_dir).baselines_file, dict) or {}
     return {
         name: {task: known for task, scores in mapping(tasks).items() if (known := _numbers(scores))}
         for name, tasks in content.items()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from base.files import mapping, read_json_if_whole, write_text
+from base.files import mapping
+from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder
 
 
@@ -27,15 +27,15 @@ class Contamination:
 def write_contamination(run_dir: Path, found: Mapping[str, Contamination]) -> None:
     """Write what was found of each benchmark; what the run's file says of others stays."""
     known = {name: asdict(counts) for name, counts in (read_contamination(run_dir) | dict(found)).items()}
-    write_text(RunFolder(run_dir).contamination_file, json.dumps(known, indent=1, sort_keys=True) + "\n")
+    write_record(RunFolder(run_dir).contamination_file, known)
 
 
 def read_contamination(run_dir: Path) -> dict[str, Contamination]:
     """Read what was found of each benchmark in a run's training text; empty where nobody looked.
 
-    Nor does a damaged file say anything.
+    A damaged file is set aside and says nothing.
     """
-    content = read_json_if_whole(RunFolder(run_dir).contamination_file)
+    content = read_record(RunFolder(run_dir).contamination_file, dict) or {}
     found = {}
     for name, counts in content.items():
         num_texts, num_found = (mapping(counts).get(key) for key in ("num_texts", "num_found"))

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from base.errors import UsageError
-from base.files import write_text
+from base.records import unsealed, write_record
 from pretrain.run.folders import StudyFolder
 
 
@@ -105,17 +105,18 @@ def read_decisions(study: Path) -> Decisions | None:
     if not path.exists():
         return None
     try:
-        found = _DECISIONS.validate_json(path.read_bytes(), strict=True)
+        # Not set aside where it is damaged: without it the next command would forget its looks.
+        found = _DECISIONS.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
         if _is_possible(found):
             return found
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         pass
     raise UsageError(f"{path} is damaged; restore it, or remove it to make the looks again from the first")
 
 
 def write_decisions(study: Path, decisions: Decisions) -> None:
     """Replace what is known of a study's looks in one step."""
-    write_text(StudyFolder(study).decisions_file, json.dumps(asdict(decisions), indent=1))
+    write_record(StudyFolder(study).decisions_file, decisions)
 
 
 def _is_possible(found: Decisions) -> bool:

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+from eval.results.ledger import items_damage
 from eval.results.rows import NO_HEAD, ROW_COLUMNS, some_of
 from eval.suites.registry import SUITES
 from pretrain.run.folders import StudyFolder
@@ -102,12 +103,19 @@ def graded_rows(folder: Path, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     parts = scored.groupby(["benchmark", "run_id"], sort=False)
     for (benchmark, run_id), of_run in tqdm(parts, "graded items", unit="run", leave=False, disable=None):
         metrics = [m.name for m in SUITES[benchmark].graded if m.name not in set(of_run["metric"])]
-        path = StudyFolder(folder).run(run_id).items_file(benchmark)
-        for metric, found in grade_items(path, metrics, set(of_run["task"])):
+        run = StudyFolder(folder).run(run_id)
+        if items_damage(run, benchmark):
+            continue  # whoever reads the scores names it
+        num_items = dict(zip(of_run["task"], of_run["n_items"], strict=True))
+        for metric, found in grade_items(run.items_file(benchmark), metrics, set(of_run["task"])):
             if isinstance(found, str):
                 reasons[benchmark, metric, found].append(run_id)
-            else:
-                graded.append(found.assign(metric=metric, benchmark=benchmark, run_id=run_id))
+                continue
+            is_whole = found["n_items"] == found["task"].map(num_items)
+            if not is_whole.all():
+                parts = some_of(sorted(found["task"][~is_whole]), _SHOWN)
+                reasons[benchmark, metric, f"whose items of {parts} are not all there"].append(run_id)
+            graded.append(found[is_whole].assign(metric=metric, benchmark=benchmark, run_id=run_id))
     table = _as_rows(graded, scored) if graded else rows.iloc[:0]
     known = set(zip(table["benchmark"], table["metric"], strict=True))
     notes = [

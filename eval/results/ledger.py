@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from base.checksums import FileState, damage, file_states
 from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import FileState, damage, file_states
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,11 @@ def settled(run: RunFolder, ledger: Ledger) -> Ledger:
     unlike_new = damage(run.eval_dir, ledger.pending)
     became = {name: state for name, state in ledger.pending.items() if name not in unlike_new}
     return replace(ledger, files={**ledger.files, **became}, pending={})
+
+
+def items_damage(run: RunFolder, benchmark: str) -> str | None:
+    """Say what is wrong with a run's items of a benchmark, as in "is gone"; None where nothing is known."""
+    return look(run)[1].get(name_of(run, run.items_file(benchmark)))
 
 
 def look(run: RunFolder) -> tuple[Ledger | None, Mapping[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 
 from base.errors import UsageError
 from base.mistakes import explain
+from base.sealed_text import is_as_written
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs, is_backbone
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -74,12 +76,17 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
         file = StudyFolder(path).study_file
         if file.is_file():
             try:
-                content: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+                text = file.read_text(encoding="utf-8")
+                content: Any = yaml.safe_load(text)
                 config = EvalConfig.model_validate(content.get("evaluation") or {})
             except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, ValidationError) as error:
                 told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
                 reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
+            if not is_as_written(text):
+                print(f"note: {file} is not as slurm.submit wrote it; followed as it stands", file=sys.stderr)
+                if "evaluation" not in content:
+                    raise UsageError(f"{file} does not say what to evaluate; run the study's command again")
             if untyped := set(config.include_path) - set(include_path):
                 names = " ".join(map(str, config.include_path))
                 raise UsageError(

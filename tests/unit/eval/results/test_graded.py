@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -93,8 +94,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def study(made: Path, tmp_path: Path) -> Path:
-    """A copy that a test may change."""
-    return shutil.copytree(made, tmp_path / "study")
+    """A copy that a test may change, from before there were checksums."""
+    folder = shutil.copytree(made, tmp_path / "study")
+    for path in folder.rglob("done.json"):
+        ledger = json.loads(path.read_text())
+        path.write_text(json.dumps({"weights": ledger["weights"], "tasks": ledger["tasks"]}))
+    return folder
 
 
 def rows_of(study: Path) -> pd.DataFrame:
