@@ -11,6 +11,9 @@ from base.command_line import Section
 from base.config_input import read_config
 from base.errors import UsageError
 
+OF_A_STUDY = ("array", "dependency", "job-name")
+"""Options of sbatch that a study sets itself."""
+
 
 class ClusterPreset(Section):
     """What every job of a study asks SLURM for."""
@@ -63,6 +66,15 @@ class ClusterPreset(Section):
                 f"is {self.signal_delay_s}; give it more time or a shorter delay"
             )
         return self
+
+    @field_validator("additional_parameters")
+    @classmethod
+    def _not_those_of_a_study(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if taken := sorted(name for name in value if name.replace("_", "-") in OF_A_STUDY):
+            raise ValueError(
+                f"{', '.join(taken)} is how a study finds its jobs again; leave it out (comment is free)"
+            )
+        return value
 
     @property
     def num_processes(self) -> int:

@@ -29,7 +29,7 @@ echo $((number + 1)) > {folder}/count
 [ $((number + 1)) = {at} ] || exec {real} "$@"
 case {how} in
     before) kill -9 $PPID ;;
-    orphan) kill -9 $PPID; sleep 1; exec {real} "$@" ;;
+    orphan) cp "$1" {folder}/read; kill -9 $PPID; sleep 4; exec {real} {folder}/read ;;
     after) {real} "$@" > /dev/null; kill -9 $PPID ;;
     lost) {real} "$@" > /dev/null; echo Socket timed out >&2; exit 1 ;;
 esac
@@ -125,7 +125,8 @@ def test_killed_while_sbatch_is_called(
 ) -> None:
     wrap_sbatch(held, monkeypatch, how, at)
     killed(held, lambda: None)
-    held.submit()
+    said = held.submit()
+    assert f"killed {'before' if how == 'before' else 'after'} SLURM took" in said
     assert_exactly_once(held)
     assert "nothing to submit" in held.submit()
     assert_exactly_once(held)
