@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 from tqdm import tqdm
 
-from base.files import write_text
+from base.records import read_record, write_record
 from eval.results.contamination import Contamination
 from pretrain.config import DataConfig
 from pretrain.data import corpus
@@ -45,13 +45,14 @@ def contamination(
     digest = hashlib.sha256(corpus.fingerprint(data).encode())
     digest.update(json.dumps({name: list(of_suite) for name, of_suite in sorted(texts.items())}).encode())
     file = cache_dir / f"contamination-{digest.hexdigest()[:16]}.json"
+    if (known := read_record(file, dict[str, Contamination])) is not None:
+        return known
     cache_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(file.with_suffix(".lock")):  # several runs of a study ask at the same time
-        if not file.is_file():
-            found = find_texts(corpus.documents(data, "train"), texts)
-            content = {name: asdict(counts) for name, counts in found.items()}
-            write_text(file, json.dumps(content, indent=1) + "\n")
-    return {name: Contamination(**counts) for name, counts in json.loads(file.read_text()).items()}
+        if (known := read_record(file, dict[str, Contamination])) is None:
+            known = find_texts(corpus.documents(data, "train"), texts)
+            write_record(file, {name: asdict(counts) for name, counts in known.items()})
+    return known
 
 
 def find_texts(
