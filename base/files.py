@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,24 +17,51 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from base.faults import naming
+
 CODE_ROOT = Path(__file__).resolve().parents[1]
 """The folder that holds this project's packages: a checkout, a copy of one, or site-packages."""
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
+
+ABANDONED_S = 24 * 3600.0
+"""Seconds after which nobody can still be writing a temporary file."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then give it its name.
 
     A reader sees the old file or the new one, never a half-written one, also after a power cut.
+
+    Raises:
+        OSError: For a fault of the world, with the path, whichever library met it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
-        write(temporary)
-        replace_durably(temporary, path)
+        with naming(path):
+            write(temporary)
+            replace_durably(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
+    """Remove what killed processes left of what they wrote aside, files and folders.
+
+    Args:
+        folder: Where it lies; not below it.
+        older_than_s: ``ABANDONED_S`` where others may be writing, on this host or another; a name has the
+            number of its process, but not the host. 0 where the caller alone may write.
+    """
+    for left in folder.glob("*.tmp-*"):
+        with contextlib.suppress(OSError):  # another removes it too, or nothing may be written here
+            if time.time() - left.stat().st_mtime < older_than_s:
+                continue
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
@@ -100,6 +131,8 @@ def mapping(value: object) -> dict[str, Any]:
 def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
     """Hold a lock inside the block, which the system releases with its holder, however that dies.
 
+    Where nothing can be written nobody needs to be kept out, so that a read-only archive can be read.
+
     Args:
         lock_file: Made with its folder if need be.
         occupied: Raised if another process holds the lock.
@@ -110,6 +143,11 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
         lock.acquire(timeout=0)
     except Timeout:
         raise occupied from None
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        yield
+        return
     try:
         yield
     finally:

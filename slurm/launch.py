@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.errors import UsageError
+from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
@@ -49,6 +50,7 @@ def launch(options: SubmitArgs) -> int:
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, submitter)
     with sole_submitter(study.folder):
+        _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)
         todo = take_over(study, find_todo(study, options.retry_failed))
         _show(study, todo)
@@ -62,6 +64,12 @@ def launch(options: SubmitArgs) -> int:
         if options.cluster == "slurm":
             return _submit(study, todo, options)
         return _run_here(study, todo, options)
+
+
+def _tidy(folder: StudyFolder) -> None:
+    """Remove what killed processes left; cells that run may be writing beside it."""
+    for place in (folder.path, folder.cells_dir, folder.submissions_dir, folder.code_dir):
+        remove_leftovers(place, ABANDONED_S)
 
 
 def _show(study: Study, todo: Todo) -> None:

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 from base.errors import UsageError
-from base.files import write_atomically
+from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.exports import as_json, number_tables
@@ -58,6 +58,8 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     files["report.json"] = as_json(analysis, context, tables, _shown(source))
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
+    for place in (out, *out.glob("*/")):
+        remove_leftovers(place, ABANDONED_S)
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
     remember(analysis)

@@ -17,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 from tqdm import tqdm
 
+from base.files import ABANDONED_S, remove_leftovers
 from base.records import read_record, write_record
 from eval.results.contamination import Contamination
 from pretrain.config import DataConfig
@@ -49,6 +50,7 @@ def contamination(
         return known
     cache_dir.mkdir(parents=True, exist_ok=True)
     with FileLock(file.with_suffix(".lock")):  # several runs of a study ask at the same time
+        remove_leftovers(cache_dir, ABANDONED_S)
         if (known := read_record(file, dict[str, Contamination])) is None:
             known = find_texts(corpus.documents(data, "train"), texts)
             write_record(file, {name: asdict(counts) for name, counts in known.items()})

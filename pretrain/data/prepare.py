@@ -27,7 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from base.errors import UsageError
 from base.families import get_family
 from base.faults import naming
-from base.files import replace_durably
+from base.files import remove_leftovers, replace_durably
 from base.records import peek_record
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
@@ -170,6 +170,7 @@ def _sole_builder(folder: Path) -> Iterator[None]:
 
 def _make(data: DataConfig, folder: Path, rows: Path) -> None:
     """Make what is missing, and make again what is damaged, which is told."""
+    remove_leftovers(folder)
     if rows.is_dir() and rows_problem(folder, rows, data.block_size) is None:
         return
     partial = folder.with_suffix(".partial")
@@ -205,8 +206,7 @@ def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
         if tokens.record is None:
             shutil.rmtree(partial)
         raise
-    for leftover in partial.glob("*.tmp-*"):  # of a killed process
-        leftover.unlink()
+    remove_leftovers(partial)
     replace_durably(partial, folder)
 
 

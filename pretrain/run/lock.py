@@ -22,7 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from base.errors import OccupiedError
-from base.files import write_text
+from base.files import remove_leftovers, write_text
 from pretrain.run.folders import RunFolder
 
 BEAT_S = 5.0
@@ -51,6 +51,7 @@ def sole_writer(path: Path) -> Iterator[None]:
         raise _occupied(path, _read(holder_file)) from None
     try:
         _check_dead(path, holder_file)
+        remove_leftovers(path)
         ended = threading.Event()
         beating = threading.Thread(target=_beat, args=(holder_file, ended), name="sole-writer", daemon=True)
         _write(holder_file, 0)

@@ -283,13 +283,17 @@ def _save_model(
     """Write weights, tokenizer and model card aside, then rename."""
     aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
     disable_progress_bar()  # one small file
-    network.save_pretrained(aside)
-    data.tokenizer.save_pretrained(aside)
-    use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
-    samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
-    write_model_card(aside, config, parameters, results, samples)
-    shutil.rmtree(folder, ignore_errors=True)
-    replace_durably(aside, folder)
+    try:
+        network.save_pretrained(aside)
+        data.tokenizer.save_pretrained(aside)
+        use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
+        samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
+        write_model_card(aside, config, parameters, results, samples)
+        shutil.rmtree(folder, ignore_errors=True)
+        replace_durably(aside, folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
+        raise
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:

@@ -103,7 +103,9 @@ def test_killed_then_continued_by_two_at_once_with_more_threads(prepare, tmp_pat
     assert killed.wait() == -signal.SIGKILL
     (partial,) = runs.glob(".cache/*.partial")
     known = json.loads((partial / "documents.json").read_text())["files"]
-    written = {path.name: path.stat().st_mtime_ns for path in partial.glob("*.tokens.npy") if path.name in known}
+    written = {
+        path.name: path.stat().st_mtime_ns for path in partial.glob("*.tokens.npy") if path.name in known
+    }
     assert len(written) < 20
 
     both = [finish(process) for process in [prepare(corpus, runs, threads=2) for _ in range(2)]]

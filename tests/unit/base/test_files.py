@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 
 import pytest
 
-from base.files import read_json, read_json_if_whole, write_text
+from base.files import ABANDONED_S, read_json, read_json_if_whole, remove_leftovers, write_text
 
 
 def test_an_object_is_read(tmp_path):
@@ -32,3 +34,25 @@ def test_a_damaged_file(text, tmp_path):
 def test_a_file_that_holds_no_object(tmp_path):
     write_text(tmp_path / "a.json", "[1]")
     assert read_json_if_whole(tmp_path / "a.json") == {}
+
+
+def test_what_killed_processes_left_goes(tmp_path):
+    (tmp_path / "model.tmp-12").mkdir()
+    (tmp_path / "model.tmp-12" / "config.json").touch()
+    kept = [tmp_path / name for name in ("a.json", "a.json.broken", "inside/b.json.tmp-12")]
+    for path in [*kept, tmp_path / "a.json.tmp-12"]:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    remove_leftovers(tmp_path)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+    assert not (tmp_path / "model.tmp-12").exists()
+
+
+def test_where_others_may_write_only_what_is_old_goes(tmp_path):
+    old, new = tmp_path / "a.tmp-1", tmp_path / "b.tmp-2"
+    for path in (old, new):
+        path.touch()
+    long_ago = time.time() - ABANDONED_S - 60
+    os.utime(old, (long_ago, long_ago))
+    remove_leftovers(tmp_path, ABANDONED_S)
+    assert (old.exists(), new.exists()) == (False, True)

@@ -40,6 +40,17 @@ def test_a_second_writer_is_refused_and_a_dead_one_is_forgotten(tmp_path, capsys
     assert not (tmp_path / ".lock-holder").exists()
 
 
+def test_what_a_killed_writer_left_goes_with_its_successor(tmp_path):
+    left = tmp_path / "model.tmp-7"
+    left.mkdir()
+    with sole_writer(tmp_path):
+        assert not left.exists()
+        left.mkdir()
+        with pytest.raises(UsageError), sole_writer(tmp_path):
+            pass
+        assert left.exists()  # whoever is kept out removes nothing
+
+
 def leave_holder(path, beat):
     (path / ".lock-holder").write_text(json.dumps({"pid": 7, "host": "elsewhere", "beat": beat}))
 
