@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from ffn_variants.source import cure, describe_change
 from pretrain.run.folders import RunFolder
-from pretrain.run.variant_source import recorded_source, source_change
+from pretrain.run.recorded_source import recorded_source
+from pretrain.run.variant_source import source_change
 from slurm.study import Cell
 
 
@@ -21,7 +22,8 @@ def other_source_lines(cells: Iterable[Cell]) -> list[str]:
     """Tell of such cells in one line for each variant and source."""
     groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
     for cell in cells:
-        groups[cell.config.model.ffn, recorded_source(RunFolder(cell.run_dir))].append(cell)
+        recorded = recorded_source(RunFolder(cell.run_dir)).fingerprint
+        groups[cell.config.model.ffn, recorded].append(cell)
     return [
         f"left alone: {ffn}: {len(group)} runs were trained through {describe_change(ffn, recorded)}, such "
         f"as {group[0].run_dir}; remove their folders to train them anew, {cure(recorded)}"

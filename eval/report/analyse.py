@@ -252,6 +252,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
         warnings=(
+            *source.other_sources,
             *failure_notes(failures, inference.level),
             *uneven_notes(found.claims, tables, inference),
             *_warnings(scores, baseline, outliers, items.notes),

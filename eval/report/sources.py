@@ -21,6 +21,7 @@ from eval.report.study_checks import (
     failed_runs,
     protocol_notes,
 )
+from eval.report.variant_sources import source_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
 from eval.results.csv_text import unmark
@@ -50,6 +51,8 @@ class Source:
     facts: tuple[RunFacts, ...] = ()
     failed: tuple[FailedRun, ...] = ()
     """The runs of a study that ended without a result."""
+    other_sources: tuple[str, ...] = ()
+    """Sentences on variants whose runs were trained through different sources."""
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
@@ -178,6 +181,7 @@ def _read_study(folder: Path) -> Source:
         run_order=_run_order(table),
         facts=facts,
         failed=failed_runs(folder, run_ids),
+        other_sources=source_notes(facts, runs),
         notes=tuple(notes),
         baselines=baselines,
         contamination=contamination,

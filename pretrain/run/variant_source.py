@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
-from base.records import peek_record
 from ffn_variants.registry import get_variant
 from ffn_variants.source import cure, describe_change, is_same_source, source_fingerprint
 from pretrain.run.folders import RunFolder
+from pretrain.run.recorded_source import recorded_source
 
 
 def source_facts(ffn: str) -> dict[str, Any]:
@@ -18,19 +18,6 @@ def source_facts(ffn: str) -> dict[str, Any]:
         "variant_source": source_fingerprint(ffn),
         "variant_earlier_sources": list(get_variant(ffn).earlier_sources),
     }
-
-
-def recorded_source(run: RunFolder) -> str:
-    """Return the fingerprint of the source that a run was trained through; empty where nothing tells it."""
-    for path, key in (
-        (run.provenance_file, "variant_source"),
-        (run.completion_marker, "variant_source"),
-        (run.model_dir / "config.json", "ffn_source"),
-    ):
-        found = peek_record(path).get(key)
-        if isinstance(found, str) and found:
-            return found
-    return ""
 
 
 def check_same_source(path: Path, ffn: str) -> None:
@@ -45,7 +32,7 @@ def check_same_source(path: Path, ffn: str) -> None:
 
 def source_change(path: Path, ffn: str) -> str | None:
     """Say through which other source a run was trained, as the end of a sentence; None for the same."""
-    recorded = recorded_source(RunFolder(path))
+    recorded = recorded_source(RunFolder(path)).fingerprint
     if is_same_source(ffn, recorded):
         return None
     return (
