@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
+from base.code_roots import code_roots, mixed_code
 from base.faults import describe, fault_of
 
 OTHERS_WAIT_S = 3.0
@@ -44,8 +45,11 @@ def run_cli(main: Callable[[], int | None]) -> None:
 
     A ``UsageError`` or a fault of the world (``base.faults``) becomes one line on standard error and exit
     status 2; anything else keeps its traceback, because it is a defect of this project and not of the user.
-    Where whoever reads the output has gone, as ``head`` does, it ends without a word.
+    Where whoever reads the output has gone, as ``head`` does, it ends without a word. That code of several
+    places is mixed is said first.
     """
+    if os.environ.get("RANK", "0") == "0" and (mixed := mixed_code(code_roots())):
+        print(f"warning: {mixed}", file=sys.stderr)
     try:
         try:
             status = main() or 0

@@ -7,12 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from base.code_roots import PACKAGES
 from base.files import CODE_ROOT, SNAPSHOT, write_text
 from base.records import set_aside, write_record
 from pretrain.run.code_copy import content_hash, is_as_copied
 from pretrain.run.folders import StudyFolder
 
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
 SUFFIXES = (".py", ".yaml")
 """Of the files that the packages consist of."""
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from base.code_roots import PACKAGES
 from pretrain.run.code_copy import copied_from, is_as_copied
-from slurm.snapshot import PACKAGES, snapshot_environment, take_snapshot
+from slurm.snapshot import snapshot_environment, take_snapshot
 
 
 def take(root: Path, study: Path) -> Path:
