@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.schema import benchmarks_asked_for
 from slurm.estimate import describe_cost
+from slurm.sources import other_source_lines
 from slurm.study import Study
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> 
         print(f"  heads     {', '.join(config.heads)}")
     for run_id, state in todo.states.items():
         print(f"  {state.name:<8}  {run_id}")
+    for line in other_source_lines(todo.changed):
+        print(line)
     print(describe_cost(todo.cells))
     if study.later:
         print(f"\nif nothing is decided before {config.stages[-1]} seeds, {len(study.later)} more cells:")

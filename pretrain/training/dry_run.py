@@ -20,6 +20,7 @@ from pretrain.model.build import build
 from pretrain.model.costs import cost_facts, describe_costs
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir, to_yaml
+from pretrain.run.variant_source import source_change
 from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
 
@@ -60,7 +61,7 @@ def _folder(config: RunConfig) -> str:
     """The folder of a run and what is there."""
     path = run_dir(config)
     state = "finished" if RunFolder(path).is_complete else "started" if path.exists() else "new"
-    return f"{path} ({read_failure(path) or state})"
+    return f"{path} ({source_change(path, config.model.ffn) or read_failure(path) or state})"
 
 
 def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:

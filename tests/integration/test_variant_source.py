@@ -19,6 +19,7 @@ from ffn_variants import FFN_VARIANTS
 from ffn_variants.source import source_fingerprint
 from ffn_variants.variants.activations import ThesisSwish
 from pretrain.resolution import load_config
+from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from slurm.arguments import runs_dir_override
 from slurm.study import load_study
@@ -65,6 +66,8 @@ def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_f
         "train it anew, restore that source, register the new formula under another name, or, if both "
         f"compute the same, add '{before}' to earlier_sources of its spec"
     )
+
+    assert f"{path} (was trained through another 'swish'" in describe_run(config)
 
     other_formula(earlier_sources=(before,))
     assert train(config) == path  # each cure helps
@@ -157,13 +160,15 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     told = capsys.readouterr().out.splitlines()
     assert "4 cells in" in told[0]
     assert told[0].endswith("2 done, 2 failed")
-    (line,) = (line for line in told if line.startswith("left alone"))
-    assert line.startswith("left alone: swish: 2 runs were trained through another 'swish' (source ")
+    (line_of_cells,) = (line for line in told if line.startswith("left alone"))
+    assert line_of_cells.startswith("left alone: swish: 2 runs were trained through another 'swish' (source ")
     (line,) = (line for line in told if line.startswith("not done"))
     assert line.startswith(
         "not done: gpt_neo/swish/seed1 and 1 more: failed: was trained through another 'swish'"
     )
     assert "2 of 4 cells done" in told
+    assert submit((*command, "--dry-run")) == 0
+    assert line_of_cells in capsys.readouterr().out.splitlines()
     file.write_text(yaml.safe_dump(content | {"seeds": [1, 2, 3]}), encoding="utf-8")
     todo = find_todo(load_study(file, runs_dir_override(tmp_path / "runs")), retry_failed=True)
     assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3", "gpt_neo/swish/seed3"]

@@ -135,6 +135,24 @@ def test_whatever_runs_is_in_the_fingerprint(name):
     assert source_fingerprint(name) == before
 
 
+@pytest.mark.parametrize("name", FFN_VARIANTS)
+def test_every_definition_that_is_reached_counts(name):
+    """Constants too, which no trace sees."""
+    walk = source_module._Walk(FFN_VARIANTS[name].build)
+    walk.texts("")
+    before = source_fingerprint(name)
+    for path, definition in (key for key in walk.numbers if isinstance(key, tuple)):
+        module = ".".join(path.relative_to(CODE_ROOT).with_suffix("").parts)
+        statements = read_source(path, module).statements[definition]
+        statements.append(ast.Expr(ast.Call(ast.Name("something", ast.Load()), [], [])))
+        forget(parsed=False)
+        try:
+            assert source_fingerprint(name) != before, definition
+        finally:
+            statements.pop()
+            forget(parsed=False)
+
+
 @pytest.mark.parametrize(
     ("module", "definition", "changed"),
     [
