@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,7 +10,7 @@ import tyro
 from pydantic import BeforeValidator, Field
 
 from base.command_line import Section
-from base.errors import unknown_name
+from base.errors import UsageError, unknown_name
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
@@ -70,3 +71,20 @@ class EvalConfig(Section):
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
+
+    def refuse_unnamed_task_files(self, named: Sequence[Path], source: Path) -> None:
+        """Refuse folders of task files that a study names and nobody typed: lm-eval's task files may run code.
+
+        Args:
+            named: What was typed after ``--include-path``.
+            source: The study's file, for the error message.
+
+        Raises:
+            UsageError: Names the folder, and the flag that says that it is trusted.
+        """
+        if unnamed := sorted(set(self.include_path) - set(named)):
+            names = " ".join(map(str, self.include_path))
+            raise UsageError(
+                f"{source} names task files in {unnamed[0]}, which may run code; if you trust them, add "
+                f"--include-path {names}"
+            )

@@ -29,6 +29,8 @@ class SubmitArgs:
     """With slurm: of the cells of a job, how many run at the same time on its GPU."""
     runs_dir: Path | None = None
     """Folder for all runs, instead of the one in the config (runs/)."""
+    include_path: tuple[Path, ...] = ()
+    """Folders of task files that the study names and you trust: lm-eval's task files may run code."""
     retry_failed: Annotated[bool, FlagCreatePairsOff] = False
     """Also try cells again that ended with an error of their own."""
     cancel: Annotated[bool, FlagCreatePairsOff] = False

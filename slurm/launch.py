@@ -40,6 +40,7 @@ def launch(options: SubmitArgs) -> int:
     study = load_study(options.study, runs_dir_override(options.runs_dir))
     if options.cancel:
         return cancel_study(study.folder)
+    study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_plan(study)
     if study.config.stages and not options.report:
         raise UsageError(

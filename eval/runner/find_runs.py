@@ -87,11 +87,6 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
                 print(f"note: {file} is not as slurm.submit wrote it; followed as it stands", file=sys.stderr)
                 if "evaluation" not in content:
                     raise UsageError(f"{file} does not say what to evaluate; run the study's command again")
-            if untyped := set(config.include_path) - set(include_path):
-                names = " ".join(map(str, config.include_path))
-                raise UsageError(
-                    f"{file} names task files in {min(untyped)}, which may run code; if you trust them, add "
-                    f"--include-path {names}"
-                )
+            config.refuse_unnamed_task_files(include_path, file)
             return config
     return EvalConfig()
