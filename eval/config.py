@@ -73,7 +73,7 @@ class EvalConfig(Section):
     """Fine-tuning of classifiers, on GLUE and every other classification task."""
 
     def refuse_unnamed_task_files(self, named: Sequence[Path], source: Path) -> None:
-        """Refuse folders of task files that a study names and nobody typed: lm-eval's task files may run code.
+        """Refuse folders of task files that a study names and nobody typed: such files may run code.
 
         Args:
             named: What was typed after ``--include-path``.

@@ -1,0 +1,190 @@
+"""What docs/security.md says: a stranger's files are data, whatever command reads them.
+
+Each file of a hostile study would leave a mark if anything in it were run.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from pretrain.run.folders import RunFolder
+from tests.processes import run_command
+
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
+RUNS_CODE = {
+    "eval",
+    "exec",
+    "pickle.load",
+    "pickle.loads",
+    "torch.load",
+    "yaml.load",
+    "os.system",
+    "os.popen",
+}
+KNOWN = {
+    ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
+    ("slurm/sealed.py", "pickle.loads"),  # what its own job's file holds, after a checksum
+}
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_that_is_read_is_run(repository: Path, package: str):
+    found, loads = set(), 0
+    for path in sorted((repository / package).rglob("*.py")):
+        name = path.relative_to(repository).as_posix()
+        for call in calls(path):
+            keywords = {word.arg: word.value for word in call.keywords}
+            called = ast.unparse(call.func)
+            if called in RUNS_CODE:
+                found.add((name, called))
+            for option in ("trust_remote_code", "allow_pickle", "shell"):
+                if option in keywords:
+                    assert ast.unparse(keywords[option]) == "False", f"{name}:{call.lineno} {option}"
+            loads += called.endswith("from_pretrained")
+    assert found == {known for known in KNOWN if known[0].startswith(f"{package}/")}
+    assert loads or package not in ("eval", "pretrain")
+
+
+def test_yaml_makes_no_objects(repository: Path, tmp_path: Path):
+    from base.config_input import read_yaml
+    from base.errors import UsageError
+
+    path = tmp_path / "a.yaml"
+    path.write_text('seed: !!python/object/apply:os.mkdir ["made"]\n')
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        read_yaml(path)
+    for source in (path for package in PACKAGES for path in (repository / package).rglob("*.py")):
+        if source.name != "config_input.py":
+            assert "yaml.Loader" not in source.read_text()
+            assert "UnsafeLoader" not in source.read_text()
+
+
+class Mark:
+    """Leaves a mark where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def mark(tmp_path: Path) -> Path:
+    return tmp_path / "somebody-ran-code"
+
+
+@pytest.fixture
+def hostile(make_run, mark: Path) -> Path:
+    """A study of one finished run, in which everything that can hold code does."""
+    run = RunFolder(make_run())
+    study = run.study.path
+    yaml = f'!!python/object/apply:os.mkdir ["{mark}"]'
+    run.completion_marker.write_text(json.dumps({"step": 1, "eval_loss": 3.0}))
+    code = f"import os\nos.mkdir({str(mark)!r})\n"
+    config = json.loads((run.model_dir / "config.json").read_text())
+    config["auto_map"] = dict.fromkeys(
+        ("AutoConfig", "AutoModel", "AutoModelForCausalLM"), "modeling_own.Own"
+    )
+    (run.model_dir / "config.json").write_text(json.dumps(config))
+    (run.model_dir / "modeling_own.py").write_text(code)
+    (run.model_dir / "__init__.py").write_text(code)
+    (run.model_dir / "model.safetensors").unlink()
+    (run.model_dir / "pytorch_model.bin").write_bytes(pickle.dumps(Mark(mark)))
+    (study / "sitecustomize.py").write_text(code)
+    (study / "study.yaml").write_text(f"name: {yaml}\ncells: [{run.run_id}]\n")
+    for folder in ("cells", "jobs", "submissions", "code/base"):
+        (study / folder).mkdir(parents=True)
+    (study / "jobs" / "1_submitted.pkl").write_bytes(pickle.dumps(Mark(mark)))
+    (study / "jobs" / "1_0_result.pkl").write_bytes(pickle.dumps(Mark(mark)))
+    (study / "code" / "base" / "__init__.py").write_text(code)
+    for name in ("decisions.json", "history.jsonl", "cells/a--b--c.json", "submissions/1.json"):
+        (study / name).write_bytes(pickle.dumps(Mark(mark)))
+    run.eval_dir.mkdir()
+    for path in (run.rows_file, run.ledger_file, run.baselines_file, run.eval_dir / "rows.csv"):
+        path.write_bytes(pickle.dumps(Mark(mark)))
+    return study
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("slurm.status", "{study}"),
+        ("eval", "{study}", "--suites", "embedded-pairs"),
+        ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
+        ("eval.report", "{study}", "--out", "{study}/report"),
+        ("pretrain.generate", "{run}"),
+        ("eval.explain", "{run}", "sst2"),
+        ("eval", "{run}/model", "--classify", "sst2"),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_no_command_runs_what_a_study_brings(hostile: Path, mark: Path, command: tuple[str, ...]):
+    (run,) = hostile.glob("gpt_neo/*/*")
+    module, *args = [word.format(study=hostile, run=run) for word in command]
+    for _ in range(2):  # again without the study's file, behind which some commands would not look
+        done = run_command(module, *args)
+        assert "Traceback" not in done.stderr
+        assert "unknown flag" not in done.stderr
+        assert done.returncode in (0, 2), done.stdout + done.stderr
+        assert not mark.exists()
+        (hostile / "study.yaml").unlink(missing_ok=True)
+
+
+def test_a_pickled_mark_would_have_been_left(mark: Path):
+    pickle.loads(pickle.dumps(Mark(mark)))
+    assert mark.is_dir()
+
+
+def test_texts_of_tables_are_not_computed(tmp_path: Path):
+    from eval.results.csv_text import to_csv
+
+    formulas = ["=1+1", "+1", "-1", "@a", '=HYPERLINK("http://a")']
+    text = to_csv(pd.DataFrame({"variant": formulas, "score": [-1.5, 2, 3, 4, 5]}))
+    cells = [line.split(",")[0].strip('"') for line in text.splitlines()[1:]]
+    assert all(cell[0] == "'" for cell in cells)
+    assert ",-1.5" in text
+
+
+def test_task_files_of_a_study_need_a_flag(tmp_path: Path, repository: Path):
+    base = repository / "configs" / "tiny.yaml"
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        f"name: mine\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu]\nseeds: [1]\n"
+        "evaluation: {suites: [], tasks: [a], include_path: [own/tasks]}\n"
+    )
+    done = run_command("slurm.submit", file, "--runs-dir", tmp_path / "runs", "--dry-run")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: {file} names task files in own/tasks, which may run code; if you trust them, add "
+        "--include-path own/tasks\n"
+    )
+
+
+def test_cancel_signals_no_process_of_somebody_else(tmp_path: Path, repository: Path):
+    base = repository / "configs" / "tiny.yaml"
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"name: mine\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu]\nseeds: [1]\n")
+    study = tmp_path / "runs" / "mine"
+    study.mkdir(parents=True)
+    own = psutil.Process()
+    note = {"pid": own.pid, "host": os.uname().nodename, "started_s": own.create_time() + 1}
+    (study / "launcher.json").write_text(json.dumps(note))
+    done = run_command("slurm.submit", file, "--runs-dir", tmp_path / "runs", "--cancel")
+    assert done.returncode in (0, 2), done.stderr
+    assert "Traceback" not in done.stderr
+    # This process is still here to say so.
+    assert "cancelled" not in done.stdout
