@@ -245,9 +245,9 @@ def _file_of(module: str, variables: Mapping[str, Any]) -> Path | None:
 
 
 def _has_no_file(module: str) -> bool:
-    """Whether a module is of a notebook or of ``exec``."""
+    """Whether a module is of a notebook or of ``exec``, or compiled to Python's bytecode alone."""
     file = getattr(sys.modules.get(module), "__file__", None)
-    return file is None and module not in sys.builtin_module_names
+    return module not in sys.builtin_module_names if file is None else file.endswith(".pyc")
 
 
 def _find(source: SourceFile, code: CodeType) -> Any:
