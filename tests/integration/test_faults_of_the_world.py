@@ -1,0 +1,108 @@
+"""Every command on a full disk and on a read-only one, with real mounts: one line, and no number changes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from tests.processes import run_command
+
+KIB = 1024
+ROOMY_KIB = 64 * KIB
+"""More than everything below takes."""
+NUM_SIZES = 20
+FAST = (3, 11, 17)
+"""Sizes of the fast set, by number; `pytest -m slow` has all."""
+
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "16", "--model.intermediate-size", "32", "--model.num-attention-heads", "2"),
+    *("--optim.max-steps", "4", "--train.save-steps", "2", "--train.logging-steps", "1"),
+    *("--train.batch-size", "4", "--train.no-torch-compile", "--study", "s"),
+]
+Commands = dict[str, tuple[str, ...]]
+Mount = Callable[[Path, str], None]
+
+
+@pytest.fixture
+def mount() -> Iterator[Mount]:
+    """Put a memory disk with some options in a folder's place, or give the one that is there others."""
+    mounted: list[Path] = []
+
+    def _mount(folder: Path, options: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        kind = ["-o", f"remount,{options}"] if folder in mounted else ["-t", "tmpfs", "-o", options, "tmpfs"]
+        done = subprocess.run(["mount", *kind, str(folder)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"nothing can be mounted here: {done.stderr.strip()}")
+        mounted.append(folder)
+
+    yield _mount
+    for folder in set(mounted):
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def commands(runs: Path) -> Commands:
+    """What a user types, in order: two trainings, their evaluation and the report."""
+    trained = {
+        f"train {ffn}": ("pretrain.train", *TINY, "--runs-dir", str(runs), "--ffn", ffn, "--run-name", "r")
+        for ffn in ("gelu", "relu")
+    }
+    study = str(runs / "s")
+    scored = ("eval", study, "--suites", "embedded-pairs", "--max-pairs", "4", "--workers", "1")
+    return {**trained, "eval": scored, "report": ("eval.report", study, "--out", f"{study}/report")}
+
+
+def result(runs: Path) -> dict[str, object]:
+    """Everything that stands in a report: weights and scores."""
+    weights = sorted(runs.glob("s/*/*/r/model/model.safetensors"))
+    rows = [pd.read_parquet(path) for path in sorted(runs.glob("s/*/*/r/eval/rows.parquet"))]
+    report = (runs / "s" / "report" / "tables" / "comparisons.csv").read_text()
+    hashes = [hashlib.sha256(path.read_bytes()).hexdigest() for path in weights]
+    return {"weights": hashes, "rows": pd.concat(rows).to_csv(index=False), "report": report}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> tuple[dict[str, object], int]:
+    """What comes out with room, and the KiB that it takes."""
+    runs = tmp_path_factory.mktemp("undisturbed") / "runs"
+    for command in commands(runs).values():
+        done = run_command(*command)
+        assert done.returncode == 0, done.stderr
+    return result(runs), sum(path.stat().st_blocks for path in runs.rglob("*")) // 2
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
+    """It ended with 2, and told in one line that begins with ``error:`` what is wrong."""
+    assert "Traceback" not in done.stderr, done.stderr
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert (done.returncode, len(errors)) == (2, 1), done.stderr
+    assert words in errors[0], done.stderr
+
+
+@pytest.mark.parametrize(
+    "number", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in range(NUM_SIZES)]
+)
+def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed, tmp_path, mount, number):
+    expected, total = undisturbed
+    runs = tmp_path / "runs"
+    mount(runs, f"size={max(4, total * number // NUM_SIZES)}k")
+    failed = []
+    for name, command in commands(runs).items():
+        done = run_command(*command)
+        if done.returncode:
+            assert_one_line(done, "the disk is full; make room and give the same command again")
+            assert str(runs) in done.stderr
+            failed.append(name)
+            mount(runs, f"size={ROOMY_KIB}k")
+            done = run_command(*command)
+        assert done.returncode == 0, (name, done.stderr)
+    assert failed
+    assert result(runs) == expected
+    assert not [*runs.rglob("*.tmp-*"), *runs.rglob("*.broken")]
