@@ -22,6 +22,10 @@ class UsageError(ValueError):
     """A user's mistake. The message says what was wrong, what is allowed and what to do next, in one line."""
 
 
+class WorldError(UsageError):
+    """A full disk, a read-only mount and the like: no mistake, and once it is mended all goes on."""
+
+
 class OccupiedError(UsageError):
     """Another process is at work where this one would write; whoever can wait may try again."""
 
@@ -75,7 +79,7 @@ def run_cli(main: Callable[[], int | None]) -> None:
 def as_usage_error(error: Exception) -> Exception:
     """Return a fault of the world as an error with its one line, and any other exception as it is."""
     fault = None if isinstance(error, UsageError) else fault_of(error)
-    return error if fault is None else UsageError(describe(fault))
+    return error if fault is None else WorldError(describe(fault))
 
 
 def _tell(line: str) -> None:

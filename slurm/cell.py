@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from base.errors import OccupiedError, UsageError, as_usage_error
+from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
@@ -68,7 +68,9 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
                 print(f"error: {told}", flush=True)
             else:
                 traceback.print_exc()
-            state = replace(state, name="failed", error=_one_line(told), finished_s=time.time())
+            # What ends with a full disk does not fail by itself, and is tried again by the next command.
+            name = "missing" if isinstance(told, WorldError) else "failed"
+            state = replace(state, name=name, error=_one_line(told), finished_s=time.time())
         except Stopped as stopped:
             if is_own(cell.study_dir, cell.run_id, state):
                 state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
@@ -82,7 +84,7 @@ def run_shared_cell(cell: Cell, worker: Worker) -> None:
     """Run a cell that several processes train together; any error ends the job of all of them."""
     if worker.rank == 0:
         run_cells([cell], worker)
-        if read_state(cell.study_dir, cell.run_id).name == "failed":
+        if read_state(cell.study_dir, cell.run_id).name != "done":
             raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
     else:
         train(cell.config, TrainingScorer)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from base.errors import UsageError
+from base.faults import naming
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
 from pretrain.data.text_files import FORMATS, check_file, read_documents
@@ -130,7 +131,7 @@ def _content(data: DataConfig) -> Iterator[bytes]:
         splits: tuple[Split, ...] = ("train", "validation") if _has_validation(data) else ("train",)
         for path in (path for split in splits for path in _files(data, split)):
             check_file(path)
-            with path.open("rb") as file:
+            with naming(path), path.open("rb") as file:
                 yield hashlib.file_digest(file, "sha256").digest()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import yaml
 
 from tests.processes import run_command
 
@@ -48,12 +48,14 @@ def mount() -> Iterator[Mount]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+def train(runs: Path, ffn: str = "gelu") -> tuple[str, ...]:
+    """The command that trains one run."""
+    return ("pretrain.train", *TINY, "--runs-dir", str(runs), "--ffn", ffn, "--run-name", "r")
+
+
 def commands(runs: Path) -> Commands:
     """What a user types, in order: two trainings, their evaluation and the report."""
-    trained = {
-        f"train {ffn}": ("pretrain.train", *TINY, "--runs-dir", str(runs), "--ffn", ffn, "--run-name", "r")
-        for ffn in ("gelu", "relu")
-    }
+    trained = {f"train {ffn}": train(runs, ffn) for ffn in ("gelu", "relu")}
     study = str(runs / "s")
     scored = ("eval", study, "--suites", "embedded-pairs", "--max-pairs", "4", "--workers", "1")
     return {**trained, "eval": scored, "report": ("eval.report", study, "--out", f"{study}/report")}
@@ -69,13 +71,20 @@ def result(runs: Path) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory) -> tuple[dict[str, object], int]:
-    """What comes out with room, and the KiB that it takes."""
+def undisturbed_runs(tmp_path_factory) -> Path:
+    """A study on a disk with room."""
     runs = tmp_path_factory.mktemp("undisturbed") / "runs"
     for command in commands(runs).values():
         done = run_command(*command)
         assert done.returncode == 0, done.stderr
-    return result(runs), sum(path.stat().st_blocks for path in runs.rglob("*")) // 2
+    return runs
+
+
+@pytest.fixture(scope="module")
+def undisturbed(undisturbed_runs) -> tuple[dict[str, object], int]:
+    """What comes out with room, and the KiB that it takes."""
+    size = sum(path.stat().st_blocks for path in undisturbed_runs.rglob("*")) // 2
+    return result(undisturbed_runs), size
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
@@ -106,3 +115,55 @@ def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed, tmp_path, mount,
     assert failed
     assert result(runs) == expected
     assert not [*runs.rglob("*.tmp-*"), *runs.rglob("*.broken")]
+
+
+def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_runs, tmp_path, mount):
+    runs = tmp_path / "runs"
+    mount(runs, f"size={ROOMY_KIB}k")
+    shutil.copytree(undisturbed_runs, runs, dirs_exist_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    mount(runs, "ro")
+    known = commands(runs)
+    reading = {
+        "is finished; nothing to do": train(runs),
+        "mean of 17 tasks": known["eval"],
+        "2 cells": ("slurm.status", f"{runs}/s"),
+        "token budget": (*train(runs, "silu"), "--dry-run"),
+        "report.md": (*known["report"][:-1], str(tmp_path / "elsewhere")),
+    }
+    for words, command in reading.items():
+        done = run_command(*command)
+        assert (done.returncode, words in done.stdout) == (0, True), (command, done.stdout, done.stderr)
+    writing = [
+        train(runs, "silu"),
+        (*train(runs, "silu"), "--data.validation-fraction", "0.1"),
+        ("eval", f"{runs}/s", "--suites", "embedded-pairs", "--max-pairs", "5", "--workers", "1"),
+        known["report"],
+    ]
+    for command in writing:
+        assert_one_line(run_command(*command), "its file system is read-only")
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+
+
+def test_places_that_are_no_folders_are_one_line(tmp_path):
+    file, long = tmp_path / "file", "x" * 300
+    file.touch()
+    cases = {
+        f"{file}/.cache: a part of this path is a file": train(file),
+        f"{file}/runs/.cache: a part of this path is a file": train(file / "runs"),
+        "too long for the name of a file": train(tmp_path / long),
+    }
+    for words, command in cases.items():
+        assert_one_line(run_command(*command), words)
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_a_file_that_a_disk_cannot_read_is_one_line(tmp_path):
+    """The memory of a process is a file whose first bytes are an input/output error."""
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.symlink_to("/proc/self/mem")
+    flags = ("--data.source", "files", "--data.train-files", str(corpus))
+    done = run_command(*train(tmp_path / "runs"), *flags)
+    assert_one_line(done, f"{corpus}: input/output error; check the disk")
+    assert not (tmp_path / "runs").exists()
