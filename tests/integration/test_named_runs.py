@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from base.records import peek_record, write_record
 from eval.config import EvalConfig
 from eval.report import __main__ as report
 from eval.report.sources import read_source
@@ -17,6 +18,8 @@ from eval.results.rows import read_rows, write_rows
 from eval.runner.evaluate import evaluate_runs
 from eval.runner.find_runs import find_runs
 from pretrain import train
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import write_completion
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
@@ -59,7 +62,8 @@ def scored(tmp_path_factory, write_run) -> Path:
     """A study of two named runs and one other, scored; returns its folder."""
     runs_dir = tmp_path_factory.mktemp("runs")
     for ffn, seed, name in (("gelu", 1, "a-first"), ("gelu", 2, None), ("relu", 1, "seed-of-doubt")):
-        write_run(runs_dir, ffn=ffn, seed=seed, run_name=name)
+        folder = write_run(runs_dir, ffn=ffn, seed=seed, run_name=name)
+        write_completion(RunFolder(folder), {}, "0123abcd")
     runs, notes = find_runs([runs_dir / "test"])
     config = EvalConfig(suites=("embedded-pairs",), max_pairs=4)
     outcome = evaluate_runs(runs, config, num_workers=1, progress=False)
@@ -82,10 +86,13 @@ def test_runs_are_told_by_their_names(named):
 
 
 def test_rows_of_earlier_versions_are_those_of_the_run_they_lie_in(named):
-    """They called a named run as if it had no name."""
+    """They called a named run as if it had no name, and kept no checksums."""
     expected = read_source(named).rows
-    path = named / "gpt_neo" / "gelu" / "a-first" / "eval" / "rows.parquet"
-    write_rows(read_rows(path).assign(run_id="gpt_neo/gelu/seed1-0a1b2c3d"), path)
+    run = RunFolder(named / "gpt_neo" / "gelu" / "a-first")
+    write_rows(read_rows(run.rows_file).assign(run_id="gpt_neo/gelu/seed1-0a1b2c3d"), run.rows_file)
+    ledger = peek_record(run.ledger_file)
+    del ledger["files"]
+    write_record(run.ledger_file, ledger)
     pd.testing.assert_frame_equal(read_source(named).rows, expected)
 
 
