@@ -11,8 +11,9 @@ import psutil
 
 from base.errors import OccupiedError, UsageError
 from pretrain.run.folders import StudyFolder
+from pretrain.run.machine import is_here
 from slurm.launcher import Launcher, read_launcher
-from slurm.life import is_here, lives_here
+from slurm.life import lives_here
 from slurm.settle import settle
 from slurm.squeue import cancel, read_queue
 from slurm.state import read_state

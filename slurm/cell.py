@@ -43,8 +43,14 @@ class Worker:
 
 
 def is_done(cell: Cell) -> bool:
-    """Whether a cell is pretrained and has every score that the study asks for."""
-    return is_finished_and_whole(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
+    """Whether a cell is pretrained and has every score that the study asks for.
+
+    One whose files cannot be read is not: running it tells why, and stops no other.
+    """
+    try:
+        return is_finished_and_whole(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
+    except (UsageError, OSError):
+        return False
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:

@@ -55,7 +55,7 @@ def launch(options: SubmitArgs) -> int:
         queue = settle(study.folder)
         todo = take_over(study, find_todo(study, options.retry_failed))
         _show(study, todo)
-        if queue is None and not todo.is_over:
+        if queue is None and (todo.cells or not todo.is_over):
             _say_that_slurm_is_silent(study, options)
         if todo.cells:
             if options.cluster == "slurm":

@@ -14,7 +14,8 @@ from pathlib import Path
 from base.progress import duration
 from base.records import read_record, write_record
 from pretrain.run.folders import StudyFolder
-from slurm.life import beating, is_here, lives_here, this_machine
+from pretrain.run.machine import is_here, this_machine
+from slurm.life import beating, lives_here
 
 
 @dataclass(frozen=True, kw_only=True)

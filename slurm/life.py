@@ -9,40 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import psutil
 
 from pretrain.run.folders import StudyFolder
 from pretrain.run.lock import BEAT_S, PATIENCE_S
-
-
-@cache
-def this_machine() -> str:
-    """Return what tells this boot of this machine, and its table of processes, from any other.
-
-    Containers have tables of their own, and several may have one host name.
-    """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # no Linux
-        return f"{socket.gethostname()} {int(psutil.boot_time())}"
-
-
-def is_here(machine: str, host: str) -> bool:
-    """Whether a process' id can be asked for here.
-
-    Args:
-        machine: What ``this_machine`` said where it started; empty in files of older versions.
-        host: The name of its host, which counts where there is nothing better.
-    """
-    return machine == this_machine() if machine else host == socket.gethostname()
 
 
 def lives_here(pid: int, started_s: float) -> bool:

@@ -20,7 +20,8 @@ from typing import Literal
 from base.progress import duration
 from base.records import read_record, write_record
 from pretrain.run.folders import RunFolder, StudyFolder
-from slurm.life import is_here, lives_here, silence_s, this_machine
+from pretrain.run.machine import is_here, this_machine
+from slurm.life import lives_here, silence_s
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
@@ -39,7 +40,7 @@ class CellState:
     pid: int = 0
     host: str = ""
     machine: str = ""
-    """What tells its machine from others of the same name (see ``slurm.life``)."""
+    """What tells its machine from others of the same name (see ``pretrain.run.machine``)."""
     attempts: int = 0
     started_s: float = 0.0
     finished_s: float = 0.0

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from base.errors import OccupiedError
 from base.files import remove_leftovers, write_text
 from pretrain.run.folders import RunFolder
+from pretrain.run.machine import is_here, is_same_boot, this_machine
 
 BEAT_S = 5.0
 """Seconds between two signs of life of a holder."""
@@ -73,7 +74,7 @@ def _check_dead(path: Path, holder_file: Path) -> None:
     if holder is None:
         return
     name = f"process {holder['pid']} on {holder['host']}"
-    if holder["host"] != socket.gethostname():
+    if not is_same_boot(str(holder.get("machine", "")), holder["host"]):
         print(f"{path}: {name} was here; waiting up to {PATIENCE_S:.0f} s for a sign of life", flush=True)
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
@@ -100,7 +101,8 @@ def _beat(holder_file: Path, ended: threading.Event) -> None:
 
 
 def _write(holder_file: Path, count: int) -> None:
-    write_text(holder_file, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "beat": count}))
+    own = {"pid": os.getpid(), "host": socket.gethostname(), "machine": this_machine(), "beat": count}
+    write_text(holder_file, json.dumps(own))
 
 
 def _read(holder_file: Path) -> dict[str, Any] | None:
@@ -112,7 +114,9 @@ def _read(holder_file: Path) -> dict[str, Any] | None:
 
 
 def _is_own(holder: dict[str, Any] | None) -> bool:
-    return holder is not None and (holder["pid"], holder["host"]) == (os.getpid(), socket.gethostname())
+    if holder is None or holder["pid"] != os.getpid():
+        return False
+    return is_here(str(holder.get("machine", "")), holder["host"])
 
 
 def _occupied(path: Path, holder: dict[str, Any] | None) -> OccupiedError:

@@ -172,6 +172,7 @@ def test_a_worker_whose_launcher_was_killed_ends_the_study_with_its_report(
 @pytest.mark.slow
 def test_workers_whose_launcher_was_killed_are_cancelled_too(study_file: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
+    study_file.write_text(study_file.read_text().replace("max_steps: 4", "max_steps: 20000"))
     process = start(
         runs, "slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--cells-per-job", 4
     )

@@ -16,9 +16,9 @@ import pytest
 from base.errors import UsageError
 from base.records import write_record
 from pretrain.run.folders import StudyFolder
+from pretrain.run.machine import this_machine
 from slurm.cancel import cancel_study
 from slurm.launcher import Launcher, known_launcher, read_launcher, read_note
-from slurm.life import this_machine
 from slurm.state import CellState, write_state
 
 RUN_ID = "gpt_neo/kan/seed1-abc"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -16,7 +13,7 @@ import pytest
 
 import slurm.life
 from pretrain.run.folders import RunFolder, StudyFolder
-from slurm.life import beating, is_here, lives_here, this_machine, watch
+from slurm.life import beating, lives_here, watch
 from slurm.state import read_state, start_state, write_state
 from slurm.status import render
 from slurm.study import load_study
@@ -34,16 +31,6 @@ def elsewhere(study: Path, run_id: str, **changes) -> None:
     """Let a cell be said to run on a machine that is no more."""
     state = replace(start_state(study, run_id, log=""), host="old-name", machine="another boot", **changes)
     write_state(study, run_id, state)
-
-
-def test_a_machine_is_told_by_more_than_its_name() -> None:
-    assert is_here(this_machine(), "renamed")
-    assert not is_here("another boot", socket.gethostname())
-    assert is_here("", socket.gethostname())
-    assert not is_here("", "elsewhere")
-    code = "from slurm.life import this_machine; print(this_machine())"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == this_machine()
 
 
 def test_a_process_lives_if_it_began_before_the_cell_did() -> None:
