@@ -23,7 +23,8 @@ def to_csv(table: pd.DataFrame) -> str:
 
 def unmark(table: pd.DataFrame) -> pd.DataFrame:
     """Take the apostrophes of ``to_csv`` off the texts of a table."""
-    return table.assign(**{name: table[name].map(_unmark) for name in _texts(table)})
+    marked = [name for name in _texts(table) if table[name].astype(str).str.startswith("'").any()]
+    return table.assign(**{name: table[name].map(_unmark) for name in marked})
 
 
 def _texts(table: pd.DataFrame) -> list[str]:

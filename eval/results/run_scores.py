@@ -74,9 +74,9 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
 
 def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
     text = column.astype(str).str.strip()
-    empty = [number for number, gap in enumerate(column.isna() | (text == ""), start=1) if gap]
-    if empty:
-        raise UsageError(f"{origin}: data row {empty[0]} has no {name}; every row needs one")
+    empty = np.flatnonzero(column.isna() | (text == ""))
+    if empty.size:
+        raise UsageError(f"{origin}: data row {empty[0] + 1} has no {name}; every row needs one")
     return text
 
 
@@ -134,8 +134,9 @@ def _headlines(rows: pd.DataFrame, within: list[str]) -> pd.DataFrame:
     keys = ["benchmark", "task", *within, "metric"]
     said = rows[rows["primary"]].groupby(keys).size().reset_index(name="count")
     said = said.sort_values(["count", "metric"], ascending=[False, True], kind="stable")
-    chosen = pd.MultiIndex.from_frame(said.drop_duplicates(["benchmark", "task", *within])[keys])
-    return rows[pd.MultiIndex.from_frame(rows[keys]).isin(chosen)]
+    chosen = said.drop_duplicates(["benchmark", "task", *within])[keys]
+    found = rows[keys].merge(chosen.assign(is_chosen=True), how="left", on=keys)
+    return rows[found["is_chosen"].notna().to_numpy()]
 
 
 def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import median_low
 
 import numpy as np
@@ -112,9 +113,13 @@ class ArmTable:
     ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
+        arms = list(zip(ordered["family"], ordered["variant"], strict=True))
+        values, seeds = ordered["score"].to_numpy(float), ordered["seed"].to_numpy()
+        # An arm is a stretch of the sorted table: a report of many tasks makes tens of thousands.
+        starts = [place for place, arm in enumerate(arms) if not place or arm != arms[place - 1]]
         runs = {
-            (f, v): pd.Series(arm["score"].to_numpy(float), index=arm["seed"].to_numpy())
-            for (f, v), arm in ordered.groupby(["family", "variant"])
+            arms[start]: pd.Series(values[start:end], index=seeds[start:end])
+            for start, end in pairwise([*starts, len(arms)])
         }
         return cls(runs, benchmark, part, outcome, decided)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -175,7 +176,8 @@ class Relabelling:
         if self.factor == "ffn":
             chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
             names = zip(chosen["benchmark"], chosen["head"], chosen["metric"], strict=True)
-            chosen = _with(chosen, "benchmark", [self.benchmark(*name) for name in names])
+            named = cache(self.benchmark)  # one object for all its rows, which grouping then tells at once
+            chosen = _with(chosen, "benchmark", [named(*name) for name in names])
         elif self.factor == "head":
             chosen = rows[~is_headless]
             names = zip(chosen["family"], chosen["variant"], strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # The 67 paradigms of BLiMP by phenomenon (Warstadt et al. 2020, https://aclanthology.org/2020.tacl-1.25).
 # The files have 13 labels for 12 phenomena: as in the paper and in BabyLM, the two paradigms that they label
@@ -68,6 +69,7 @@ SUPPLEMENT_TASKS = (
 _PHENOMENA = {"s_selection": "argument_structure", "filler_gap_dependency": "filler_gap"}
 
 
+@lru_cache(maxsize=4096)
 def phenomenon_name(label: str) -> str:
     """Return a label of BLiMP's files under this project's one name for it, any other as it is."""
     return _PHENOMENA.get("_".join(re.split(r"[-_\s]+", label.strip().lower())), label)

@@ -209,6 +209,8 @@ def is_graded(benchmark: str, metric: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
+# A table of a million rows has a handful of names.
+@lru_cache(maxsize=4096)
 def known_metric(name: str) -> MetricSpec | None:
     """Return what is known of a metric by its name, wherever it stands; not what guessing scores in it."""
     plain = re.sub(r"[-\s]", "_", name.lower())

@@ -141,10 +141,12 @@ def sample(
     widths = (np.ones((*scores.shape[:2], scores.shape[3])), np.ones(scores.shape[:-1]))
     log_spreads = rng.normal(size=scores.shape[:3])
     variances = np.full(scores.shape[:-1], prior.scale**2)
-    means, kept = runs.means(), []
+    own = runs.sums()
+    means, kept = own.means, []
     for step in range(num_warmup + num_draws * thinning):
-        own = runs.without_seeds(means, variances, rng) if is_paired else runs
-        arms = _Arms(own.means(), own.counts, variances, *widths)
+        if is_paired:
+            own = runs.without_seeds(means, variances, rng).sums()
+        arms = _Arms(own.means, own.counts, variances, *widths)
         for which in range(num_effects):
             log_scales = _draw_log_scales(arms, log_scales, which, prior, rng)
         scales = prior.width * np.exp(log_scales)
@@ -175,18 +177,12 @@ class _Runs(NamedTuple):
             present &= present.sum(-2, keepdims=True) > 1
         return cls(np.where(present, scores - centres[..., None], 0.0), present, centres)
 
-    @property
-    def counts(self) -> np.ndarray:
-        """(P, F, V)."""
-        return self.present.sum(-1)
-
-    def means(self) -> np.ndarray:
-        """(C, P, F, V), 0 without runs."""
-        return self.scores.sum(-1) / np.maximum(self.counts, 1)
-
-    def squares(self, means: np.ndarray) -> np.ndarray:
-        """(C, P, F, V) sums of squares about the means."""
-        return (np.where(self.present, self.scores - means[..., None], 0.0) ** 2).sum(-1)
+    def sums(self) -> _Sums:
+        """Return all that a step needs of them, which without pairs is the same in every step."""
+        counts = self.present.sum(-1)
+        means = self.scores.sum(-1) / np.maximum(counts, 1)
+        about = np.where(self.present, self.scores - means[..., None], 0.0)
+        return _Sums(counts, means, (about**2).sum(-1))
 
     def without_seeds(self, means: np.ndarray, variances: np.ndarray, rng: np.random.Generator) -> _Runs:
         """Draw g given all else and take it off."""
@@ -196,6 +192,21 @@ class _Runs(NamedTuple):
         centres = (weights * (self.scores - means[..., None])).sum(-2, keepdims=True) / precision
         effects = centres + rng.normal(size=precision.shape) / np.sqrt(precision)
         return self._replace(scores=np.where(self.present, self.scores - effects, 0.0))
+
+
+class _Sums(NamedTuple):
+    """What the runs of each arm come to."""
+
+    counts: np.ndarray
+    """(P, F, V)."""
+    means: np.ndarray
+    """(C, P, F, V), 0 without runs."""
+    spread: np.ndarray
+    """(C, P, F, V) sums of squares about these means."""
+
+    def squares(self, means: np.ndarray) -> np.ndarray:
+        """(C, P, F, V) sums of squares about other means."""
+        return self.spread + self.counts * (self.means - means) ** 2
 
 
 class _Arms(NamedTuple):
