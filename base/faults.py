@@ -76,7 +76,7 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         fault = fault_of(error)
-        if fault is None:
+        if fault is None or isinstance(error, ValueError):  # a user's mistake has a line of its own
             raise
         raise OSError(fault.errno, fault.strerror, fault.filename or str(path)) from error
 

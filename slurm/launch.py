@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.errors import UsageError
+from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from eval.runner.work_units import check_sources
@@ -50,7 +51,7 @@ def launch(options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, submitter)
-    with sole_submitter(study.folder):
+    with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)
         todo = take_over(study, find_todo(study, options.retry_failed))

@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 
 from base.errors import UsageError, as_usage_error
+from base.faults import naming
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, identify_run, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
@@ -99,7 +100,8 @@ def evaluate_runs(
         runs: dict[Path, _OpenRun] = {}
         for run_dir in dict.fromkeys(run_dirs):
             try:
-                runs[run_dir] = _open(run_dir, config, locks)
+                with naming(run_dir):
+                    runs[run_dir] = _open(run_dir, config, locks)
             except Exception as error:
                 told = as_usage_error(error)
                 if not isinstance(told, UsageError):
@@ -109,7 +111,8 @@ def evaluate_runs(
         failed = {failure.run_dir for failure in outcome.failures}
         for run_dir, run in runs.items():
             if run.missing or not has_references(run_dir, config):
-                note = write_references(run_dir, config)
+                with naming(run_dir):
+                    note = write_references(run_dir, config)
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
@@ -184,7 +187,9 @@ def _measure_missing(
                     shown.say(f"failed: {names[order.run_dir]} {order.key}: {_last_line(results)}")
                 said.add(str(results))
                 results = {}
-            shown.finish(names[order.run_dir], order.key, _record(run, order.key, results))
+            with naming(order.run_dir):
+                scores = _record(run, order.key, results)
+            shown.finish(names[order.run_dir], order.key, scores)
 
 
 def _cost(work: Work) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
 from tests.processes import run_command
 
@@ -167,3 +168,36 @@ def test_a_file_that_a_disk_cannot_read_is_one_line(tmp_path):
     done = run_command(*train(tmp_path / "runs"), *flags)
     assert_one_line(done, f"{corpus}: input/output error; check the disk")
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kib", [64, 1200, 2600, 3400])
+def test_a_study_on_a_full_disk_is_continued_by_the_same_command(repository, tmp_path, mount, kib):
+    runs, file = tmp_path / "runs", tmp_path / "s.yaml"
+    content = {
+        "name": "s",
+        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+        "variants": ["gelu", "relu"],
+        "seeds": [1],
+        "config": {
+            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
+            "data": {"num_stories": 200, "vocab_size": 400},
+            "optim": {"max_steps": 4},
+            "train": {"save_steps": 2, "logging_steps": 1, "torch_compile": False},
+        },
+        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+    }
+    file.write_text(yaml.safe_dump(content))
+    command = ("slurm.submit", file, "--runs-dir", runs, "--cells-per-job", 2)
+    mount(runs, f"size={kib}k")
+    done = run_command(*command)
+    assert "Traceback" not in done.stdout + done.stderr
+    if done.returncode == 2:
+        assert_one_line(done, "the disk is full; make room and give the same command again")
+    else:  # the cells tell of it, each the same
+        assert (done.returncode, done.stdout.count("not done: ")) == (1, 1), done.stdout + done.stderr
+        assert "the disk is full" in done.stdout
+    mount(runs, f"size={ROOMY_KIB}k")
+    done = run_command(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (runs / "s" / "report" / "report.md").is_file()

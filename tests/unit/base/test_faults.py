@@ -75,6 +75,13 @@ def test_a_mistake_of_the_user_stays_as_it_is() -> None:
     assert as_usage_error(error) is error
 
 
+def test_a_mistake_that_a_fault_led_to_keeps_its_line() -> None:
+    error = UsageError("a.jsonl cannot be read; give another")
+    error.__cause__ = OSError(errno.EACCES, "Permission denied", "a.jsonl")
+    with pytest.raises(UsageError, match="give another"), naming(Path("runs")):
+        raise error
+
+
 def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
