@@ -61,15 +61,13 @@ def cancel_quietly(arrays: Iterable[str]) -> None:
 
 def _settle_one(study_dir: Path, submission: Submission, array: str | None) -> None:
     num_cells = sum(map(len, submission.elements.values()))
-    what = "the last job" if submission.is_last else f"{num_cells} cells"
+    what = "its last job" if submission.is_last else f"its {num_cells} cells"
     if array is None:
         drop(study_dir, submission)
-        print(f"a command was killed before SLURM took {what}", flush=True)
+        print(f"a command was killed, and SLURM does not have {what}", flush=True)
     else:
         note_array(study_dir, submission, array)
-        print(
-            f"a command was killed after SLURM took {what} (SLURM {array}): they are left to it", flush=True
-        )
+        print(f"a command was killed, and SLURM has {what} (SLURM {array})", flush=True)
 
 
 def _refuse_if_open(study_dir: Path, submissions: Iterable[Submission]) -> None:

@@ -142,7 +142,7 @@ class StudyFolder:
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")
-    """What submitit writes, logs included."""
+    """What jobs run, and what submitit writes, logs included."""
     cells_dir = Inside("cells")
     """Where every cell stands."""
     submissions_dir = Inside("submissions")
@@ -171,9 +171,9 @@ class StudyFolder:
         """By run id the file of every cell that was begun, in the order of their names."""
         return {path.stem.replace("--", "/", 2): path for path in sorted(self.cells_dir.glob("*.json"))}
 
-    def submission_file(self, array: str) -> Path:
-        """One array of jobs, by its id in SLURM."""
-        return self.submissions_dir / f"{array}.json"
+    def submission_file(self, key: str) -> Path:
+        """One array of jobs, by what its jobs' name ends with; in older versions by its id in SLURM."""
+        return self.submissions_dir / f"{key}.json"
 
     def submission_files(self) -> list[Path]:
         """Every array of jobs, in no order."""

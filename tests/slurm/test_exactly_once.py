@@ -126,7 +126,7 @@ def test_killed_while_sbatch_is_called(
     wrap_sbatch(held, monkeypatch, how, at)
     killed(held, lambda: None)
     said = held.submit()
-    assert f"killed {'before' if how == 'before' else 'after'} SLURM took" in said
+    assert f"a command was killed, and SLURM {'does not have' if how == 'before' else 'has'} its " in said
     assert_exactly_once(held)
     assert "nothing to submit" in held.submit()
     assert_exactly_once(held)

@@ -68,3 +68,10 @@ def test_mistakes_in_a_preset_name_the_file_and_the_key(content: dict, message: 
 def test_a_preset_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="configs/clusters"):
         load_preset(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("name", ["job-name", "job_name", "array", "dependency"])
+def test_what_a_study_finds_its_jobs_by_is_not_the_sites(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is how a study finds its jobs again"):
+        ClusterPreset(additional_parameters={name: "x"})
+    assert ClusterPreset(additional_parameters={"comment": "project 7"}).additional_parameters
