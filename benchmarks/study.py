@@ -26,6 +26,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import yaml
 
 from base.baseline import Budget
@@ -33,9 +34,11 @@ from base.command_line import parse_flags
 from base.files import write_text
 from eval.models.identity import identify_run, weights_hash
 from eval.results.ledger import Ledger, write_ledger
+from eval.results.rows import write_rows
 from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
-from pretrain.run.run_dir import write_config
+from pretrain.run.manifest import write_completion
+from pretrain.run.run_dir import config_hash, write_config
 from slurm.study import Cell, load_study
 
 ROOT = Path(__file__).parents[1]
@@ -71,7 +74,7 @@ class Args:
     budget: Budget = "params"
     """How the variants' widths are chosen."""
     weights_kb: int = 100
-    """Size of each run's weights; they are hashed only where their file changed since the evaluation."""
+    """Size of each run's weights; they are hashed once in a process."""
     rounds: int = 5
     """Repetitions, each in a new process."""
 
@@ -98,15 +101,25 @@ def finish(cell: Cell, weights_kb: int) -> None:
     model = run.model_dir
     model.mkdir()
     (model / "model.safetensors").write_bytes(os.urandom(1024 * weights_kb))
-    write_text(model / "config.json", json.dumps({"model_type": f"ffn_{cell.config.family}"}))
-    run.completion_marker.touch()
+    saved = {"model_type": f"ffn_{cell.config.family}", "ffn": cell.config.model.ffn}
+    write_text(model / "config.json", json.dumps(saved))
+    write_completion(run, {}, config_hash(cell.config))
+    asked = list(work_units(cell.run_dir, identify_run(cell.run_dir), cell.evaluation))
     tasks = {
-        f"{work.benchmark}/{task}": protocol
-        for work in work_units(cell.run_dir, identify_run(cell.run_dir), cell.evaluation)
+        "/".join([work.benchmark, task, *([protocol["head"]] if "head" in protocol else [])]): protocol
+        for work in asked
         for task, protocol in work.protocols.items()
     }
-    weights = weights_hash(cell.run_dir)
-    write_ledger(run, Ledger(weights=weights, tasks=tasks))
+    of_run = {"run_id": cell.run_id, "family": cell.config.family, "variant": cell.config.model.ffn}
+    scores = [
+        {"benchmark": work.benchmark, "task": task, "metric": metric, "head": work.head, "primary": not place}
+        for work in asked
+        for task in work.protocols
+        for place, metric in enumerate(work.metrics.get(task) or ("accuracy",))
+    ]
+    rows = pd.DataFrame(scores).assign(**of_run, seed=cell.config.seed, group="", score=50.0, n_items=1)
+    write_rows(rows, run.rows_file)
+    write_ledger(run, Ledger(weights=weights_hash(cell.run_dir), tasks=tasks))
 
 
 def measure(study: Path) -> list[list[float]]:
