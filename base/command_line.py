@@ -27,9 +27,9 @@ HELP = Flag(path=("help",), names=("--help", "-h"), annotation=bool)
 
 
 class Section(BaseModel):
-    """A part of a configuration: immutable, and closed to keys that it does not know."""
+    """A part of a configuration: immutable, closed to keys that it does not know, its numbers finite."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from base.mistakes import explain
 
 Config = TypeVar("Config", bound=BaseModel)
 
+LONGEST_PATH_SHOWN = 300
+
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -39,8 +41,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         values = copy.deepcopy(_parse(Path(path).read_text(encoding="utf-8")))
+    except RecursionError:
+        raise UsageError(f"{path}: is nested deeper than any configuration; is it the right file?") from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); give the path of a YAML file") from None
+        cut = str(path)[:LONGEST_PATH_SHOWN]
+        raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
     except yaml.YAMLError as error:

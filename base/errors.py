@@ -30,6 +30,16 @@ class OccupiedError(UsageError):
     """Another process is at work where this one would write; whoever can wait may try again."""
 
 
+LONGEST_SHOWN = 80
+"""Characters of a user's value that a message repeats."""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message repeats it: quoted, and cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
 def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
     """Build the error for a name that does not exist, with the closest match and all that do exist.
 
@@ -39,9 +49,9 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
         available: Every name that would have been accepted.
     """
     names = list(available)
-    close = difflib.get_close_matches(str(name), names, n=1)
+    close = difflib.get_close_matches(str(name)[:LONGEST_SHOWN], names, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ";"
-    return UsageError(f"unknown {kind} {name!r}{hint} Available: {', '.join(names)}")
+    return UsageError(f"unknown {kind} {shown(name)}{hint} Available: {', '.join(names)}")
 
 
 def run_cli(main: Callable[[], int | None]) -> None:

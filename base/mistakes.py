@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
-from base.errors import UsageError, unknown_name
+from base.errors import LONGEST_SHOWN, UsageError, shown, unknown_name
 from base.flags import FieldPath, fields_of, is_section, members
 
 SENTENCES = {
@@ -143,7 +143,7 @@ def _shown_value(error: Any, flag: str | None) -> str:
         return ""
     if value is None:
         return " (is null)"
-    return f" (is {value if flag else repr(value)})"
+    return f" (is {str(value)[:LONGEST_SHOWN] if flag else shown(value)})"
 
 
 def _join(*parts: str) -> str:

@@ -28,7 +28,7 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
     wrong: list[str] = []
     for value in values:
         for word in filter(None, (part.strip() for part in str(value).split(","))):
-            found = _numbers(word)
+            found = _numbers(word, f"{label} " if label else "")
             seeds += found
             wrong += [] if found else [word]
     if wrong or not seeds:
@@ -37,12 +37,13 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
     return tuple(seeds)
 
 
-def _numbers(word: str) -> range:
+def _numbers(word: str, label: str) -> range:
     """Read one number or one range; empty where it is neither, or a number is too large."""
     found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)
     if found is None:
         return range(0)
     first, last = int(found[1]), int(found[2] or found[1])
     if last - first >= LONGEST_RANGE:
-        raise UsageError(f"{word} is a range of {last - first + 1:,} seeds; give at most {LONGEST_RANGE:,}")
+        many = last - first + 1
+        raise UsageError(f"{label}{word} is a range of {many:,} seeds; give at most {LONGEST_RANGE:,}")
     return range(first, last + 1) if last < SEED_END else range(0)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from base.command_line import Section
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, shown, unknown_name
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
@@ -26,6 +27,12 @@ def _listed(suites: dict[str, SuiteSpec]) -> str:
 def _check_suite(name: object) -> object:
     if name not in SUITES:
         raise unknown_name("suite", name, SUITES)
+    return name
+
+
+def _check_device(name: str) -> str:
+    if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d{1,3})?", name):
+        raise ValueError(f"{shown(name)} is no device; give cpu, cuda, cuda:1, mps or xpu")
     return name
 
 
@@ -67,7 +74,7 @@ class EvalConfig(Section):
     """Look for the test items in the training text, once a study: about a second for a million words."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by device)."""
-    device: str | None = None
+    device: Annotated[str, AfterValidator(_check_device)] | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""

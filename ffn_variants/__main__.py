@@ -15,6 +15,9 @@ from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS
 from ffn_variants.spec import FFNSpec
 
+LARGEST, MOST_INTERVALS = 1_000_000, 10_000
+"""Beyond any model; counts are made by building a network."""
+
 _SIZES = ("grid_size", "spline_order", "num_knots")
 
 
@@ -51,9 +54,12 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
         UsageError: For a size below 1, or an option out of its range.
     """
     for label in ("hidden_size", "intermediate_size"):
-        if getattr(args, label) < 1:
+        if not 1 <= getattr(args, label) <= LARGEST:
             flag = label.replace("_", "-")
-            raise UsageError(f"--{flag} must be at least 1, got {getattr(args, label)}")
+            raise UsageError(f"--{flag} must be from 1 to {LARGEST:,}, got {getattr(args, label)}")
+    for name in _SIZES:
+        if (getattr(args, name) or 0) > MOST_INTERVALS:
+            raise UsageError(f"--{name.replace('_', '-')} must be at most {MOST_INTERVALS:,}")
     chosen = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *chosen, "parameters", "FLOPs/token", "reference")
     return [header, *(_row(args, spec) for spec in FFN_VARIANTS.values())]

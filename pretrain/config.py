@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from base.baseline import BASELINE, Budget
 from base.command_line import Section
 from base.families import FamilySpec, get_family
+from base.names import check_name, check_path
 from base.seeds import SEED_END
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -59,13 +60,15 @@ class DataConfig(Section):
     source: Literal["embedded", "tinystories", "files"] = "embedded"
     """embedded = stories of this project; tinystories = hub or --data.tinystories-dir; files = your own."""
     train_files: tuple[str, ...] = ()
-    """Source files: .jsonl, .jsonl.gz, .parquet or .txt; a .txt splits at lines that say <|endoftext|>."""
+    """Source files: .jsonl, .jsonl.gz, .parquet or .txt; data.txt_split says what a document of a .txt is."""
     validation_files: tuple[str, ...] = ()
     """Held-out files; none = a fixed share of the training documents, see validation_fraction."""
     tinystories_dir: str | None = None
     """Folder with train* and validation* files in place of the hub's roneneldan/TinyStories."""
     text_field: str = "text"
     """Field or column that holds the document in jsonl and parquet files."""
+    txt_split: Literal["endoftext", "lines", "blank-lines", "file"] = "endoftext"
+    """What ends a document of a .txt file: <|endoftext|>, each line, blank lines, or the file alone."""
     num_stories: int = Field(20_000, gt=1)
     """Stories of the embedded corpus."""
     corpus_seed: int = Field(0, ge=0, lt=SEED_END)
@@ -208,6 +211,16 @@ class OutputConfig(Section):
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""
     run_name: Annotated[str | None, tyro.conf.arg(aliases=["--run-name"])] = None
     """Name of the run's folder in place of seed<N>-<hash>."""
+
+    @field_validator("study", "run_name")
+    @classmethod
+    def _one_folder(cls, name: str | None) -> str | None:
+        return None if name is None else check_name(name)
+
+    @field_validator("runs_dir")
+    @classmethod
+    def _path(cls, path: str) -> str:
+        return check_path(path)
 
 
 class RunConfig(Section):

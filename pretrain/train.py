@@ -27,21 +27,23 @@ def main() -> int | None:
     if line.wants_help:
         show_help(TrainArgs, shown_defaults(line), prog="train.py", description=__doc__)
 
-    from pretrain.training.dry_run import check_usable, describe_runs
+    from pretrain.training.dry_run import describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
+    from pretrain.training.usable import check_usable
 
     configs, num_processes = load_configs(line), int(os.environ.get("WORLD_SIZE", "1"))
-    check_usable(configs[0], num_processes)
+    build_scorer = None
+    if configs[0].train.eval_every:  # the seeds of one command share all other settings
+        from eval.zero_shot.during_training import TrainingScorer, find_pairs
+
+        find_pairs(configs[0])
+        build_scorer = TrainingScorer
     if line.typed.values.get(("dry_run",)):
+        check_usable(configs[0], num_processes)
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))
         return None
-    build_scorer = None
-    if configs[0].train.eval_every:  # the seeds of one command share all other settings
-        from eval.zero_shot.during_training import TrainingScorer
-
-        build_scorer = TrainingScorer
     if len(configs) == 1:
         train(configs[0], build_scorer)
     else:

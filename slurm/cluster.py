@@ -9,7 +9,9 @@ from pydantic import Field, field_validator, model_validator
 
 from base.command_line import Section
 from base.config_input import read_config
-from base.errors import UsageError
+from base.errors import UsageError, shown
+
+LONGEST_DAYS = 365
 
 OF_A_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
@@ -108,6 +110,8 @@ def minutes_of(time: str) -> int:
     parts = rest.split(":")
     if not all(part.isdigit() for part in parts) or (dash and not days.isdigit()) or len(parts) > 3:
         raise ValueError(f"time {time!r} is not minutes, hours:minutes:seconds or days-hours:minutes:seconds")
+    if len(time) > len("365-00:00:00") * 2:  # Python reads no number of thousands of digits
+        raise ValueError(f"time {shown(time)} is longer than {LONGEST_DAYS} days")
     numbers = [int(part) for part in parts]
     if dash:
         hours, minutes, seconds = (*numbers, 0, 0)[:3]
@@ -116,4 +120,6 @@ def minutes_of(time: str) -> int:
     else:
         hours, minutes, seconds = 0, numbers[0], (numbers[1] if len(numbers) == 2 else 0)
     total_s = ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total_s > LONGEST_DAYS * 86_400:
+        raise ValueError(f"time {shown(time)} is longer than {LONGEST_DAYS} days")
     return max(1, -(-total_s // 60))

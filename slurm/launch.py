@@ -13,7 +13,8 @@ from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
-from pretrain.run.folders import StudyFolder
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.training.usable import check_all_usable
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.cluster import load_preset
@@ -47,6 +48,7 @@ def launch(options: SubmitArgs) -> int:
         raise UsageError(
             f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
         )
+    _check_usable(study, options)
     if options.dry_run:
         todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
@@ -72,6 +74,16 @@ def _tidy(folder: StudyFolder) -> None:
     """Remove what killed processes left; cells that run may be writing beside it."""
     for place in (folder.path, folder.cells_dir, folder.submissions_dir, folder.code_dir):
         remove_leftovers(place, ABANDONED_S)
+
+
+def _check_usable(study: Study, options: SubmitArgs) -> None:
+    """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
+    left = [cell for cell in study.cells if not RunFolder(cell.run_dir).is_complete]
+    processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
+    check_all_usable((cell.config for cell in left), processes)
+    if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        for note in check_sources(study.config.evaluation):
+            print(f"note: {note}")
 
 
 def _show(study: Study, todo: Todo) -> None:
@@ -101,9 +113,7 @@ def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
-    """Find the evaluation's data and tokenise the corpus; what is missing is told now, not after hours."""
-    for note in check_sources(study.config.evaluation):
-        print(f"note: {note}")
+    """Tokenise the corpora; what is wrong in them is told now, not after hours."""
     # Done once, before the workers start, so that they do not all do it at the same time.
     for config in {cell.config.data.model_dump_json(): cell.config for cell in todo}.values():
         prepare_data(config)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
+from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import mapping
 from pretrain.run.folders import StudyFolder
 
 
@@ -60,6 +58,6 @@ def _begun(study: Path) -> tuple[str, ...]:
 
 def _read(file: Path) -> dict[str, object]:
     try:
-        return mapping(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        return read_yaml(file)
+    except UsageError:
         return {}

@@ -27,6 +27,7 @@ from slurm.state import CellState, describe
 from slurm.survey import survey
 
 CLEAR = "\033[2J\033[H"
+LONGEST_WAIT_S = 86_400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files and the queue, and waits for nothing."""
     options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
     note = ""
+    if not 0.1 <= options.every <= LONGEST_WAIT_S:
+        raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     if options.study.is_dir():
         listing = read_listing(options.study)
         folder, run_ids, note = options.study, listing.run_ids, listing.note

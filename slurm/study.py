@@ -6,25 +6,26 @@ its run folder, whose name carries the hash of everything that can change the re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 import ffn_variants
 from base.baseline import BASELINE
 from base.command_line import Section
 from base.config_input import deep_merge, read_config
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, shown, unknown_name
 from base.families import get_family
 from base.files import write_text
+from base.names import check_name
 from base.sealed_text import sealed_text
 from eval.classification.heads.choice import check_head, parse_head
-from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
 from eval.report.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
@@ -36,10 +37,19 @@ from eval.significance.statistics.bootstrap import MIN_RUNS
 from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.config import RunConfig
-from pretrain.resolution import load_config
+from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
 from slurm.seeds import AdaptiveSeeds, read_seeds
+
+SAID_BY_STUDY = {
+    "family": "its `families` name them",
+    "seed": "its `seeds` name them",
+    "seeds": "name them in its own `seeds`",
+    "model.ffn": "its `variants` name them",
+    "output.study": "its `name` is that of the folder",
+}
+"""What no run of a study may say for itself, and where the study says it."""
 
 
 class ReportConfig(Section):
@@ -73,7 +83,7 @@ class ReportConfig(Section):
 class StudyConfig(Section):
     """One study, as written in ``configs/studies/*.yaml``."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, AfterValidator(check_name)]
     """Names the folder below ``runs/``."""
     families: Annotated[dict[str, str], Field(min_length=1)]
     """Family name to its base config; a relative path starts at the study file's folder."""
@@ -106,6 +116,35 @@ class StudyConfig(Section):
             for name in names:
                 if name not in outcomes:
                     raise unknown_name(f"outcome in report.{section}", name, outcomes)
+        return self
+
+    @model_validator(mode="after")
+    def _config_leaves_identities(self) -> StudyConfig:
+        """Refuse in ``config`` what the study itself says of each run."""
+        for place, said in SAID_BY_STUDY.items():
+            if _nested(self.config, place.split(".")) is not None:
+                raise ValueError(f"config.{place} has no effect in a study; {said}")
+        named = _nested(self.config, ["output", "run_name"])
+        if named is not None and len(self.all_seeds) > 1:
+            raise ValueError(
+                f"config.output.run_name {shown(named)} gives the runs of {len(self.all_seeds)} seeds one "
+                "folder; leave it out, and each has a folder of its own, or name one seed"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _heads_have_the_outcomes(self) -> StudyConfig:
+        """Refuse claims about outcomes that classification heads have no part in."""
+        if self.report.factor == "ffn":
+            return self
+        suites = [name for name in self.evaluation.suites if SUITES[name].kind == "classification"]
+        able = [*suites, *classified_benchmarks(self.evaluation)]
+        for name in self.report.primary:
+            if name not in able:
+                raise ValueError(
+                    f"report.primary {name} is not scored under a head, and report.factor is "
+                    f"{self.report.factor}; name of {', '.join(able) or 'no outcome here'}"
+                )
         return self
 
     @model_validator(mode="after")
@@ -286,25 +325,63 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     """
     config = _read(path)
     extra = deep_merge(config.config, dict(overrides or {}))
-    cells = tuple(
-        _cell(config, path, family, variant, seed, extra)
-        for seed in config.all_seeds
-        for family in config.families
-        for variant in config.variants
-    )
-    num_seeds = len(config.all_seeds)
-    if (name := cells[0].config.output.run_name) and num_seeds > 1:
-        raise UsageError(
-            f"{path}: config.output.run_name {name} gives the runs of {num_seeds} seeds one folder; "
-            "leave it out, and each has a folder of its own, or name one seed"
-        )
+    first = config.all_seeds[0]
+    # Seeds differ in nothing else, and there may be thousands.
+    pairs = [(family, variant) for family in config.families for variant in config.variants]
+    of_first = [_cell(config, path, *pair, first, extra) for pair in pairs]
+    cells = tuple(_at_seed(cell, seed) for seed in config.all_seeds for cell in of_first)
+    _check_folders(path, cells)
     return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
+
+
+def _at_seed(cell: Cell, seed: int) -> Cell:
+    run_config = cell.config.model_copy(update={"seed": seed})
+    return replace(cell, config=run_config, run_dir=run_dir(run_config))
+
+
+def _check_folders(path: Path, cells: Sequence[Cell]) -> None:
+    """Refuse cells that would share a folder, or lie in several studies.
+
+    Raises:
+        UsageError: Naming two of them.
+    """
+    homes: dict[Path, Cell] = {}
+    for cell in cells:
+        other = homes.setdefault(cell.run_dir, cell)
+        if other is not cell:
+            raise UsageError(
+                f"{path}: {other.label} at seed {other.config.seed} and {cell.label} at seed "
+                f"{cell.config.seed} would lie in one folder, {cell.run_dir}; leave output.run_name out of "
+                "the configs, and each has a folder of its own"
+            )
+        if cell.study_dir != cells[0].study_dir:
+            raise UsageError(
+                f"{path}: {cells[0].label} would lie in {cells[0].study_dir} and {cell.label} in "
+                f"{cell.study_dir}; give both configs the same output.runs_dir"
+            )
 
 
 def _read(path: Path) -> StudyConfig:
     if not path.is_file():
         raise UsageError(f"study file {path} does not exist; the shipped ones are in configs/studies/")
     return read_config(path, StudyConfig)
+
+
+def _check_length(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
+    """Refuse to read more of a text than the model has positions for."""
+    asked, model = evaluation.finetune.max_length, resolve(config).model
+    able = (model.max_position_embeddings or 0) - get_family(config.family).first_position
+    if asked is not None and asked > able:
+        raise UsageError(
+            f"{path}: evaluation.finetune.max_length {asked} is longer than the {able} positions of the "
+            f"{config.family} model; lower it, or raise model.max_position_embeddings"
+        )
+
+
+def _nested(values: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def _cell(
@@ -316,7 +393,15 @@ def _cell(
         "model": {"ffn": variant},
         "output": {"study": config.name},
     }
-    run_config = load_config(path.parent / config.families[family], overrides=deep_merge(extra, identity))
+    file = path.parent / config.families[family]
+    run_config = load_config(file, overrides=deep_merge(extra, identity))
+    found = (run_config.family, run_config.model.ffn, run_config.seed, run_config.output.study)
+    if found != (family, variant, seed, config.name):  # by its own entry under `variants:`
+        raise UsageError(
+            f"{file}: variants.{variant} says family, seed, model.ffn or output.study, which the study "
+            f"{path} decides; leave it out"
+        )
+    _check_length(path, config.evaluation, run_config)
     folder = run_dir(run_config)
     study_dir = RunFolder(folder).study.path
     return Cell(config=run_config, evaluation=config.evaluation, study_dir=study_dir, run_dir=folder)

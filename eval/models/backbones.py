@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
 from base.model_folders import clean_name, refuse_code
@@ -98,8 +99,8 @@ def read_backbone(run_dir: Path) -> Backbone | None:
         return None
     path = folder.backbone_file
     try:
-        return Backbone(**yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (yaml.YAMLError, UnicodeDecodeError, TypeError) as error:
+        return Backbone(**read_yaml(path))
+    except (UsageError, TypeError) as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path} is damaged: {reason}; remove it and name the model again") from None
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
 from base.checksums import damage
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.records import unsealed
@@ -199,9 +199,9 @@ def _identity(run: RunFolder, rows: pd.DataFrame | None, wrong: Mapping[str, str
     if run.config_file.name in wrong:
         raise UsageError(f"{run.config_file} {wrong[run.config_file.name]}")
     try:
-        config = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
+        config = read_yaml(run.config_file)
         return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):  # a UsageError is a ValueError
         raise UsageError(
             f"{run.config_file} does not say family, model.ffn and seed; is it damaged?"
         ) from None

@@ -114,9 +114,15 @@ def _read_csv(path: Path) -> pd.DataFrame:
         table = pd.read_csv(
             path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
         )
+        names = pd.read_csv(path, dtype=str, nrows=1, header=None, encoding="utf-8-sig").iloc[0].str.strip()
+        if names.duplicated().any():  # pandas calls the second one score.1
+            twice = names[names.duplicated()].iloc[0]
+            raise UsageError(f"{path} has the column {twice!r} twice; name each once")
         return unmark(table)
     except pd.errors.EmptyDataError:
         raise UsageError(f"{path} is empty; a CSV needs family,variant,seed,benchmark,score") from None
+    except UsageError:
+        raise
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} is not a readable CSV: {' '.join(str(error).split())}") from None
 

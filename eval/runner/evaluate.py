@@ -15,7 +15,7 @@ import torch
 from base.errors import UsageError, as_usage_error
 from base.faults import naming
 from eval.config import EvalConfig
-from eval.models.identity import RunIdentity, identify_run, weights_hash
+from eval.models.identity import RunIdentity, check_length, identify_run, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.done import is_done
 from eval.runner.failures import Failure
@@ -138,6 +138,7 @@ def choose_workers(costs: Sequence[float], device: str | None) -> int:
 
 def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     run = identify_run(run_dir)
+    check_length(run_dir, config.finetune.max_length)
     weights = weights_hash(run_dir)
     locks.enter_context(sole_evaluator(run_dir))
     store = ResultStore(run_dir, weights)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.mistakes import explain
 from base.sealed_text import is_as_written
@@ -77,9 +76,9 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
         if file.is_file():
             try:
                 text = file.read_text(encoding="utf-8")
-                content: Any = yaml.safe_load(text)
+                content = read_yaml(file)
                 config = EvalConfig.model_validate(content.get("evaluation") or {})
-            except (yaml.YAMLError, OSError, UnicodeDecodeError, AttributeError, ValidationError) as error:
+            except (UsageError, OSError, UnicodeDecodeError, ValidationError) as error:
                 told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
                 reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None

@@ -15,8 +15,23 @@ from eval.scoring.protocol import preset_protocol
 from eval.scoring.scorers import SCORERS
 from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
+from eval.zero_shot.task import TextTask
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 from pretrain.config import RunConfig
+
+
+def find_pairs(config: RunConfig) -> list[TextTask]:
+    """Find what ``train.eval_suite`` scores.
+
+    Raises:
+        UsageError: For a suite that does not exist or has no data.
+    """
+    suite = config.train.eval_suite
+    of_pairs = [name for name, spec in SUITES.items() if spec.kind == "minimal pairs"]
+    if suite not in of_pairs:
+        raise unknown_name("suite of minimal pairs in train.eval_suite", suite, of_pairs)
+    folder = None if config.train.eval_dir is None else Path(config.train.eval_dir)
+    return find_suite_tasks(suite, EvalConfig(suites=(), blimp_dir=folder, babylm25_dir=folder))
 
 
 class TrainingScorer:
@@ -36,12 +51,7 @@ class TrainingScorer:
 
     def __init__(self, config: RunConfig, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         self._suite = config.train.eval_suite
-        of_pairs = [name for name, spec in SUITES.items() if spec.kind == "minimal pairs"]
-        if self._suite not in of_pairs:
-            raise unknown_name("suite of minimal pairs in train.eval_suite", self._suite, of_pairs)
-        folder = None if config.train.eval_dir is None else Path(config.train.eval_dir)
-        sources = EvalConfig(suites=(), blimp_dir=folder, babylm25_dir=folder)
-        self._tasks = find_suite_tasks(self._suite, sources)
+        self._tasks = find_pairs(config)
         kind = get_family(config.family).objective
         self._model: Any = copy.deepcopy(model)
         self._tokenizer = tokenizer

@@ -24,7 +24,7 @@ from eval.files import fingerprint
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
 from pretrain.config import DataConfig
 from pretrain.data import corpus
-from pretrain.data.text_files import read_documents
+from pretrain.data.text_files import check_file, read_documents
 from pretrain.run.run_dir import read_run
 
 if TYPE_CHECKING:
@@ -76,11 +76,13 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
         UsageError: If it is not there.
     """
     text_file, max_items = config.text_file, config.max_pairs
-    if run_dir is None:
-        return []
     if text_file is not None:
         if not text_file.is_file():
             raise UsageError(f"no file {text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
+        check_file(text_file)
+    if run_dir is None:
+        return []
+    if text_file is not None:
         read = partial(_read_file, text_file)
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
         return [PerplexityTask(suite, name, source, read, max_items)]

@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.faults import naming
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
-from pretrain.data.text_files import FORMATS, check_file, read_documents
+from pretrain.data.text_files import FORMATS, check_file, check_split, read_documents
 
 Split = Literal["train", "validation"]
 
@@ -55,6 +55,20 @@ def fingerprint(data: DataConfig) -> str:
     return digest.hexdigest()[:16]
 
 
+def check_present(data: DataConfig) -> None:
+    """Refuse files and folders that are not there, or not what they are named for, without reading the text.
+
+    Raises:
+        UsageError: Naming the file.
+    """
+    if data.source == "embedded" or (data.source == "tinystories" and data.tinystories_dir is None):
+        return
+    splits: tuple[Split, ...] = ("train", "validation") if _has_validation(data) else ("train",)
+    for path in (path for split in splits for path in _files(data, split)):
+        check_file(path)
+        check_split(path, data.txt_split)
+
+
 def describe(data: DataConfig) -> str:
     """The source as a reader would name it."""
     if data.source == "embedded":
@@ -74,7 +88,7 @@ def _source(data: DataConfig, split: Split) -> Iterator[str]:
         return iter(stories(data.num_stories, data.corpus_seed))
     if data.source == "tinystories" and data.tinystories_dir is None:
         return (text.strip() for batch in _hub(split).iter(1000) for text in batch["text"] if text.strip())
-    return read_documents(_files(data, split), data.text_field)
+    return read_documents(_files(data, split), data.text_field, data.txt_split)
 
 
 def _has_validation(data: DataConfig) -> bool:

@@ -127,6 +127,8 @@ def tokens_fingerprint(data: DataConfig) -> str:
     """Identity of the tokens: the corpus's content, its split, the tokenizer."""
     fields = {"text_field", "max_documents", "max_validation_documents", "validation_fraction"}
     settings = data.model_dump(include=fields)
+    if data.txt_split != DataConfig().txt_split:  # tokens from before there was a choice keep their name
+        settings["txt_split"] = data.txt_split
     settings |= {"version": CACHE_VERSION, "source": data.source, "corpus": corpus.fingerprint(data)}
     if data.tokenizer:
         tokenizer = load_tokenizer(data.tokenizer).backend_tokenizer.to_str()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import pyarrow
 import pyarrow.parquet
@@ -19,9 +20,22 @@ END_OF_DOCUMENT = "<|endoftext|>"
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
 
+TextSplit = Literal["endoftext", "lines", "blank-lines", "file"]
+"""What ends a document of a .txt file: a marker, the line, blank lines, or the end of the file."""
 
-def read_documents(paths: Iterable[Path], text_field: str) -> Iterator[str]:
+MOST_LINES = 100
+"""A text of more lines without a marker is no document that somebody forgot to split."""
+
+
+def read_documents(
+    paths: Iterable[Path], text_field: str, txt_split: TextSplit = "endoftext"
+) -> Iterator[str]:
     """Yield the documents of several files in order, stripped, without empty ones.
+
+    Args:
+        paths: The files.
+        text_field: Field or column that holds the document in jsonl and parquet files.
+        txt_split: What ends a document of a .txt file.
 
     Raises:
         UsageError: For a missing file, an unknown format, a broken archive, bytes that are not UTF-8 text, or
@@ -29,10 +43,38 @@ def read_documents(paths: Iterable[Path], text_field: str) -> Iterator[str]:
     """
     for path in paths:
         check_file(path)
-        documents = _parquet(path, text_field) if path.suffix == ".parquet" else _from_lines(path, text_field)
-        for document in documents:
+        for document in _documents(path, text_field, txt_split):
             if stripped := document.strip():
                 yield stripped
+
+
+def check_split(path: Path, txt_split: TextSplit) -> None:
+    """Refuse a text that would be one document and looks like many.
+
+    Raises:
+        UsageError: If a .txt of many lines has no marker and is to be split at markers.
+    """
+    if txt_split != "endoftext" or not path.name.endswith((".txt", ".txt.gz")):
+        return
+    lines = 0
+    with _open(path) as file:
+        for line in _text_lines(file, path):
+            if END_OF_DOCUMENT in line:
+                return
+            lines += bool(line.strip())
+    if lines > MOST_LINES:
+        raise UsageError(
+            f"{path}: 1 document in {lines:,} lines, as none has {END_OF_DOCUMENT}; one a line needs "
+            "--data.txt-split lines, one a paragraph blank-lines, and if all of it is one, file"
+        )
+
+
+def _documents(path: Path, text_field: str, txt_split: TextSplit) -> Iterator[str]:
+    if path.suffix == ".parquet":
+        return _parquet(path, text_field)
+    if path.name.endswith((".txt", ".txt.gz")):
+        return _from_text(path, txt_split)
+    return _from_lines(path, text_field)
 
 
 def check_file(path: Path) -> None:
@@ -65,13 +107,24 @@ def _parquet(path: Path, text_field: str) -> Iterator[str]:
 
 def _from_lines(path: Path, text_field: str) -> Iterator[str]:
     with _open(path) as file:
+        for number, line in enumerate(_text_lines(file, path), start=1):
+            if line.strip():
+                yield _from_json(line, text_field, f"{path}: line {number}")
+
+
+def _from_text(path: Path, txt_split: TextSplit) -> Iterator[str]:
+    with _open(path) as file:
         lines = _text_lines(file, path)
-        if path.name.endswith((".txt", ".txt.gz")):
-            yield from _split_at_markers(lines)
+        if txt_split == "lines":
+            yield from lines
+        elif txt_split == "file":
+            yield "".join(lines)
+        elif txt_split == "blank-lines":
+            for is_text, paragraph in itertools.groupby(lines, lambda line: bool(line.strip())):
+                if is_text:
+                    yield "".join(paragraph)
         else:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield _from_json(line, text_field, f"{path}: line {number}")
+            yield from _split_at_markers(lines)
 
 
 def _open(path: Path) -> IO[bytes]:

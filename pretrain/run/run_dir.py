@@ -16,7 +16,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_text
 from base.records import peek_record
-from pretrain.config import OptimConfig, RunConfig, SplineConfig
+from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, rows_of_before, with_batch_size
 from pretrain.resolution import resolve, resolve_sources
 from pretrain.run.folders import RunFolder
@@ -65,6 +65,8 @@ def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None
     decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
     if config.splines == SplineConfig():
         del decisive["splines"]
+    if config.data.txt_split == DataConfig().txt_split:
+        del decisive["data"]["txt_split"]
     if config.optim.optimizer == OptimConfig().optimizer:
         del decisive["optim"]["optimizer"]
     text = json.dumps(decisive, sort_keys=True)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from base.errors import UsageError
 from base.families import get_family
 from pretrain.config import RunConfig
 from pretrain.data import corpus
@@ -121,23 +118,3 @@ def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int
     if corpus.is_whole_hub(config.data):
         return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size)), HUB_TOKENS
     return None
-
-
-def check_usable(config: RunConfig, num_processes: int = 1) -> None:
-    """Refuse a run that cannot be: for its tracker, its folder's name, or the processes that share a step.
-
-    Raises:
-        UsageError: Naming the command that installs the tracker, what a name may be, or numbers of processes.
-    """
-    cut_step(config.train, num_processes)
-    name = config.output.run_name
-    if name is not None and (Path(name).name != name or name == ".."):
-        raise UsageError(
-            f"--run-name {name!r} must be the name of one folder, without '/'; --runs-dir and --study say "
-            "where it lies"
-        )
-    tracker = config.train.tracker
-    if tracker != "none" and importlib.util.find_spec(tracker) is None:
-        raise UsageError(
-            f"the tracker {tracker!r} is not installed; pip install {tracker}, or leave --tracker out"
-        )

@@ -25,6 +25,7 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from pretrain.training.arguments import TrainArgs, config_path
 from pretrain.training.stopping import stopped_between_runs
+from pretrain.training.usable import check_usable
 
 
 def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
@@ -86,6 +87,7 @@ def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any
     failed = []
     with stopped_between_runs():
         if unfinished := [config for config in configs if not RunFolder(run_dir(config)).is_complete]:
+            check_usable(unfinished[0], int(os.environ.get("WORLD_SIZE", "1")))
             prepare_data(unfinished[0])  # once for all, so that a mistake in the corpus is told once
         for config in configs:
             try:

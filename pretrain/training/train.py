@@ -41,11 +41,11 @@ from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size,
 from pretrain.run.variant_source import check_same_source, source_facts
 from pretrain.sampling import sample_section
 from pretrain.training.diagnosis import diagnose, read_failure
-from pretrain.training.dry_run import check_usable
 from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
+from pretrain.training.usable import check_usable
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
@@ -71,12 +71,12 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
     config = resolve(config)
-    check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
     if config.train.eval_every and build_scorer is None:
         raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
     path = run_dir(config)
     if _is_settled(path, config):
         return path
+    check_usable(config, int(os.environ.get("WORLD_SIZE", "1")))
     accelerator = build_accelerator(config, path)
     with accelerator.main_process_first():
         data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -52,7 +53,7 @@ def tiny(runs_dir, request):
                 "save_steps": 1,
                 "torch_compile": False,
             },
-            "output": {"runs_dir": str(runs_dir), "study": request.node.name},
+            "output": {"runs_dir": str(runs_dir), "study": re.sub(r"\W+", "-", request.node.name)},
         }
         return load_config(None, ["--ffn", ffn, *flags], base)
 

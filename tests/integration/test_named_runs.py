@@ -120,6 +120,6 @@ def test_a_run_outside_of_any_study_is_scored_by_its_path(named, tmp_path, evalu
 def test_a_name_is_that_of_one_folder(name, tmp_path, monkeypatch):
     """A run deeper in a study would be found by nobody."""
     monkeypatch.setattr("sys.argv", ["train.py", "--runs-dir", str(tmp_path / "runs"), "--run-name", name])
-    with pytest.raises(UsageError, match="must be the name of one folder"):
+    with pytest.raises(UsageError, match="cannot name a folder"):
         train.main()
     assert not (tmp_path / "runs").exists()

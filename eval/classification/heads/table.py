@@ -9,6 +9,9 @@ from eval.classification.heads.build import count_parameters
 from eval.classification.heads.choice import HeadChoice, check_head, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS
 
+LARGEST = 1_000_000
+"""Beyond any model; counts are made by building a head."""
+
 STOCK = (
     "default", "example", "no", "GPT-Neo: W x; RoBERTa: W tanh(V x + c) + b; others: their own", "-",
     "transformers' sequence classifiers",
@@ -28,8 +31,8 @@ def table_rows(heads: Sequence[str], hidden_size: int, num_labels: int) -> list[
         UsageError: For a size below 1, an unknown head, or an option that it does not have.
     """
     for flag, size in (("--hidden-size", hidden_size), ("--num-labels", num_labels)):
-        if size < 1:
-            raise UsageError(f"{flag} must be at least 1, got {size}")
+        if not 1 <= size <= LARGEST:
+            raise UsageError(f"{flag} must be from 1 to {LARGEST:,}, got {size}")
     header = ("name", "reads", "several", "formula", "parameters", "reference")
     choices = [check_head(parse_head(text)) for text in heads] or [HeadChoice(name) for name in HEAD_NAMES]
     return [header, *(_row(choice, hidden_size, num_labels) for choice in choices)]

@@ -14,7 +14,9 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from eval.report.history import read_history
 from pretrain import resolution
+from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.run_dir import run_dir
 from slurm.listing import read_listing
 from slurm.state import start_state
 from slurm.status import render
@@ -73,8 +75,40 @@ def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) 
     shown = render(folder, survey(folder, run_ids)).splitlines()
     assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
     assert shown[-1] == "4 cells: 1 running, 3 waiting"
-    with pytest.raises(UsageError, match=r"run_name my-own gives the runs of 2 seeds one folder"):
+    with pytest.raises(UsageError, match=r"run_name 'my-own' gives the runs of 2 seeds one folder"):
         load_study(write(tmp_path, repository, config=named, seeds=[1, 2]))
+
+
+def test_seeds_are_cells_that_differ_in_nothing_else(tmp_path: Path, repository: Path) -> None:
+    """Each cell against its configuration read by itself."""
+    study = load_study(write(tmp_path, repository))
+    for cell in study.cells:
+        config = cell.config
+        alone = load_config(
+            repository / "configs" / "tiny.yaml",
+            overrides={
+                "family": config.family,
+                "seed": config.seed,
+                "model": {"ffn": config.model.ffn},
+                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
+            },
+        )
+        assert (config, cell.run_dir) == (alone, run_dir(alone))
+
+
+def test_cells_of_one_folder_or_of_two_studies_are_refused(tmp_path: Path, repository: Path) -> None:
+    tiny = read_yaml(repository / "configs" / "tiny.yaml")
+    named, elsewhere = tmp_path / "named.yaml", tmp_path / "elsewhere.yaml"
+    named.write_text(yaml.safe_dump(tiny | {"output": {"run_name": "mine"}}))
+    elsewhere.write_text(yaml.safe_dump(tiny | {"output": {"runs_dir": str(tmp_path / "other")}}))
+    with pytest.raises(UsageError, match=r"seed 1 and roberta/gelu/mine at seed 2 would lie in one folder"):
+        load_study(write(tmp_path, repository, families={"roberta": str(named)}))
+    families = {"gpt_neo": str(repository / "configs" / "tiny.yaml"), "roberta": str(elsewhere)}
+    with pytest.raises(UsageError, match=r"gpt_neo/gelu/seed1 would lie in runs/test and roberta/gelu/seed1"):
+        load_study(write(tmp_path, repository, families=families, config={}))
+    same = {"variants": {"kan": {"seed": 7}}}
+    with pytest.raises(UsageError, match=r"variants.kan says family, seed, model.ffn or output.study"):
+        load_study(write(tmp_path, repository, config=same))
 
 
 def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repository: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from base.errors import UsageError
 from pretrain.config import DataConfig
-from pretrain.data.corpus import documents, fingerprint
+from pretrain.data.corpus import check_present, documents, fingerprint
+from pretrain.data.text_files import read_documents
 
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 
@@ -39,6 +40,35 @@ def test_every_format_gives_the_same_documents(tmp_path, name):
     data = data_of(write_corpus(tmp_path, name))
     assert list(documents(data, "validation")) == STORIES[:1]
     assert list(documents(data, "train")) == STORIES[1:]
+
+
+PARTS = {
+    "lines": ["One.", "Two of it.", "Three."],
+    "blank-lines": ["One.\nTwo of it.", "Three."],
+    "file": ["One.\nTwo of it.\n\n \n\nThree."],
+    "endoftext": ["One.\nTwo of it.\n\n \n\nThree."],
+}
+
+
+@pytest.mark.parametrize("txt_split", PARTS)
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_what_ends_a_document_of_a_text(tmp_path, name, txt_split):
+    text = b"One.\nTwo of it.\n\n \n\nThree.\n"
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    assert list(read_documents([tmp_path / name], "text", txt_split)) == PARTS[txt_split]
+
+
+def test_a_text_of_many_lines_that_would_be_one_document_is_refused(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"Story {number}.\n\n" for number in range(101)))
+    with pytest.raises(
+        UsageError, match=r"1 document in 101 lines, .* one a line needs --data.txt-split lines"
+    ):
+        check_present(data_of(path))
+    for txt_split in ("lines", "blank-lines", "file"):
+        check_present(data_of(path, txt_split=txt_split))
+    path.write_text(path.read_text() + "<|endoftext|>\n")
+    check_present(data_of(path))
 
 
 def test_validation_files_are_used_where_given(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def tiny(runs_dir, request):
                 "save_steps": 2,
                 "torch_compile": False,
             },
-            "output": {"runs_dir": str(runs_dir), "study": request.node.name},
+            "output": {"runs_dir": str(runs_dir), "study": re.sub(r"\W+", "-", request.node.name)},
         }
         return load_config(None, ["--family", family, *flags], base)
 

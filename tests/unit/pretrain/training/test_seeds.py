@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def seeds(runs_dir, request):
     """Make configurations as a command line does; each test has a study of its own."""
 
     def _seeds(numbers: str, *flags: str) -> list[RunConfig]:
-        place = ["--runs-dir", str(runs_dir), "--study", request.node.name]
+        place = ["--runs-dir", str(runs_dir), "--study", re.sub(r"\W+", "-", request.node.name)]
         return load_configs(read_flags(TrainArgs, [*FLAGS, *place, "--seeds", numbers, *flags]))
 
     return _seeds

@@ -1,0 +1,56 @@
+"""Every command on inputs that it cannot work with: one line, exit status 2, and nothing written."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import shlex
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.bad_inputs import CASES, LONG, files
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every file that the cases name."""
+    path = tmp_path_factory.mktemp("world")
+    (path / "folder").mkdir()
+    for name, content in files().items():
+        (path / name).write_bytes(content)
+    return path
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of everything below a folder."""
+    found = {}
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            state = os.lstat(os.path.join(parent, name))
+            found[os.path.join(parent, name)] = state.st_size, state.st_mtime_ns
+    return found
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), CASES, ids=[f"{i}: {line[:90]}" for i, (line, _) in enumerate(CASES)]
+)
+def test_it_is_told_in_one_line_and_nothing_is_written(
+    world: Path, line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, *args = [word.replace("{long}", LONG) for word in shlex.split(line)]
+    before = tree(world)
+    monkeypatch.chdir(world)
+    monkeypatch.setattr(sys, "argv", [module, *args])
+    warnings.simplefilter("ignore")  # of runpy, that the module was imported before
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    said = capsys.readouterr()
+    assert ended.value.code == 2, said.err
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert words in said.err
+    assert len(said.err) < 1000
+    assert tree(world) == before
