@@ -11,7 +11,7 @@ import pandas as pd
 from eval.results.rows import run_name
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
-from eval.significance.claims import Claims
+from eval.significance.claims import Claims, Together
 from eval.significance.compare import compare_arms, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
@@ -56,6 +56,10 @@ class _Again:
     variants: tuple[Level, ...]
     looks: Mapping[Key, Look]
     """Of the comparisons as reported: leaving out a run is no other look."""
+    together: Together
+    """The comparisons as reported."""
+    places: Mapping[Key, int]
+    """Of each among them."""
 
     def compare(
         self, arms: ArmTable, variants: Sequence[Level] | None = None, inference: Inference | None = None
@@ -71,9 +75,10 @@ class _Again:
         }
         return {key: replace(c, look=self.looks.get(key, c.look)) for key, c in found.items()}
 
-    def correct(self, found: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
-        """Correct all of them together, as the reported ones are."""
-        return dict(zip(found, self.claims.correct(list(found.values())), strict=True))
+    def correct(self, changed: Mapping[Key, Comparison]) -> dict[Key, Comparison]:
+        """Correct those made again together with the reported ones of all others."""
+        corrected = self.together.correct({self.places[key]: c for key, c in changed.items()})
+        return dict(zip(changed, corrected.values(), strict=True))
 
 
 def sensitivities(
@@ -99,20 +104,26 @@ def sensitivities(
         for c in comparisons
         if c.family == scopes(claims.tables[c.benchmark].families)[0]
     }
-    looks = {key: c.look for key, c in overall.items()}
-    again = _Again(claims, baseline, tuple(variants), looks)
+    again = _Again(
+        claims=claims,
+        baseline=baseline,
+        variants=tuple(variants),
+        looks={key: c.look for key, c in overall.items()},
+        together=Together(claims, [*overall.values()]),
+        places={key: place for place, key in enumerate(overall)},
+    )
     other_how = replace(claims.inference, paired=not claims.inference.paired)
     other_way = again.correct(
         {k: c for arms in claims.tables.values() for k, c in again.compare(arms, inference=other_how).items()}
     )
     found: list[Sensitivity] = []
     for benchmark, arms in claims.tables.items():
-        left_out = list(_leave_one_out(again, arms, overall))
+        left_out = list(_leave_one_out(again, arms))
         rest, flagged = _without(arms, outliers)
-        without = again.correct({**overall, **again.compare(rest)}) if flagged else {}
+        without = again.correct(again.compare(rest)) if flagged else {}
         of_parts = means[means.benchmark == benchmark]
         other_mean = ArmTable.of_scores(of_parts, benchmark, outcome=arms.outcome)
-        by_part = again.correct({**overall, **again.compare(other_mean)}) if len(of_parts) else {}
+        by_part = again.correct(again.compare(other_mean)) if len(of_parts) else {}
         for variant in variants:
             key = (benchmark, Contrast((variant,), (baseline,)))
             if (comparison := overall[key]).p is None:
@@ -156,17 +167,14 @@ def _seed_correlation(arms: ArmTable, variant: Level, baseline: Level) -> float 
     return float((table[:, 0] * table[:, 1]).sum() / spread.prod())
 
 
-def _leave_one_out(
-    again: _Again, arms: ArmTable, overall: Mapping[Key, Comparison]
-) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
+def _leave_one_out(again: _Again, arms: ArmTable) -> Iterator[tuple[tuple[Family, Level, int], Comparison]]:
     """Leave out each run in turn; of a variant's own run only its own comparison is another one."""
     for (family, variant), runs in arms.runs.items():
         affected = again.variants if variant == again.baseline else (variant,)
         for seed in runs.index:
             changed = again.compare(arms.without(family, variant, int(seed)), affected)
-            corrected = again.correct({**overall, **changed})
-            for key in changed:
-                yield (family, variant, int(seed)), corrected[key]
+            for corrected in again.correct(changed).values():
+                yield (family, variant, int(seed)), corrected
 
 
 def _without(arms: ArmTable, outliers: pd.DataFrame) -> tuple[ArmTable, set[Level]]:

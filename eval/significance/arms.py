@@ -101,6 +101,7 @@ class ArmTable:
         self._resampled: dict[tuple[str, bytes], ResampledArm] = {}
         self._samples: dict[tuple[Contrast, tuple[Family, ...], bool], Sample] = {}
         self._digits: dict[tuple[Family, ...], int] = {}
+        self._squares: dict[Key, tuple[int, float, float]] = {}
 
     @classmethod
     def of_scores(
@@ -125,10 +126,21 @@ class ArmTable:
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
-        left = {**self.runs, (family, variant): self.runs[family, variant].drop(seed)}
+        key = (family, variant)
+        own = self.runs[key]
+        left = {**self.runs, key: own[own.index != seed]}
         found = ArmTable(left, self.benchmark, self.part, self.outcome, self.decided)
         found._resampled = dict(self._resampled)  # arms that stay as they are have the same resamples
+        found._squares = {other: known for other, known in self._squares.items() if other != key}
         return found
+
+    def squares(self, key: Key) -> tuple[int, float, float]:
+        """Return the number of runs of an arm that has any, their mean, and the sum of squares about it."""
+        if key not in self._squares:
+            arm = self.runs[key].to_numpy()
+            mean = arm.mean()
+            self._squares[key] = len(arm), float(mean), float(((arm - mean) ** 2).sum())
+        return self._squares[key]
 
     def as_decided(self, contrast: Contrast) -> ArmTable:
         """Return the runs that a contrast was decided with: what came later was for others to decide."""
@@ -181,9 +193,10 @@ class ArmTable:
     def _spreads(self) -> dict[Family, list[tuple[int, float]]]:
         """Degrees of freedom and variance of every arm with two runs or more, by family."""
         found: dict[Family, list[tuple[int, float]]] = {}
-        for (family, _), arm in self.runs.items():
+        for key, arm in self.runs.items():
             if len(arm) > 1:
-                found.setdefault(family, []).append((len(arm) - 1, float(arm.to_numpy().var(ddof=1))))
+                count, _, squares = self.squares(key)
+                found.setdefault(key[0], []).append((count - 1, squares / (count - 1)))
         return found
 
     @cached_property
@@ -198,15 +211,12 @@ class ArmTable:
             return frozenset(self.runs)
         level, found = LEVEL_ABOVE_CHANCE / 2 / max(1, len(self.runs)), set()
         for family in self.families:
-            arms = {key: arm for key, arm in self.runs.items() if key[0] == family and len(arm)}
-            spreads = {
-                key: (len(arm) - 1, float(((arm - arm.mean()) ** 2).sum())) for key, arm in arms.items()
-            }
-            whole = (sum(df for df, _ in spreads.values()), sum(squares for _, squares in spreads.values()))
-            for key, arm in arms.items():
-                lead = sign * (float(arm.mean()) - chance) - (self.outcome.margin or 0.0)
-                own = [spreads[key]] if spreads[key][1] > NO_SPREAD**2 else []
-                if any(_is_above_zero(lead, len(arm), df, squares, level) for df, squares in (whole, *own)):
+            arms = {key: self.squares(key) for key, arm in self.runs.items() if key[0] == family and len(arm)}
+            whole = sum(count - 1 for count, _, _ in arms.values()), sum(own for _, _, own in arms.values())
+            for key, (count, mean, squares) in arms.items():
+                lead = sign * (mean - chance) - (self.outcome.margin or 0.0)
+                own = [(count - 1, squares)] if squares > NO_SPREAD**2 else []
+                if any(_is_above_zero(lead, count, df, total, level) for df, total in (whole, *own)):
                     found.add(key)
         return frozenset(found)
 

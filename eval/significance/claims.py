@@ -9,17 +9,18 @@ its own level.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from base.errors import unknown_name
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark, Level
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.compare import compare_arms, interval_at, scopes
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.dependence import max_t_of
 from eval.significance.statistics.corrections import Correction, Holm
+from eval.significance.together import Group, Interactions, Members, corrected_in, in_groups
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,9 @@ class Claims:
             comparisons: Of every outcome and variant, each inferred by itself. Scopes that are not there are
                 not corrected for; claims have to be there, all of them.
         """
-        found = [replace(c, is_primary=self.is_claim(c)) for c in with_siblings_at_chance(comparisons)]
-        level = self.inference.level
-        found = in_groups(found, _group, lambda group: with_corrected(group, self._correction(group), level))
-        return in_groups(found, lambda c: (c.benchmark, c.family), _with_interactions)
+        return [*Together(self, comparisons).correct(dict(enumerate(comparisons))).values()]
 
-    def _correction(self, group: Sequence[Comparison]) -> Correction:
+    def correction(self, group: Sequence[Comparison]) -> Correction:
         """Draw what claims share once: without a run, or in other pairs, they share nearly the same."""
         if self.inference.correction == "holm" or not group[0].is_primary:
             return Holm()
@@ -86,41 +84,43 @@ def find_primary(
     return tuple(b for b in benchmarks if not names or any(b in found for found in known.values()))
 
 
+class Together:
+    """Comparisons with the baseline, of which some may be exchanged and corrected again.
+
+    Args:
+        claims: How they are corrected.
+        comparisons: As ``Claims.correct`` takes them.
+    """
+
+    def __init__(self, claims: Claims, comparisons: Sequence[Comparison]) -> None:
+        self._claims, self._guessed = claims, guessed(comparisons)
+        found = [replace(c, is_primary=claims.is_claim(c)) for c in comparisons]
+        level = claims.inference.level
+        self._groups = [
+            *(Group(own, claims.correction([*own.values()]), level) for own in in_groups(found, _group)),
+            *map(Interactions, in_groups(found, _scope)),
+        ]
+
+    def correct(self, exchanged: Members) -> dict[int, Comparison]:
+        """Correct some comparisons together with those that stay.
+
+        Args:
+            exchanged: By the place of the one that each stands for, of its outcome, contrast and scope.
+        """
+        found = {
+            place: replace(c, is_primary=self._claims.is_claim(c))
+            for place, c in with_siblings_at_chance(exchanged, self._guessed).items()
+        }
+        return corrected_in(self._groups, found)
+
+
 def _group(comparison: Comparison) -> Hashable:
     """Name the comparisons that are corrected together: all claims, else those of one outcome and scope."""
-    return None if comparison.is_primary else (comparison.benchmark, comparison.family)
+    return None if comparison.is_primary else _scope(comparison)
 
 
-def in_groups(
-    comparisons: Sequence[Comparison],
-    key: Callable[[Comparison], Hashable],
-    change: Callable[[list[Comparison]], list[Comparison]],
-) -> list[Comparison]:
-    """Change comparisons a group at a time; their order stays."""
-    groups: dict[Hashable, list[int]] = {}
-    for place, comparison in enumerate(comparisons):
-        groups.setdefault(key(comparison), []).append(place)
-    found = list(comparisons)
-    for places in groups.values():
-        for place, changed in zip(places, change([comparisons[i] for i in places]), strict=True):
-            found[place] = changed
-    return found
-
-
-def with_corrected(group: Sequence[Comparison], correction: Correction, level: float) -> list[Comparison]:
-    """Correct the p-values of comparisons that are looked at together."""
-    p_values = [c.p_sequential for c in group]
-    corrected, levels = correction.adjust(p_values), correction.levels(p_values, level)
-    equivalent = Holm().adjust([c.p_equivalence_sequential for c in group])
-    return [
-        replace(c, p_holm=p, level_simultaneous=own and c.look.nominal(own), p_equivalence_holm=q)
-        for c, p, own, q in zip(group, corrected, levels, equivalent, strict=True)
-    ]
-
-
-def _with_interactions(group: list[Comparison]) -> list[Comparison]:
-    corrected = Holm().adjust([p if (p := c.p_interaction) is None else c.look.p(p) for c in group])
-    return [replace(c, p_interaction_holm=p) for c, p in zip(group, corrected, strict=True)]
+def _scope(comparison: Comparison) -> Hashable:
+    return comparison.benchmark, comparison.family
 
 
 def with_interval(comparison: Comparison, arms: ArmTable, inference: Inference) -> Comparison:
@@ -165,9 +165,12 @@ def compare_as_asked(
     asked = {(c.benchmark, c.family, _sides(c.contrast)): c for c in found}
     new = [c for sides, c in asked.items() if sides not in known]  # one asked for twice is one question
     level = claims.inference.level
-    new = in_groups(new, lambda c: c.family, lambda group: with_corrected(group, Holm(), level))
-    new = in_groups(new, lambda c: (c.benchmark, c.family), _with_interactions)
-    known |= {(c.benchmark, c.family, _sides(c.contrast)): c for c in new}
+    groups = [
+        *(Group(own, Holm(), level) for own in in_groups(new, lambda c: c.family)),
+        *map(Interactions, in_groups(new, _scope)),
+    ]
+    corrected = corrected_in(groups, dict(enumerate(new))).values()
+    known |= {(c.benchmark, c.family, _sides(c.contrast)): c for c in corrected}
     as_known = [_corrected_as(c, known[c.benchmark, c.family, _sides(c.contrast)]) for c in found]
     return claims.with_intervals(as_known)
 
@@ -185,15 +188,22 @@ def _corrected_as(comparison: Comparison, known: Comparison) -> Comparison:
     return replace(comparison, **{name: getattr(known, name) for name in names})
 
 
-def with_siblings_at_chance(comparisons: Sequence[Comparison]) -> list[Comparison]:
+Guessed = Collection[tuple[Benchmark, Contrast, Family | None]]
+
+
+def guessed(comparisons: Iterable[Comparison]) -> Guessed:
+    """Return what is at chance."""
+    return {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
+
+
+def with_siblings_at_chance(comparisons: Members, at_chance: Guessed) -> dict[int, Comparison]:
     """Call a graded metric at chance where the right answers are.
 
     Two models that guess may well be equal by degrees, too; that is no equivalence of what they learnt.
     """
-    guessed = {(c.benchmark, c.contrast, c.family) for c in comparisons if c.is_at_chance}
-    return [
-        replace(c, is_at_chance=True)
-        if (replace(c.benchmark, metric=""), c.contrast, c.family) in guessed
+    return {
+        place: replace(c, is_at_chance=True)
+        if c.benchmark.metric and (replace(c.benchmark, metric=""), c.contrast, c.family) in at_chance
         else c
-        for c in comparisons
-    ]
+        for place, c in comparisons.items()
+    }

@@ -160,7 +160,11 @@ def _inferred(
     estimate, standard_error, df = (float(x) for x in (result.estimate, result.standard_error, result.df))
     if standard_error < NO_SPREAD:
         return replace(known, reason="no spread between seeds in any arm")
-    of_families = {f: _welch(sample.moments_of(f), inference) for f in strata}
+    of_families = (
+        {f: _welch(sample.moments_of(f), inference) for f in strata}
+        if len(strata) > 1
+        else {strata[0]: result}
+    )
     p_equivalence, everywhere = _equivalence(result, known.margin, of_families, margins)
     look = inference.looks.at(known.fewest_runs, df, known.claim)
     known = replace(

@@ -6,6 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
@@ -114,6 +115,7 @@ def label_log_axis(axis: Axis) -> None:
     axis.set_minor_locator(NullLocator())
 
 
+@lru_cache(maxsize=10_000)
 def text_width(text: str, size: float = SMALL) -> float:
     """Width of drawn text in inches, of its longest line."""
     lines = [line for line in text.split("\n") if line.strip()]
@@ -141,8 +143,9 @@ def filled(text: str, width: int) -> str:
 
 def settle(figure: Figure) -> None:
     """Lay a figure out once and for all, so that SVG and PNG show the same however often they are drawn."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    if figure.get_layout_engine() is not None:
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)  # not "none", whose place holder costs one drawing more for each file
 
 
 def to_svg(figure: Figure) -> str:

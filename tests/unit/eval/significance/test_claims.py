@@ -18,7 +18,7 @@ from eval.report.phenomena import compare_parts
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-from eval.significance.claims import Claims, compare_as_asked, find_primary
+from eval.significance.claims import Claims, Together, compare_as_asked, find_primary
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
@@ -297,3 +297,22 @@ def test_contrasts_are_corrected_over_those_asked_for_and_asked_twice_count_once
     assert by_name["gelu - swish"].interval == pytest.approx([-x for x in reversed(turned.interval or ())])
     same, claim = by_name["kan - gelu"], claims[Contrast(("kan",), ("gelu",))]
     assert (same.verdict, same.p_holm, same.interval) == (claim.verdict, claim.p_holm, claim.interval)
+
+
+def holm_by_hand(p_values: list[float]) -> list[float]:
+    """Largest, over all p-values up to each, of that p times the number of those that are not smaller."""
+    return [max(min(1.0, sum(x >= q for x in p_values) * q) for q in p_values if q <= p) for p in p_values]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_exchanged_comparison_is_corrected_among_those_that_stay(seed: int):
+    rng = np.random.default_rng(seed)
+    found = study([scores(rng, name, ["gpt_neo"], 6) for name in (BLIMP, LOSS)])
+    known = {place: c.p for place, c in enumerate(found.comparisons) if c.p is not None}
+    place = int(rng.choice([*known]))
+    other = replace(found.comparisons[place], p=float(rng.uniform(0, 0.02)), p_holm=None)
+    (corrected,) = Together(found.claims, found.comparisons).correct({place: other}).values()
+    p_values = {**known, place: other.p}
+    by_hand = dict(zip(p_values, holm_by_hand([*p_values.values()]), strict=True))
+    assert corrected.p_holm == pytest.approx(by_hand[place])
+    assert corrected.p_equivalence_holm == found.comparisons[place].p_equivalence_holm

@@ -9,7 +9,7 @@ import pytest
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
-from eval.significance.claims import with_siblings_at_chance
+from eval.significance.claims import guessed, with_siblings_at_chance
 from eval.significance.compare import compare_with_baseline
 from eval.significance.comparison import AT_CHANCE, DIFFERENT, EQUIVALENT, Comparison, Inference
 
@@ -37,5 +37,6 @@ def test_degrees_of_what_is_guessed(accuracy: float, log_odds: float, verdict: s
         *compared(degrees, {"gelu": 1.0, "kan": log_odds}, 0.02, graded),
     ]
     assert found[1].verdict == (DIFFERENT if log_odds > 1 else EQUIVALENT)
-    assert with_siblings_at_chance(found)[1].verdict == verdict
-    assert with_siblings_at_chance(found)[0] == found[0]
+    named = with_siblings_at_chance(dict(enumerate(found)), guessed(found))
+    assert named[1].verdict == verdict
+    assert named[0] == found[0]
