@@ -128,20 +128,20 @@ def _of_outcome(outcome: _Outcome, parts: Sequence[ArmTable]) -> Iterable[Poster
 def _described(outcome: _Outcome, arms: ArmTable, draws: np.ndarray) -> Iterable[Posterior]:
     """Describe (D, V - 1) draws of the differences in what these arms have scored."""
     families, tail = outcome.arms.families, (1 - outcome.inference.confidence) / 2
-    for variant, own in zip(outcome.variants[1:], draws.T, strict=True):
+    ends = outcome.in_unit(np.quantile(draws, [tail, 0.5, 1 - tail], axis=0)).T
+    for variant, own, (low, median, high) in zip(outcome.variants[1:], draws.T, ends, strict=True):
         contrast = Contrast((variant,), (outcome.variants[0],))
         margin = margin_of(arms, contrast, families)
         gains, limit = own * arms.outcome.sign, margin or 0.0
-        low, median, high = map(float, outcome.in_unit(np.quantile(own, [tail, 0.5, 1 - tail])))
         yield Posterior(
             benchmark=arms.benchmark,
             variant=variant,
             part=arms.part,
             unit="percent" if outcome.is_relative else arms.outcome.unit,
             digits=arms.digits(families),
-            median=median,
-            low=low,
-            high=high,
+            median=float(median),
+            low=float(low),
+            high=float(high),
             margin=100 * math.expm1(margin / 100) if margin and outcome.is_relative else margin,
             within=None if margin is None else float((np.abs(own) <= margin).mean()),
             better=float((gains > limit).mean()),
