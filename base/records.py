@@ -55,7 +55,10 @@ def read_record(path: Path, kind: type[Kind]) -> Kind | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        _tell(f"{path} cannot be read ({error.strerror}); taken as not there")
+        if path.is_dir():
+            set_aside(path, "it is a folder")
+        else:
+            _tell(f"{path} cannot be read ({error.strerror}); taken as not there")
         return None
     try:
         return _adapter(kind).validate_python(unsealed(content))

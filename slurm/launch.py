@@ -28,6 +28,7 @@ from slurm.sbatch import Packing, SlurmSubmitter
 from slurm.settle import settle
 from slurm.snapshot import take_snapshot
 from slurm.sources import other_source_lines
+from slurm.squeue import read_queue
 from slurm.study import Cell, Study, load_study
 from slurm.submissions import sole_submitter
 from slurm.todo import Todo, find_todo, take_over
@@ -56,6 +57,8 @@ def launch(options: SubmitArgs) -> int:
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)
+        if options.cluster == "slurm" and not queue:
+            queue = read_queue()  # nothing is handed to a SLURM of which nobody could ask what became of it
         todo = take_over(study, find_todo(study, options.retry_failed))
         _show(study, todo)
         if queue is None and (todo.cells or not todo.is_over):
@@ -104,7 +107,7 @@ def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
     if options.cluster == "slurm":
         raise UsageError(
             "SLURM does not answer, so nothing was submitted, as jobs might be there twice; "
-            "give the same command again where squeue works"
+            "give the same command again where squeue works, or --cluster local to run here"
         )
     print(
         "note: SLURM does not answer here, and cells that were handed to it are left to it; if its jobs are "

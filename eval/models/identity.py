@@ -109,10 +109,16 @@ def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
     for name, wrong in damage(run.path, known).items():
         raise UsageError(
             f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
-            f"last checkpoint: accelerate launch pretrain/train.py {run.config_file}"
+            f"last checkpoint: {_training_command(run)}"
         )
     if added := [path for path in files if f"{own}{path.name}" not in known]:
         raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
+
+
+def _training_command(run: RunFolder) -> str:
+    """The command that goes on with a run where its folder lies now, which need not be where it was begun."""
+    study = run.study.path
+    return f"python pretrain/train.py {run.config_file} --runs-dir {study.parent} --study {study.name}"
 
 
 def model_files(folder: Path) -> list[Path]:

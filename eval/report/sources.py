@@ -35,6 +35,7 @@ from eval.significance.axes import Benchmark
 from eval.significance.factor import Factor
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.manifest import mixed_up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,6 +155,9 @@ def _read_study(folder: Path) -> Source:
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
         if not runs:
             raise UsageError(f"{folder}: no cell of {file} is finished or scored; run the study first")
+    mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
+    notes += [f"left out: {said}" for said in mixed.values()]
+    runs = {run_id: run for run_id, run in runs.items() if run_id not in mixed}
     tables, unreadable = read_tables(runs)
     notes += unreadable
     facts, unknown = read_all_facts(runs, tables)

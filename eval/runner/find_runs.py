@@ -54,6 +54,8 @@ def find_runs(
         if not trained:
             raise UsageError(f"{path} holds {len(inside)} runs and none is trained yet; train one first")
         runs += trained
+        # One that has lost its configuration: whoever opens it says so.
+        runs += [run.path for run in found if not run.is_run and (run.has_model or run.is_scored)]
         if untrained := [run.run_id for run in inside if not run.has_model]:
             names = ", ".join(untrained)
             notes.append(f"{path}: left out, not trained yet: {names}")

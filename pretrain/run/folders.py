@@ -7,9 +7,12 @@ Here is where things are; what stands in a file is known to the module that writ
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+RUN_NAME = re.compile(r"seed(?P<seed>\d+)-(?P<hash>[0-9a-f]{8})")
+"""Of a run's folder, where its user chose none: the hash is that of the configuration."""
 REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from base.checksums import FileState, damage, file_states
-from base.records import read_record, set_aside, write_record
-from pretrain.run.folders import RunFolder
+from base.records import peek_record, read_record, set_aside, write_record
+from pretrain.run.folders import RUN_NAME, RunFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +32,24 @@ class Completion:
 
 
 _COMPLETION = TypeAdapter(Completion)
+
+
+def mixed_up(run: RunFolder) -> str | None:
+    """Say that a folder holds files of several runs, as after a folder was renamed or copied into another.
+
+    Its name, its record and its marker each have a hash of the configuration, where they are not older.
+    """
+    named = RUN_NAME.fullmatch(run.path.name)
+    found = {"its name": named["hash"]} if named else {}
+    for file in (run.provenance_file, run.completion_marker):
+        if said := peek_record(file).get("config_hash"):
+            found[file.name] = said
+    if len(set(found.values())) < 2:
+        return None
+    told = ", ".join(f"{name} {said}" for name, said in found.items())
+    return (
+        f"{run.path} holds files of several runs ({told}); was a folder renamed, or one copied into another?"
+    )
 
 
 def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:

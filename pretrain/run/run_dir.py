@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,8 @@ from base.records import peek_record
 from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, rows_of_before, with_batch_size
 from pretrain.resolution import resolve, resolve_sources
-from pretrain.run.folders import RunFolder
-
-_NAME = re.compile(r"seed(?P<seed>\d+)-(?P<hash>[0-9a-f]{8})")
-"""Of a run's folder, where its user chose none."""
+from pretrain.run.folders import RUN_NAME, RunFolder
+from pretrain.run.manifest import mixed_up
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -96,6 +93,8 @@ def read_run(path: Path) -> RunConfig:
             f"{path}: is no run folder (it has no {folder.config_file.name}); "
             "give runs/<study>/<family>/<variant>/<run>"
         )
+    if mixed := mixed_up(folder):
+        raise UsageError(f"{mixed} Put it back, or remove this folder and train the run anew")
     values, name = read_yaml(folder.config_file), str(folder.config_file)
     factors = rows_of_before(values, name)
     values = with_batch_size(values, factors, _processes_of_before(folder))
@@ -111,7 +110,7 @@ def read_run(path: Path) -> RunConfig:
 def was_begun_with(path: Path, config: RunConfig) -> bool:
     """Whether a run's name or its record says that this was its configuration, whatever its file says now."""
     folder, own = RunFolder(path), config_hash(config)
-    named = _NAME.fullmatch(path.name)
+    named = RUN_NAME.fullmatch(path.name)
     if _processes_of_before(folder) > 1:
         return False
     return own == (named["hash"] if named else peek_record(folder.provenance_file).get("config_hash"))
@@ -136,7 +135,7 @@ def _contradiction(folder: RunFolder, config: RunConfig, own: str) -> str | None
     begun = peek_record(folder.provenance_file).get("config_hash")
     if begun not in (None, own):
         return f"is not the configuration that the run was begun with (hash {own}, in its record {begun})"
-    named = _NAME.fullmatch(folder.path.name)
+    named = RUN_NAME.fullmatch(folder.path.name)
     if named and (int(named["seed"]), named["hash"]) != (config.seed, own):
         return f"does not fit the name of its folder (it is seed{config.seed}-{own})"
     if folder.has_model:
@@ -153,6 +152,8 @@ def check_same_config(path: Path, config: RunConfig) -> None:
     Raises:
         UsageError: Naming the first field that differs, with both values.
     """
+    if mixed := mixed_up(RunFolder(path)):
+        raise UsageError(f"{mixed} Put it back, or remove this folder and give the same command again")
     if not RunFolder(path).is_run or was_begun_with(path, config):
         return
     difference = _first_difference(_decisive(read_run(path)), _decisive(config))

@@ -44,16 +44,18 @@ class Snapshot:
         moments: The optimizer's tensors as ``<parameter>/<key>``.
         scheduler: State of the schedule.
         state: JSON values of the loop; ``state["step"]`` names the checkpoint.
+        run: Hash of the configuration of the run that it belongs to; empty where nobody asks.
     """
 
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]
     scheduler: dict[str, Any]
     state: dict[str, Any]
+    run: str = ""
 
 
 def take_snapshot(
-    model: nn.Module, optimizer: Optimizer, scheduler: LambdaLR, state: dict[str, Any]
+    model: nn.Module, optimizer: Optimizer, scheduler: LambdaLR, state: dict[str, Any], run: str = ""
 ) -> Snapshot:
     """Copy what a checkpoint holds; ``model`` is the unwrapped one."""
     return Snapshot(
@@ -61,6 +63,7 @@ def take_snapshot(
         {name: _copy(tensor) for name, tensor in _moments(model, optimizer).items()},
         scheduler.state_dict(),
         state,
+        run,
     )
 
 
@@ -159,7 +162,7 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
         safetensors.torch.save_file(snapshot.moments, folder / MOMENTS)
     except safetensors.SafetensorError as error:  # how it tells of a full disk
         raise OSError(str(error)) from error
-    state = {"state": snapshot.state, "scheduler": snapshot.scheduler}
+    state = {"state": snapshot.state, "scheduler": snapshot.scheduler, "run": snapshot.run}
     (folder / STATE).write_text(json.dumps(state, indent=2))
     checksums = {name: sha256_of(folder / name) for name in FILES}
     (folder / CHECKSUMS).write_text(json.dumps(checksums, indent=2))
@@ -168,9 +171,14 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
 
 
 def load_newest(
-    folder: Path, model: nn.Module, optimizer: Optimizer, scheduler: LambdaLR, tidy: bool = True
+    folder: Path,
+    model: nn.Module,
+    optimizer: Optimizer,
+    scheduler: LambdaLR,
+    tidy: bool = True,
+    run: str = "",
 ) -> tuple[dict[str, Any], Path] | None:
-    """Restore the newest checkpoint that is whole; set those aside that are not.
+    """Restore the newest checkpoint that is whole and of this run; set those aside that are not.
 
     Args:
         folder: The run's ``checkpoints/``.
@@ -179,6 +187,7 @@ def load_newest(
         scheduler: Its schedule.
         tidy: Whether to set broken ones aside, with a warning, and to remove what a kill left; of several
             processes one does.
+        run: Hash of the run's configuration; checkpoints of others may lie here, where somebody copied them.
 
     Returns:
         The state saved with it and its folder, or None where there is no such checkpoint.
@@ -188,7 +197,7 @@ def load_newest(
             shutil.rmtree(aside, ignore_errors=True)
     for path in checkpoints(folder):
         try:
-            content = _read_checked(path)
+            content = _read_checked(path, run)
         except (OSError, ValueError, KeyError, AttributeError) as error:
             if tidy:
                 _set_aside(path, error)
@@ -208,13 +217,15 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob("step_" + "[0-9]" * 7), reverse=True)
 
 
-def _read_checked(path: Path) -> dict[str, bytes]:
-    """The files of a checkpoint, each compared with its checksum."""
+def _read_checked(path: Path, run: str) -> dict[str, bytes]:
+    """The files of a checkpoint, each compared with its checksum, and the run that it was written by."""
     checksums = json.loads((path / CHECKSUMS).read_bytes())
     content = {name: (path / name).read_bytes() for name in FILES}
     for name, data in content.items():
         if hashlib.sha256(data).hexdigest() != checksums.get(name):
             raise ValueError(f"{name} does not match its checksum")
+    if run and json.loads(content[STATE]).get("run") not in (None, "", run):
+        raise ValueError("it is of another run")
     return content
 
 

@@ -31,6 +31,7 @@ from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed
 from pretrain.data.prefetch import one_ahead, pin
 from pretrain.data.prepare import PackedSplit, PreparedData
 from pretrain.run.folders import RunFolder
+from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
 from pretrain.training.health import Diverged, find_problem
 from pretrain.training.knots import SplineSchedule
@@ -98,6 +99,7 @@ class Loop:
             path,
         )
         self.folder = RunFolder(path)
+        self.run_hash = config_hash(config)
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
@@ -355,7 +357,7 @@ class Loop:
             if self._problem() or not all_finite(self.model, self.optimizer):
                 return
             state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
-            self.writer.save(take_snapshot(self.model, self.optimizer, self.scheduler, state))
+            self.writer.save(take_snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash))
 
     def _must_stop(self, logged: bool) -> bool:
         """Whether to end here. Several processes must agree, which they do where they wait anyway."""
@@ -388,7 +390,9 @@ class Loop:
         self.state = LoopState(rows_per_step=self.source.rows_per_step)
         tidy = self.accelerator.is_main_process
         with self.accelerator.main_process_first():
-            found = load_newest(self.folder.checkpoints_dir, self.model, self.optimizer, self.scheduler, tidy)
+            found = load_newest(
+                self.folder.checkpoints_dir, self.model, self.optimizer, self.scheduler, tidy, self.run_hash
+            )
         if found is None:
             return None
         self.state, path = LoopState(**found[0]), found[1]

@@ -170,7 +170,7 @@ def test_a_damaged_model_is_refused_and_its_scores_stay(make_run, evaluate, caps
     assert evaluate(run, whole, *names) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if "model.safetensors" in line]
     assert len(told) == 1
-    assert "accelerate launch pretrain/train.py" in told[0]
+    assert "python pretrain/train.py" in told[0]
     pd.testing.assert_frame_equal(read_rows(run / "eval" / "rows.parquet"), before)
     assert is_evaluated(whole, PAIRS)  # the other run was scored all the same
 

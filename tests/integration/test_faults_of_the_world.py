@@ -18,7 +18,7 @@ KIB = 1024
 ROOMY_KIB = 64 * KIB
 """More than everything below takes."""
 NUM_SIZES = 20
-FAST = (3, 11, 17)
+FAST = (11,)
 """Sizes of the fast set, by number; `pytest -m slow` has all."""
 
 TINY = [

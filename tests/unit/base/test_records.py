@@ -141,9 +141,20 @@ def test_what_cannot_be_renamed_is_told_all_the_same(path, monkeypatch, capsys):
     assert path.read_text() == "{"
 
 
-def test_what_cannot_be_read_is_told(tmp_path, capsys):
+def test_a_folder_in_its_place_is_set_aside(tmp_path, capsys):
     (tmp_path / "a.json").mkdir()
     assert read_record(tmp_path / "a.json", Place) is None
+    assert "a.json is damaged (it is a folder); kept as a.json.broken" in capsys.readouterr().err
+    write_record(tmp_path / "a.json", PLACE)
+    assert read_record(tmp_path / "a.json", Place) == PLACE
+
+
+def test_what_cannot_be_read_is_told(path, monkeypatch, capsys):
+    def refuse(_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("base.records.Path.read_bytes", refuse)
+    assert read_record(path, Place) is None
     assert capsys.readouterr().err == (
-        f"note: {tmp_path / 'a.json'} cannot be read (Is a directory); taken as not there\n"
+        f"note: {path} cannot be read (Input/output error); taken as not there\n"
     )

@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -210,9 +209,7 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert rows == [f"task {i}" for i in range(5)]
     assert columns == ["kan", "relu", "swish"]
     shown = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
-    (outlines,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
-    corners = [path.vertices[0] for path in outlines.get_paths()]
-    frames = {(rows[int(y)], columns[int(x)]) for x, y in corners}
+    frames = {(rows[int(p.get_y())], columns[int(p.get_x())]) for p in axes.patches}
     mesh = axes.collections[0]
     values = np.ma.filled(mesh.get_array().astype(float), np.nan).reshape(len(rows), len(columns))
     assert len(shown) == len(analysis.parts) == 15

@@ -23,6 +23,14 @@ def test_a_missing_data_set_is_one_line() -> None:
     assert failure_lines(failures(2, 67)[1:]) == ["133 tasks in 2 runs: data/blimp does not exist"]
 
 
+def test_what_names_its_own_task_is_one_line_too() -> None:
+    missing = [
+        Failure(Path("runs/0"), f"blimp/{task}", UsageError(f"cannot load nyu/blimp ({task}) from the hub"))
+        for task in ("passive", "binding", "island")
+    ]
+    assert failure_lines(missing) == ["runs/0 3 tasks: cannot load nyu/blimp (passive) from the hub"]
+
+
 def test_what_differs_keeps_its_own_line() -> None:
     alone = failures(1, 1, "no memory")
     assert failure_lines([*failures(2, 2), *alone]) == [

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from base.records import read_record, write_record
 from pretrain.data import word_frequencies
 from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
@@ -72,7 +73,7 @@ def test_a_run_records_it_and_keeps_it(tmp_path):
     assert written["word_frequency_loss"] == pytest.approx(expected, abs=1e-6)
 
     (path / "COMPLETED").unlink()
-    record.write_text(json.dumps(written | {"word_frequency_loss": 1.25}))
+    write_record(record, read_record(record, dict) | {"word_frequency_loss": 1.25})
     assert train(config) == path
     resumed = json.loads(record.read_text())
     assert resumed["word_frequency_loss"] == 1.25

@@ -140,3 +140,57 @@ def test_an_edited_configuration_is_told(finished, before, after):
     if "ffn" in before:
         with pytest.raises(UsageError, match=r"says gpt_neo, silu, and the saved model is ffn_gpt_neo, relu"):
             read_run(moved)
+
+
+def other_run(config: RunConfig) -> RunFolder:
+    """The same of another seed, in the same study."""
+    return RunFolder(train(config.model_copy(update={"seed": 6})))
+
+
+def test_checkpoints_of_another_run_are_not_continued(finished, capsys):
+    config, run = finished
+    before = contents(run.path)
+    other = other_run(config)
+    run.completion_marker.unlink()
+    shutil.rmtree(run.checkpoints_dir)
+    shutil.copytree(other.checkpoints_dir, run.checkpoints_dir)
+    with pytest.warns(UserWarning, match=r"step_0000004 cannot be read \(it is of another run\)"):
+        train(config)
+    assert "continued at step" not in capsys.readouterr().out
+    assert {name: contents(run.path)[name] for name in MODEL} == {name: before[name] for name in MODEL}
+
+
+def test_folders_that_were_exchanged_are_refused(finished):
+    config, run = finished
+    other = other_run(config)
+    before = contents(run.path), contents(other.path)
+    aside = run.path.rename(run.path.with_name("aside"))
+    other.path.rename(run.path)
+    aside.rename(other.path)
+    with pytest.raises(
+        UsageError, match=r"holds files of several runs \(its name \w{8}, provenance.json \w{8}, "
+    ):
+        train(config)
+    with pytest.raises(UsageError, match=r"was a folder renamed, or one copied into another\? Put it back"):
+        read_run(run.path)
+    assert (contents(other.path), contents(run.path)) == before
+
+
+def test_a_marker_of_another_run_is_refused(finished):
+    config, run = finished
+    other = other_run(config)
+    shutil.copy(other.completion_marker, run.completion_marker)
+    shutil.rmtree(run.model_dir)
+    shutil.copytree(other.model_dir, run.model_dir)
+    for read in (train, lambda config: read_run(run.path)):
+        with pytest.raises(UsageError, match=r"holds files of several runs \(its name .*, COMPLETED \w{8}\)"):
+            read(config)
+
+
+def test_a_folder_in_the_marker_s_place_is_set_aside(finished, capsys):
+    config, run = finished
+    run.completion_marker.unlink()
+    run.completion_marker.mkdir()
+    train(config)
+    assert "COMPLETED is damaged (it is a folder)" in capsys.readouterr().err
+    assert run.is_complete

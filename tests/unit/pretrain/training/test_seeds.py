@@ -144,13 +144,13 @@ def test_failed_ones_stop_no_others(seeds, capsys):
         path.mkdir(parents=True)
     record = {"step": 2, "problem": "the loss is nan", "last_good_checkpoint": None}
     (diverged / "FAILED").write_text(json.dumps(record))
-    (broken / "provenance.json").write_text("{")
+    (broken / "provenance.json").write_text('{"sessions": 3}')
     with sole_writer(locked), pytest.raises(UsageError, match=r"^3 of 4 seeds failed, .* above: 1,2,3; the"):
         train_in_turn(configs, train)
     told = capsys.readouterr().err
     assert f"error: {diverged} failed: the loss is nan at step 2; lower" in told
     assert f"error: {locked}: another process" in told
-    assert "JSONDecodeError" in told
+    assert "TypeError" in told
     assert [RunFolder(run_dir(config)).is_complete for config in configs] == [False, False, False, True]
 
 
