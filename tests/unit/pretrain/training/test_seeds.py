@@ -83,7 +83,10 @@ def test_seeds_are_read_among_other_flags(args):
         (["--seeds", "1,4294967296"], "--seeds 4294967296: give whole numbers below 4294967296, as in"),
         (["--seeds", f"1,{2**63}"], f"--seeds {2**63}: give whole numbers below 4294967296, as in"),
         (["--seeds=-1"], "--seeds -1: give whole numbers below 4294967296, as in"),
-        (["--seeds", "1-4294967295"], "1-4294967295 is a range of 4,294,967,295 seeds; give at most 10,000"),
+        (
+            ["--seeds", "1-4294967295"],
+            "--seeds 1-4294967295 is a range of 4,294,967,295 seeds; give at most 10,000",
+        ),
         (["--seed", str(2**63)], "--seed: must be less than 4294967296"),
         (["--seed=-1"], "--seed: must be at least 0"),
         (["--data.corpus-seed", str(2**64)], "--data.corpus-seed: must be less than 4294967296"),
