@@ -19,7 +19,7 @@ from eval.report.looks import CountedLooks, count_looks, earlier, looks_note, ru
 from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
 from eval.report.outcome_table import outcome_rows
-from eval.report.phenomena import compare_parts, means_over_parts, part_scores
+from eval.report.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
@@ -228,6 +228,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     failures = analyse_failures(source.failed, ended, runs, claims, comparisons)
     parts, outliers = part_scores(scores.tasks), find_outliers(runs)
     means = means_over_parts(parts, scores.rows)
+    of_parts = part_tables(parts, scores.outcomes)
     contrasts = [*question.pairs, *question.contrasts]
     counted = _counted(source, request, found.claims, inference.level)
     items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
@@ -241,8 +242,8 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         arms=_summarise(runs, ["benchmark", "family", "variant"]),
         tasks=_summarise_tasks(scores),
         contrasts=tuple(asked),
-        parts=tuple(compare_parts(parts, scores.outcomes, baseline, others, inference)),
-        bayesian=tuple(bayesian_view(tables.values(), parts, baseline, others, inference)),
+        parts=tuple(compare_parts(of_parts, baseline, others, inference)),
+        bayesian=tuple(bayesian_view(tables.values(), of_parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
@@ -312,8 +313,8 @@ def _summarise(scores: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 def _summarise_tasks(scores: _Scores) -> pd.DataFrame:
     # A causal model's perplexity and a masked one's have names of their own: all of them.
     compared = pd.MultiIndex.from_frame(scores.tasks[["benchmark", "task", "metric"]])
-    of_rows = pd.MultiIndex.from_frame(scores.rows[["benchmark", "task", "metric"]])
-    others = scores.rows[~is_percent(scores.rows["metric"]) & ~of_rows.isin(compared)]
+    measured = scores.rows[~is_percent(scores.rows["metric"])]
+    others = measured[~pd.MultiIndex.from_frame(measured[["benchmark", "task", "metric"]]).isin(compared)]
     keys = ["benchmark", "group", "task", "metric", "family", "variant"]
     return (
         pd.concat([scores.tasks, others])

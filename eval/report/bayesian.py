@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from eval.report.phenomena import part_tables
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Level
 from eval.significance.compare import margin_of
@@ -46,7 +45,7 @@ class Posterior:
 
 def bayesian_view(
     tables: Iterable[ArmTable],
-    parts: pd.DataFrame,
+    parts: Mapping[Benchmark, Sequence[ArmTable]],
     baseline: Level,
     others: Sequence[Level],
     inference: Inference,
@@ -55,7 +54,7 @@ def bayesian_view(
 
     Args:
         tables: The runs of every outcome.
-        parts: What ``part_scores`` returns.
+        parts: What ``part_tables`` returns.
         baseline: The variant that the others are compared with.
         others: Those.
         inference: Level, pairing and random numbers.
@@ -69,9 +68,7 @@ def bayesian_view(
             v for v in (baseline, *others) if any(len(arms.runs.get((f, v), ())) for f in arms.families)
         ]
         if variants[:1] == [baseline] and variants[1:]:
-            found += _of_outcome(
-                _Outcome(arms, variants, inference), part_tables(parts, arms.benchmark, arms.outcome)
-            )
+            found += _of_outcome(_Outcome(arms, variants, inference), parts.get(arms.benchmark, ()))
     return found
 
 

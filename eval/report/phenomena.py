@@ -10,7 +10,7 @@ import pandas as pd
 
 from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK
-from eval.significance.arms import ArmTable
+from eval.significance.arms import ArmTable, Key, arms_in_order
 from eval.significance.axes import Benchmark, Level
 from eval.significance.claims import with_interval
 from eval.significance.compare import compare_arms, scopes
@@ -61,24 +61,27 @@ def means_over_parts(parts: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def part_tables(parts: pd.DataFrame, benchmark: Benchmark, outcome: Outcome) -> list[ArmTable]:
-    """The runs of every part of a benchmark; chance may differ between parts.
+def part_tables(
+    parts: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]
+) -> dict[Benchmark, list[ArmTable]]:
+    """The runs of every part of every benchmark; chance may differ between parts.
 
     Args:
         parts: What ``part_scores`` returns.
-        benchmark: Which one.
-        outcome: What its scores are.
+        outcomes: What the scores of each benchmark are.
     """
-    of_parts = parts[parts.benchmark == benchmark].groupby("part")
-    return [
-        ArmTable.of_scores(scores, benchmark, str(part), replace(outcome, chance=None))
-        for part, scores in of_parts
-    ]
+    runs: dict[tuple[Benchmark, str], dict[Key, pd.Series]] = {}
+    for (benchmark, part, *arm), own in arms_in_order(parts, ["benchmark", "part", "family", "variant"]):
+        runs.setdefault((benchmark, str(part)), {})[tuple(arm)] = own
+    found: dict[Benchmark, list[ArmTable]] = {}
+    for (benchmark, part), arms in runs.items():
+        outcome = replace(outcomes[benchmark], chance=None)
+        found.setdefault(benchmark, []).append(ArmTable(arms, benchmark, part, outcome))
+    return found
 
 
 def compare_parts(
-    parts: pd.DataFrame,
-    outcomes: Mapping[Benchmark, Outcome],
+    parts: Mapping[Benchmark, Sequence[ArmTable]],
     baseline: Level,
     variants: Sequence[Level],
     inference: Inference,
@@ -88,16 +91,16 @@ def compare_parts(
     P-values are corrected over all parts and variants of a benchmark (Benjamini and Hochberg).
 
     Args:
-        parts: What ``part_scores`` returns.
-        outcomes: What the scores of each benchmark are.
+        parts: What ``part_tables`` returns.
         baseline: The variant that the others are compared with.
         variants: The others.
         inference: How.
     """
     comparisons: list[Comparison] = []
-    for benchmark in sorted(parts.benchmark.unique()):
-        tables = part_tables(parts, benchmark, outcomes[benchmark])
-        comparisons += _corrected(tables, [Contrast((name,), (baseline,)) for name in variants], inference)
+    for benchmark in sorted(parts):
+        comparisons += _corrected(
+            parts[benchmark], [Contrast((name,), (baseline,)) for name in variants], inference
+        )
     return comparisons
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from base.errors import UsageError
 from base.files import write_atomically, write_text
 from eval.results.csv_text import to_csv, unmark
+from eval.results.each import of_each, of_each_row
 from eval.suites.registry import is_percentage
 
 ROW_COLUMNS = (
@@ -105,11 +106,14 @@ def with_primary(rows: pd.DataFrame, source: str = "rows") -> pd.DataFrame:
         UsageError: For a value that is neither true nor false.
     """
     primary = _as_said(rows, source)
-    is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
+    is_said = primary
+    if primary.any():
+        is_said = primary.groupby([rows[column] for column in SCORED]).transform("any")
     if not is_said.all():
         headlines = _former_headlines(rows[~is_said])
-        names = zip(rows["benchmark"], rows["task"], rows["metric"], strict=True)
-        by_rule = pd.Series([headlines.get(name[:2]) == name[2] for name in names], rows.index)
+        names = rows[["benchmark", "task", "metric"]]
+        is_headline = of_each_row(names, lambda name, task, metric: headlines.get((name, task)) == metric)
+        by_rule = pd.Series(is_headline, rows.index, bool)
         primary = primary.where(is_said, by_rule).astype(bool)
     return rows.assign(primary=primary)
 
@@ -137,7 +141,7 @@ def _former_headlines(rows: pd.DataFrame) -> dict[tuple[str, str], str]:
     one that the task's rows begin with, else accuracy, else the first in order of names.
     """
     headlines: dict[tuple[str, str], str] = {}
-    in_percent = rows["metric"].map(is_percentage).astype(bool)
+    in_percent = pd.Series(of_each(rows["metric"], is_percentage), rows.index, bool)
     for part in (rows[~in_percent], rows[in_percent]):
         headed = part[part["head"] != NO_HEAD]
         first = headed.groupby(["benchmark", "task"])["metric"].first().to_dict()

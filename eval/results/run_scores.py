@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from eval.results.each import of_each
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
@@ -18,7 +19,7 @@ SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
 
 def is_percent(metrics: pd.Series) -> pd.Series:
     """Say of each metric's name whether its scores are percentages."""
-    return metrics.map(is_percentage).astype(bool)
+    return pd.Series(of_each(metrics, is_percentage), metrics.index, bool)
 
 
 def decimals(metric: str) -> int:
@@ -61,9 +62,12 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
         ("metric", NO_METRIC),
         ("head", NO_HEAD),
     ):
-        column = rows[name].astype(object) if name in rows.columns else pd.Series(None, rows.index, object)
-        rows[name] = column.where(column.notna(), value).astype(str)
-    rows["group"] = rows["group"].map(phenomenon_name)
+        if name in rows.columns:
+            column = rows[name].astype(object)
+            rows[name] = column.where(column.notna(), value).astype(str)
+        else:
+            rows[name] = pd.Series(value, rows.index).astype(str)
+    rows["group"] = pd.Series(of_each(rows["group"], phenomenon_name), rows.index).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
     _refuse_second_runs(rows, origin)
@@ -93,7 +97,10 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
 
 def _seeds(column: pd.Series, origin: str) -> pd.Series:
     """Read seeds; those of other projects may be larger than ours."""
-    numbers, texts = _numbers(column, "seed", origin), column.astype(str).str.strip()
+    numbers = _numbers(column, "seed", origin)
+    if column.dtype.kind == "i" and numbers.min() >= 0:
+        return column.astype("int64")
+    texts = column.astype(str).str.strip()
     # As numbers with a point, neighbours above 2 ** 53 would be one seed.
     seeds = [int(text) if text.isdecimal() else number for text, number in zip(texts, numbers, strict=True)]
     bad = [place for place, seed in enumerate(seeds) if not 0 <= seed < 2**63 or seed % 1 != 0]
@@ -149,9 +156,11 @@ def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
 
     Tasks of lm-eval may have several: of those of one benchmark the percentages, where it has any.
     """
-    scores = task_scores(rows[[unit_of(metric) is not None for metric in rows["metric"]]])
+    scores = task_scores(
+        rows[of_each(rows["metric"], lambda metric: unit_of(metric) is not None).astype(bool)]
+    )
     in_percent = is_percent(scores["metric"])
-    is_foreign = np.array([str(name).startswith(HARNESS_PREFIX) for name in scores["benchmark"]], bool)
+    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(HARNESS_PREFIX)).astype(bool)
     has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
     return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 

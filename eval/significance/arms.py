@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import median_low
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -114,14 +115,7 @@ class ArmTable:
     ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
-        arms = list(zip(ordered["family"], ordered["variant"], strict=True))
-        values, seeds = ordered["score"].to_numpy(float), ordered["seed"].to_numpy()
-        # An arm is a stretch of the sorted table: a report of many tasks makes tens of thousands.
-        starts = [place for place, arm in enumerate(arms) if not place or arm != arms[place - 1]]
-        runs = {
-            arms[start]: pd.Series(values[start:end], index=seeds[start:end])
-            for start, end in pairwise([*starts, len(arms)])
-        }
+        runs = dict(arms_in_order(ordered, ["family", "variant"]))
         return cls(runs, benchmark, part, outcome, decided)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
@@ -277,6 +271,19 @@ class ArmTable:
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )
+
+
+def arms_in_order(scores: pd.DataFrame, keys: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.Series]]:
+    """Cut a table that is sorted by ``keys`` into arms: what they have in each, and its scores by seed.
+
+    An arm is a stretch of the table: a report of many tasks makes tens of thousands.
+    """
+    values, seeds = scores["score"].to_numpy(float), scores["seed"].to_numpy()
+    is_start = (scores[keys] != scores[keys].shift()).any(axis=1).to_numpy()
+    starts = np.flatnonzero(is_start)
+    names = scores[keys].iloc[starts].itertuples(index=False, name=None)
+    for name, (start, end) in zip(names, pairwise([*starts, len(scores)]), strict=True):
+        yield name, pd.Series(values[start:end], index=seeds[start:end])
 
 
 def _digits(spreads: Sequence[tuple[int, float]]) -> int:

@@ -99,10 +99,10 @@ def range_notes(tasks: pd.DataFrame, outcomes: Mapping[Benchmark, Outcome]) -> l
         tasks: What ``comparable_scores`` returns.
         outcomes: What the scores of each benchmark are.
     """
-    is_correlation = [unit_of(metric) == "correlation" for metric in tasks["metric"]]
-    percent = tasks[[outcomes[name].is_percentage for name in tasks["benchmark"]]]
-    lowest = np.where(is_correlation, -100.0, 0.0)[percent.index]
-    outside = percent[(percent.score < lowest) | (percent.score > 100)]
+    doubtful = tasks[(tasks.score < 0) | (tasks.score > 100)]
+    is_percent = np.array([outcomes[name].is_percentage for name in doubtful["benchmark"]], bool)
+    is_correlation = np.array([unit_of(metric) == "correlation" for metric in doubtful["metric"]], bool)
+    outside = doubtful[is_percent & ~(is_correlation & doubtful.score.between(-100, 100).to_numpy())]
     if outside.empty:
         return []
     names = [f"{_row_name(row)} ({row.score:g})" for row in _rows(outside)]

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +25,7 @@ from base.baseline import BASELINE
 from base.errors import UsageError, unknown_name
 from eval.classification.heads.choice import FROZEN, head_name
 from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.results.each import of_each_row
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import Benchmark, Combination, Family, Level, Models
 from eval.suites.registry import is_graded
@@ -175,9 +175,9 @@ class Relabelling:
         is_headless = rows["head"] == NO_HEAD
         if self.factor == "ffn":
             chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
-            names = zip(chosen["benchmark"], chosen["head"], chosen["metric"], strict=True)
-            named = cache(self.benchmark)  # one object for all its rows, which grouping then tells at once
-            chosen = _with(chosen, "benchmark", [named(*name) for name in names])
+            # One object for all its rows, which grouping then tells at once.
+            named = of_each_row(chosen[["benchmark", "head", "metric"]], self.benchmark)
+            chosen = _with(chosen, "benchmark", list(named))
         elif self.factor == "head":
             chosen = rows[~is_headless]
             names = zip(chosen["family"], chosen["variant"], strict=True)

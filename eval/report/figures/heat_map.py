@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from eval.report.analysis import Analysis
 from eval.report.bayesian import Posterior
@@ -26,6 +26,8 @@ UNKNOWN = "#d0d0d0"
 CELL_HEIGHT_IN, WIDEST_CELL_IN, GAP_IN = 0.26, 0.95, 0.1
 BELOW_IN = 0.95  # colour scale, its label and the key
 NARROWEST_IN = 4.6
+MOST_NUMBERS = 1000
+"""Cells up to which numbers stand in them; those of more are in tables/bayesian.csv."""
 
 
 @dataclass(frozen=True)
@@ -120,24 +122,38 @@ def _draw(grid: _Grid, limit: float, is_capped: bool, said: str, level: float) -
 
 
 def _cells(axes: Axes, grid: _Grid, norm: Normalize, level: float) -> None:
+    """Draw the colours, frames around what is shown, and numbers where they are not too many."""
     values = np.full((len(grid.rows), len(grid.columns)), np.nan)
     for place, comparison in grid.cells.items():
         if comparison.p is not None and comparison.estimate is not None:
             values[place] = comparison.estimate
     axes.pcolormesh(np.ma.masked_invalid(values), cmap=COLOURS, norm=norm, edgecolors="white", lw=0.8)
+    shown = [place for place, c in grid.cells.items() if c.p_bh is not None and c.p_bh < level]
+    frames = [_frame(row, column) for row, column in shown]
+    axes.add_collection(PolyCollection(frames, facecolors="none", edgecolors="black", lw=1.3))
+    if len(grid.cells) <= MOST_NUMBERS:
+        _numbers(axes, grid, norm, values, set(shown))
+
+
+def _frame(row: int, column: int) -> list[tuple[float, float]]:
+    left, right, top, bottom = column + 0.04, column + 0.96, row + 0.06, row + 0.94
+    return [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+
+def _numbers(
+    axes: Axes, grid: _Grid, norm: Normalize, values: np.ndarray, shown: Collection[tuple[int, int]]
+) -> None:
+    """Write each difference into its cell."""
     for (row, column), comparison in grid.cells.items():
-        is_shown = comparison.p_bh is not None and comparison.p_bh < level
         red, green, blue, _ = (
             COLOURS(norm(values[row, column])) if np.isfinite(values[row, column]) else (1,) * 4
         )
         is_dark = 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45
         axes.text(
             column + 0.5, row + 0.53, _value(comparison), ha="center", va="center", fontsize=SMALL - 0.5,
-            color="white" if is_dark else "black", fontweight="bold" if is_shown else "normal",
+            color="white" if is_dark else "black",
+            fontweight="bold" if (row, column) in shown else "normal",
         )  # fmt: skip
-        if is_shown:
-            frame = Rectangle((column + 0.04, row + 0.06), 0.92, 0.88, fill=False, ec="black", lw=1.3)
-            axes.add_patch(frame)
 
 
 def _digits(comparison: Comparison) -> int:

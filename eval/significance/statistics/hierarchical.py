@@ -109,8 +109,9 @@ def posterior_means(
     Returns:
         (D, P, F, V), one row a draw.
     """
-    copies = np.broadcast_to(scores, (NUM_CHAINS, *scores.shape))
-    means = sample(copies, prior, rng, NUM_WARMUP, NUM_DRAWS, is_paired=is_paired).means
+    means = sample(
+        scores[None], prior, rng, NUM_WARMUP, NUM_DRAWS, is_paired=is_paired, num_chains=NUM_CHAINS
+    ).means
     return means.reshape(-1, *means.shape[2:])
 
 
@@ -122,26 +123,30 @@ def sample(
     num_draws: int,
     thinning: int = 1,
     is_paired: bool = False,
+    num_chains: int | None = None,
 ) -> Draws:
     """Run chains side by side, each on its own scores.
 
     Args:
-        scores: (C, P, F, V, S), nan where there is no run, in every chain alike.
+        scores: (C, P, F, V, S), nan where there is no run, in every chain alike; (1, P, F, V, S) where all
+            chains have the same.
         prior: Of the standard deviations.
         rng: The only source of chance.
         num_warmup: Steps left out at the start.
         num_draws: Draws kept of every chain.
         thinning: Steps for each of them.
         is_paired: Whether runs at one place of S share an effect in their part and family.
+        num_chains: C; None takes the length of ``scores``.
     """
     runs = _Runs.of_scores(scores, is_paired)
     num_effects = 2 if scores.shape[2] > 1 else 1
-    log_scales = np.full((len(scores), 2), -np.inf)
-    log_scales[:, :num_effects] = rng.normal(size=(len(scores), num_effects))
-    widths = (np.ones((*scores.shape[:2], scores.shape[3])), np.ones(scores.shape[:-1]))
-    log_spreads = rng.normal(size=scores.shape[:3])
-    variances = np.full(scores.shape[:-1], prior.scale**2)
-    own = runs.sums()
+    shape = (num_chains or len(scores), *scores.shape[1:-1])
+    log_scales = np.full((shape[0], 2), -np.inf)
+    log_scales[:, :num_effects] = rng.normal(size=(shape[0], num_effects))
+    widths = (np.ones((*shape[:2], shape[3])), np.ones(shape))
+    log_spreads = rng.normal(size=shape[:3])
+    variances = np.full(shape, prior.scale**2)
+    own = runs.sums().in_chains(shape[0])
     means, kept = own.means, []
     for step in range(num_warmup + num_draws * thinning):
         if is_paired:
@@ -203,6 +208,11 @@ class _Sums(NamedTuple):
     """(C, P, F, V), 0 without runs."""
     spread: np.ndarray
     """(C, P, F, V) sums of squares about these means."""
+
+    def in_chains(self, num_chains: int) -> _Sums:
+        """Return the same of every chain."""
+        shape = (num_chains, *self.means.shape[1:])
+        return _Sums(self.counts, np.broadcast_to(self.means, shape), np.broadcast_to(self.spread, shape))
 
     def squares(self, means: np.ndarray) -> np.ndarray:
         """(C, P, F, V) sums of squares about other means."""

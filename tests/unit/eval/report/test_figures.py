@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -15,7 +16,7 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
-from eval.report.figures import draw_all, to_png, to_svg
+from eval.report.figures import draw_all, heat_map, to_png, to_svg
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
@@ -209,7 +210,9 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert rows == [f"task {i}" for i in range(5)]
     assert columns == ["kan", "relu", "swish"]
     shown = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
-    frames = {(rows[int(p.get_y())], columns[int(p.get_x())]) for p in axes.patches}
+    (outlines,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    corners = [path.vertices[0] for path in outlines.get_paths()]
+    frames = {(rows[int(y)], columns[int(x)]) for x, y in corners}
     mesh = axes.collections[0]
     values = np.ma.filled(mesh.get_array().astype(float), np.nan).reshape(len(rows), len(columns))
     assert len(shown) == len(analysis.parts) == 15
@@ -233,6 +236,17 @@ def test_heat_map_shows_the_comparisons(tmp_path: Path):
     assert frames
     assert f"{len(frames)} of 15 are framed" in alt
     assert "percentage points" in scale.get_xlabel()
+
+
+def test_heat_map_of_many_cells_has_the_same_colours_and_no_numbers(tmp_path: Path, monkeypatch):
+    analysis = make_analysis(tmp_path, parts=5)
+    few, _ = draw_heat_map(analysis, BLIMP)
+    monkeypatch.setattr(heat_map, "MOST_NUMBERS", len(analysis.parts) - 1)
+    many, _ = draw_heat_map(analysis, BLIMP)
+    assert len(few.axes[0].texts) == len(analysis.parts)
+    assert not many.axes[0].texts
+    values = [figure.axes[0].collections[0].get_array() for figure in (few, many)]
+    np.testing.assert_array_equal(*values)
 
 
 def test_heat_map_shows_shrunken_differences_where_there_are_any(tmp_path: Path):
