@@ -16,6 +16,8 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion
 from pretrain.run.run_dir import read_run, write_config
 
+_MADE_AGAIN = "the command that trains this run makes it again"
+
 
 def is_finished_and_whole(path: Path) -> bool:
     """Whether a run is finished, and nothing of it is to be made again; what cannot be is named.
@@ -25,15 +27,13 @@ def is_finished_and_whole(path: Path) -> bool:
     """
     run = RunFolder(path)
     completion = read_completion(run)
-    if completion is None or not run.has_model:
+    if completion is None:
         return False
     found = damage(path, completion.files)
-    if _of_model(run, found) or run.config_file.name in found or not _has_config(path):
-        return False
-    for name in _lasting(run, found):
-        print(f"note: {path / name} {found[name]}; it cannot be made again, and no report will use it",
-              file=sys.stderr, flush=True)  # fmt: skip
-    return True
+    for name, wrong in found.items():
+        cure = "it cannot be made again, and no report will use it" if name in _lasting(run) else _MADE_AGAIN
+        print(f"note: {path / name} {wrong}; {cure}", file=sys.stderr, flush=True)
+    return run.has_model and not (found.keys() - _lasting(run)) and _has_config(path)
 
 
 def repair(path: Path, config: RunConfig) -> None:
@@ -80,6 +80,6 @@ def _of_model(run: RunFolder, found: Mapping[str, str]) -> list[str]:
     return [name for name in found if name.startswith(f"{run.model_dir.name}/")]
 
 
-def _lasting(run: RunFolder, found: Mapping[str, str]) -> list[str]:
+def _lasting(run: RunFolder) -> set[str]:
     """Name what only the training could have written."""
-    return [name for name in found if name in (run.provenance_file.name, run.metrics_file.name)]
+    return {run.provenance_file.name, run.metrics_file.name}
