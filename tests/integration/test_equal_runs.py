@@ -225,7 +225,7 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
     """Against transformers' loss on all rows of the first step; the mean of the parts' means is another."""
     flags, processes = IN_PARTS[parts]
     found = run(family, parts, *flags, processes=processes)
-    config = config_of(runs_dir, family, "")
+    config = config_of(runs_dir, family, parts)
     data = prepare_data(config)
     set_seed(config.seed)
     model = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))

@@ -146,7 +146,7 @@ def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run
     with pytest.raises(UsageError, match="nothing says which are right"):
         evaluate_run(run, PAIRS)
     pd.testing.assert_frame_equal(read_rows(run / "eval" / "rows.parquet"), before)
-    write_completion(RunFolder(run), {}, "0123abcd")
+    write_completion(RunFolder(run), {}, "")
     rows = evaluate_run(run, PAIRS)
     assert "the weights are those of another training" in capsys.readouterr().err
     assert set(rows["benchmark"]) == {"embedded-pairs"}
@@ -159,7 +159,7 @@ def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run
 def test_a_damaged_model_is_refused_and_its_scores_stay(make_run, evaluate, capsys):
     run, whole = make_run(seed=3), make_run(seed=4)
     for each in (run, whole):
-        write_completion(RunFolder(each), {}, "0123abcd")
+        write_completion(RunFolder(each), {}, "")
     before = evaluate_run(run, PAIRS, progress=False)
     path = run / "model" / "model.safetensors"
     content = bytearray(path.read_bytes())

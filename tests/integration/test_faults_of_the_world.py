@@ -150,9 +150,9 @@ def test_places_that_are_no_folders_are_one_line(tmp_path):
     file, long = tmp_path / "file", "x" * 300
     file.touch()
     cases = {
-        f"{file}/.cache: a part of this path is a file": train(file),
-        f"{file}/runs/.cache: a part of this path is a file": train(file / "runs"),
-        "too long for the name of a file": train(tmp_path / long),
+        f"{file} is a file, and --runs-dir {file} must be a folder": train(file),
+        f"{file} is a file, and --runs-dir {file}/runs must be a folder": train(file / "runs"),
+        "of parts of at most 255 bytes": train(tmp_path / long),
     }
     for words, command in cases.items():
         assert_one_line(run_command(*command), words)

@@ -63,7 +63,7 @@ def scored(tmp_path_factory, write_run) -> Path:
     runs_dir = tmp_path_factory.mktemp("runs")
     for ffn, seed, name in (("gelu", 1, "a-first"), ("gelu", 2, None), ("relu", 1, "seed-of-doubt")):
         folder = write_run(runs_dir, ffn=ffn, seed=seed, run_name=name)
-        write_completion(RunFolder(folder), {}, "0123abcd")
+        write_completion(RunFolder(folder), {}, "")
     runs, notes = find_runs([runs_dir / "test"])
     config = EvalConfig(suites=("embedded-pairs",), max_pairs=4)
     outcome = evaluate_runs(runs, config, num_workers=1, progress=False)

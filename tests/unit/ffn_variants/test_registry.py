@@ -195,4 +195,4 @@ def test_command_refuses_bad_sizes_with_status_2(monkeypatch, capsys):
     with pytest.raises(SystemExit) as exit_:
         run_cli(main)
     assert exit_.value.code == 2
-    assert capsys.readouterr().err == "error: --intermediate-size must be at least 1, got -3\n"
+    assert capsys.readouterr().err == "error: --intermediate-size must be from 1 to 1,000,000, got -3\n"

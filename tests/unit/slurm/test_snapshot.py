@@ -42,7 +42,9 @@ def checkout(tmp_path: Path, repository: Path) -> Path:
     for name in PACKAGES:
         shutil.copytree(repository / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
+    subprocess.run([*git, "init", "-q"], check=True)
+    (root / ".git" / "info" / "exclude").write_text("__pycache__\n")
+    for command in (["add", "-A"], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
     return root
 

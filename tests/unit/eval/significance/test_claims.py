@@ -14,7 +14,7 @@ from scipy import stats
 
 from base.errors import UsageError
 from eval.report.markdown import interval
-from eval.report.phenomena import compare_parts
+from eval.report.phenomena import compare_parts, part_tables
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
@@ -150,7 +150,7 @@ def test_no_verdict_of_a_phenomenon_contradicts_its_interval(seed: int, num_fami
         ],
         columns=["benchmark", "part", "family", "variant", "seed", "score"],
     )
-    found = compare_parts(rows, OUTCOMES, "gelu", VARIANTS, Inference())
+    found = compare_parts(part_tables(rows, OUTCOMES), "gelu", VARIANTS, Inference())
     for comparison in found:
         assert_agree(comparison)
     known = [c for c in found if c.p is not None]

@@ -449,8 +449,8 @@ def test_the_command_shows_chosen_heads_and_their_options(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--hidden-size", "0"], "error: --hidden-size must be at least 1, got 0\n"),
-        (["--num-labels", "-1"], "error: --num-labels must be at least 1, got -1\n"),
+        (["--hidden-size", "0"], "error: --hidden-size must be from 1 to 1,000,000, got 0\n"),
+        (["--num-labels", "-1"], "error: --num-labels must be from 1 to 1,000,000, got -1\n"),
         (["kan grid=3"], "error: unknown option of head 'kan': 'grid'; did you mean 'grid_size'?"),
     ],
 )
