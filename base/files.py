@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import json
 import os
 import shutil
 import time
@@ -102,24 +101,6 @@ def _sha256_of_state(path: Path, *_state: int) -> str:
 def write_text(path: Path, text: str) -> None:
     """Replace a text file in one step."""
     write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read an object; empty where there is no file.
-
-    Raises:
-        ValueError: If the file is damaged.
-    """
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def read_json_if_whole(path: Path) -> dict[str, Any]:
-    """Read an object; empty where there is no file, or one that is cut off or holds anything else."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return mapping(content)
 
 
 def mapping(value: object) -> dict[str, Any]:

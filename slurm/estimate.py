@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from base.files import mapping, read_json_if_whole
+from base.files import mapping
+from base.records import peek_record
 from pretrain.config import RunConfig
 from pretrain.data.prepare import cached_summary
 from pretrain.model.build import build
@@ -86,7 +87,7 @@ def measured_speed(cell: Cell) -> Speed | None:
 
 
 def _speed_of(run: RunFolder, config: RunConfig) -> tuple[str, float] | None:
-    record = read_json_if_whole(run.provenance_file)
+    record = peek_record(run.provenance_file)
     speed = mapping(record.get("results")).get("mean_tokens_per_s")
     if not isinstance(speed, int | float) or speed <= 0:
         return None

@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 import pytest
 
-from base.files import ABANDONED_S, read_json, read_json_if_whole, remove_leftovers, write_text
+from base.files import ABANDONED_S, remove_leftovers, write_text
+from base.records import peek_record, unsealed
 
 
 def test_an_object_is_read(tmp_path):
     path = tmp_path / "made" / "a.json"
     write_text(path, '{"word": "naïve", "count": 2}')
-    assert read_json(path) == read_json_if_whole(path) == {"word": "naïve", "count": 2}
+    assert unsealed(path.read_bytes()) == peek_record(path) == {"word": "naïve", "count": 2}
     assert [file.name for file in path.parent.iterdir()] == ["a.json"]
 
 
 def test_an_absent_file_holds_nothing(tmp_path):
-    assert read_json(tmp_path / "a.json") == read_json_if_whole(tmp_path / "a.json") == {}
+    assert peek_record(tmp_path / "a.json") == {}
 
 
 @pytest.mark.parametrize("text", ['{"count": 2', "", "\udcff"])
 def test_a_damaged_file(text, tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert read_json_if_whole(path) == {}
-    with pytest.raises((json.JSONDecodeError, UnicodeDecodeError)):
-        read_json(path)
+    assert peek_record(path) == {}
+    with pytest.raises(ValueError, match=r"it is empty|it is no JSON"):
+        unsealed(path.read_bytes())
 
 
 def test_a_file_that_holds_no_object(tmp_path):
     write_text(tmp_path / "a.json", "[1]")
-    assert read_json_if_whole(tmp_path / "a.json") == {}
+    assert peek_record(tmp_path / "a.json") == {}
 
 
 def test_what_killed_processes_left_goes(tmp_path):
