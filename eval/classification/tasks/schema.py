@@ -40,7 +40,7 @@ class HubSource(Section):
     revision: str | None = None
     """A commit, tag or branch of it."""
     train: str = "train"
-    """The split that is trained on."""
+    """The split that is trained on; ``train+validation`` joins two, as the library ``datasets`` spells it."""
     validation: str = "validation"
     """The split that is reported on. The epoch is chosen on a part held out of the training split, so this
     may be a test split."""

@@ -108,6 +108,39 @@ def test_the_newsgroups_are_those_of_scikit_learn_in_its_order():
     assert len({name.split(".")[0] for name in names}) == 7  # alt comp misc rec sci soc talk
 
 
+@pytest.mark.parametrize("name", shipped_tasks())
+def test_each_shipped_file_says_whose_numbers_it_can_be_compared_with(repository, name):
+    text = (repository / f"eval/classification/tasks/{name}.yaml").read_text(encoding="utf-8")
+    assert len(re.findall(r"^# (?:Comparable with|Not comparable) ", text, re.MULTILINE)) == 1
+
+
+def test_the_seven_of_fr_kan_report_what_its_tables_do_on_the_data_that_its_table_1_counts():
+    seven = [name for name in shipped_tasks() if "FR-KAN" in shipped_task(name).reference]
+    assert len(seven) == 7
+    for name in seven:
+        assert shipped_task(name).metrics == ("accuracy", "macro_f1", "micro_f1", "cohen_kappa")
+    both = {name for name in seven if getattr(shipped_task(name).hub, "train", "") == "train+validation"}
+    assert both == {"sst5", "language-identification"}  # 8,544 + 1,101 are its 9.6k; 70,000 + 10,000 its 80k
+
+
+def test_imdb_long_is_of_over_500_words():
+    assert shipped_task("imdb-long").min_words == 501
+
+
+def test_two_splits_of_a_data_set_may_be_trained_on_together(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    files = {"train": ["a", "b"], "validation": ["c"], "test": ["d"]}
+    (tmp_path / "set").mkdir()
+    for split, texts in files.items():
+        rows = [{"text": text, "label": number % 2} for number, text in enumerate(texts)]
+        (tmp_path / f"set/{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hub = {"path": str(tmp_path / "set"), "train": "train+validation", "validation": "test"}
+    (tmp_path / "joined.yaml").write_text(yaml.safe_dump({"hub": hub, "text": "text", "labels": [0, 1]}))
+    task = str(tmp_path / "joined.yaml")
+    assert [row["text"] for row in read(task)] == [*files["train"], *files["validation"]]
+    assert [row["text"] for row in read(task, "validation")] == files["test"]
+
+
 def test_a_task_of_glue_may_be_ones_own_file(shared_data, tmp_path):
     """The same tokens, labels and names from a user's file as from the shipped one."""
     glue = shared_data / "glue"
