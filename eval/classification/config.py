@@ -14,6 +14,10 @@ The presets follow their originals in data order, schedule, stopping and choice 
   first token of every model.
 - ``fr-kan`` (Al Imran and Ishmam 2024, arXiv:2408.08803): 5 epochs of Adam at 2e-5, for heads on a frozen
   backbone; batch size, length and the choice of the epoch are the default's.
+- ``swipe`` (Wang et al. 2023, arXiv:2304.01638): 10 epochs of Adam, linear from 5e-5 to zero, cross-entropy,
+  five initialisations, no early stop. The paper has a development set and does not say whether its scores
+  are of the last epoch or of one chosen there: here the best epoch on a held-out part is kept. Nor does it
+  say the batch size, which is the default's. A segment may have up to 512 tokens.
 - ``source-study`` (github.com/AISE-TUDelft/tiny-transformers, code/common/evaluate.sh and eval_baselines.py):
   ``babylm23`` with batches of 80 and an evaluation every 5% of the steps. Its average takes
   ``mean_accuracy_f1`` of MRPC and QQP and ``mean_f1_matthews`` of MultiRC, which rows hold besides the usual
@@ -39,7 +43,7 @@ from eval.suites.registry import SUITES
 
 GLUE_TASK_NAMES: tuple[str, ...] = SUITES["glue"].tasks
 GlueTaskName = Literal[GLUE_TASK_NAMES]  # type: ignore[invalid-literal]
-PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan"]
+PresetName = Literal["default", "babylm23", "babylm25", "source-study", "fr-kan", "swipe"]
 Schedule = Literal["linear", "cosine", "constant"]
 Pooling = Literal["auto", "first", "last", "mean"]
 _EXAMPLES = {
@@ -164,6 +168,7 @@ PRESETS: dict[str, Preset] = {
             learning_rate=2e-5, num_train_epochs=5, patience=None, lr_scheduler_type="constant"
         )
     ),
+    "swipe": Preset(settings=Finetuning(patience=None, max_length=512, seeds=(1, 2, 3, 4, 5))),
     "source-study": Preset(
         settings=_BABYLM23.model_copy(update={"per_device_train_batch_size": 80, "eval_steps": 0.05}),
         by_task=_ACCURACY_FOR_MNLI
@@ -179,17 +184,18 @@ class FinetuneConfig(Section):
 
     preset: PresetName = "default"
     """default: BabyLM 2023's values, but the best epoch is chosen on a part held out of the training set and
-    the validation file is only reported on; fr-kan: the same with that paper's 5 epochs at 2e-5; babylm23,
-    babylm25, source-study: as those did, choosing on the validation file that is reported, which flatters
-    every model."""
+    the validation file is only reported on; fr-kan: the same with that paper's 5 epochs at 2e-5; swipe: the
+    same with that paper's five seeds and no early stop; babylm23, babylm25, source-study: as those did,
+    choosing on the validation file that is reported, which flatters every model."""
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
     head: Annotated[
         tuple[Annotated[str, BeforeValidator(_check_head)], ...], tyro.conf.arg(aliases=["--head"])
     ] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
-    rbf-kan, gr-kan, spline-kan, swipe, space. One with options, or on a frozen backbone, stands in quotes:
-    --head linear "fourier-kan grid_size=10 frozen". python -m eval.heads lists them."""
+    rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
+    frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". python -m eval.heads
+    lists them."""
     freeze_backbone: Annotated[bool, tyro.conf.arg(aliases=["--freeze-backbone"])] = False
     """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
     pooling: Pooling = "auto"

@@ -73,7 +73,7 @@ def check_head(choice: HeadChoice, multi_label: bool = False) -> HeadChoice:
         multi_label: Whether examples of the task may have several labels.
 
     Returns:
-        The choice with those options alone that differ from their defaults, so that one head has one name.
+        The choice with those options alone that its name in rows holds, so that one head has one name.
 
     Raises:
         UsageError: For an option that the head does not have, a value that does not fit, or a head that
@@ -82,9 +82,8 @@ def check_head(choice: HeadChoice, multi_label: bool = False) -> HeadChoice:
     fits = choice.name != DEFAULT_HEAD
     if fits:
         spec = get_head(choice.name)
-        values = spec.resolve(dict(choice.options))
-        options = tuple((key, value) for key, value in values.items() if value != spec.options[key].default)
-        choice = HeadChoice(choice.name, options, choice.is_frozen)
+        options = spec.named_options(spec.resolve(dict(choice.options)))
+        choice = HeadChoice(choice.name, tuple(options.items()), choice.is_frozen)
         fits = spec.fits_multi_label
     if multi_label and not fits:
         several = ", ".join(name for name, spec in HEADS.items() if spec.fits_multi_label)
@@ -104,11 +103,12 @@ def head_name(text: str) -> str:
         UsageError: As ``parse_head``.
     """
     choice = parse_head(text)
-    known = HEADS[choice.name].options if choice.name in HEADS else {}
-    defaults = {name: option.default for name, option in known.items()}
-    options = {name: _like(defaults.get(name), value) for name, value in choice.options}
-    changed = tuple((name, value) for name, value in options.items() if value != defaults.get(name))
-    return str(HeadChoice(choice.name, changed, choice.is_frozen))
+    if choice.name not in HEADS:
+        return str(choice)
+    spec = HEADS[choice.name]
+    defaults = {name: option.default for name, option in spec.options.items()}
+    options = spec.named_options({name: _like(defaults.get(name), value) for name, value in choice.options})
+    return str(HeadChoice(choice.name, tuple(options.items()), choice.is_frozen))
 
 
 def _like(default: Value | None, value: Value) -> Value:

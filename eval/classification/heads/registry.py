@@ -88,6 +88,13 @@ _MLP = HeadSpec(
     },
 )
 
+_SEGMENTS = {
+    "segments": Option(default="windows", choices=SEGMENT_KINDS, help="what a segment is"),
+    "window": Option(default=128, minimum=3, help="tokens of the longest segment, special ones included"),
+    "stride": Option(default=32, minimum=0, help="tokens that a window shares with the one before it"),
+}
+"""How a text is cut, for every head that reads segments."""
+
 _SWIPE = HeadSpec(
     name="swipe",
     reads="segments",
@@ -102,9 +109,33 @@ _SWIPE = HeadSpec(
         ),
         "num_layers": Option(default=0, minimum=0, help="transformer layers over the segments"),
         "num_heads": Option(default=4, minimum=1, help="attention heads of each"),
-        "segments": Option(default="windows", choices=SEGMENT_KINDS, help="what a segment is"),
-        "window": Option(default=128, minimum=3, help="tokens of the longest segment, special ones included"),
-        "stride": Option(default=32, minimum=0, help="tokens that a window shares with the one before it"),
+        "positions": Option(default="none", choices=("none", "sine"), help="what tells these their order"),
+        **_SEGMENTS,
+    },
+    # Rows of num_layers=2 alone are of a version that always added sines.
+    named_with={"positions": "num_layers"},
+    scores_segments=True,
+)
+
+_SEGMENT_ATTENTION = HeadSpec(
+    name="segment-attention",
+    reads="segments",
+    builder="eval.classification.heads.segment_baselines:build_segment_attention",
+    formula="W sum_k a_k s_k + b over segments s_k, with a = softmax_k(q s_k / sqrt(D)) and a learned q",
+    reference="BERT+attention, a rival of SWIPE's in Wang et al. 2023",
+    options=_SEGMENTS,
+    scores_segments=True,
+)
+
+_SEGMENT_LSTM = HeadSpec(
+    name="segment-lstm",
+    reads="segments",
+    builder="eval.classification.heads.segment_baselines:build_segment_lstm",
+    formula="W h + b, h the last or mean state of an LSTM over segments s_k",
+    reference="BERT+LSTM, a rival of SWIPE's in Wang et al. 2023",
+    options={
+        "pooling": Option(default="last", choices=("last", "mean"), help="which of its states is read"),
+        **_SEGMENTS,
     },
 )
 
@@ -130,7 +161,11 @@ _SPACE = HeadSpec(
     },
 )
 
-HEADS: dict[str, HeadSpec] = {spec.name: spec for spec in (_LINEAR, _MLP, *_KAN_LAYERS, _SWIPE, _SPACE)}
+_OF_SEGMENTS = (_SWIPE, _SEGMENT_ATTENTION, _SEGMENT_LSTM)
+
+HEADS: dict[str, HeadSpec] = {
+    spec.name: spec for spec in (_LINEAR, _MLP, *_KAN_LAYERS, *_OF_SEGMENTS, _SPACE)
+}
 """Every head but transformers' own; a new one is a file with its module, and an entry here."""
 
 HEAD_NAMES: tuple[str, ...] = (DEFAULT_HEAD, *HEADS)

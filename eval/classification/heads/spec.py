@@ -37,6 +37,27 @@ class HeadSpec:
     """Whether its logits can be read one by one, so that an example may have several labels."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """What may be given behind the name: ``--head "fourier-kan grid_size=10"``."""
+    named_with: Mapping[str, str] = field(default_factory=dict)
+    """Options that its name in rows holds even at their defaults wherever another option is not at its own:
+    without them that name once meant something else."""
+    scores_segments: bool = False
+    """Whether it says what each segment adds to or says of each label."""
+
+    def named_options(self, values: Mapping[str, int | float | str]) -> dict[str, int | float | str]:
+        """Return those of given options that its name in rows holds, in the registry's order.
+
+        Options that the head does not have are kept: the name may come from other code than this.
+        """
+
+        def is_changed(name: str) -> bool:
+            return name in values and (name not in self.options or values[name] != self.options[name].default)
+
+        known = {name: values.get(name, option.default) for name, option in self.options.items()}
+        return {
+            name: value
+            for name, value in (known | dict(values)).items()
+            if is_changed(name) or (name in self.named_with and is_changed(self.named_with[name]))
+        }
 
     def resolve(self, options: Mapping[str, Any] | None = None) -> dict[str, int | float | str]:
         """Return a value for every option; ``UsageError`` for one that does not exist or does not fit."""

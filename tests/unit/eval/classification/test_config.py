@@ -82,6 +82,14 @@ def test_the_source_study_is_babylm23_with_its_own_batches_and_averages():
     }
 
 
+def test_swipe_is_its_paper_s_recipe():
+    # Adam without decay, linear from 5e-5, 10 epochs and five initialisations (Wang et al. 2023).
+    names = ("learning_rate", "weight_decay", "lr_scheduler_type", "warmup_ratio", "num_train_epochs")
+    assert values("swipe", "boolq", *names) == (5e-5, 0.0, "linear", 0.0, 10)
+    names = ("patience", "select_on", "seeds", "max_length")
+    assert values("swipe", "boolq", *names) == (None, "held-out", (1, 2, 3, 4, 5), 512)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_what_is_given_wins_over_the_preset_and_its_tasks(preset):
     given = {

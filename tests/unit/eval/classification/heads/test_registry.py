@@ -73,6 +73,8 @@ def test_names_are_those_of_the_registry():
         "fourier-kan init_scale=2 grid_size=10.0",
         "fourier-kan init_scale=1",
         "swipe window=128 pooling=sum",
+        "swipe num_layers=2",
+        "swipe num_layers=2.0 positions=sine",
     ],
 )
 def test_a_head_is_named_as_in_rows_without_loading_it(text):
@@ -115,7 +117,7 @@ def test_shapes(name):
     output = make_head(name)(vectors, mask)
     assert output.logits.shape == (len(LENGTHS), LABELS)
     assert output.auxiliary_loss is None or output.auxiliary_loss.shape == ()
-    if HEADS[name].reads == "segments":
+    if HEADS[name].scores_segments:
         assert output.segment_scores.shape == (*mask.shape, LABELS)
     else:
         assert output.segment_scores is None

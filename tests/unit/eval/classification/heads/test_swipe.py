@@ -13,9 +13,9 @@ from torch import nn
 from base.errors import UsageError
 from eval.classification.config import Finetuning
 from eval.classification.heads.build import build_head, count_parameters
-from eval.classification.heads.choice import check_head, parse_head
+from eval.classification.heads.choice import check_head, head_name, parse_head
 from eval.classification.heads.registry import get_head
-from eval.classification.heads.swipe import SwipeHead, positions
+from eval.classification.heads.swipe import SwipeHead, sines
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.data import segmentation_of
 from eval.classification.inputs.segments import Segmentation
@@ -79,17 +79,17 @@ def numpy_positions(num_positions: int) -> np.ndarray:
     return table
 
 
-@pytest.mark.parametrize("num_layers", [0, 2])
+@pytest.mark.parametrize(("num_layers", "order"), [(0, "none"), (0, "sine"), (2, "none"), (2, "sine")])
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_the_formula(pooling: str, num_layers: int) -> None:
-    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=3)
+def test_the_formula(pooling: str, num_layers: int, order: str) -> None:
+    head = make_head(pooling=pooling, num_layers=num_layers, num_heads=3, positions=order)
     counts = (4, 1, 6)
     vectors, mask = make_batch(counts)
     out = head(vectors, mask)
     assert out.auxiliary_loss is None
     for row, count in enumerate(counts):
         own = vectors[row, :count].numpy()
-        if num_layers:
+        if num_layers and order == "sine":
             own = own + numpy_positions(count)
         for layer in head.layers:
             assert isinstance(layer, nn.TransformerEncoderLayer)
@@ -98,7 +98,7 @@ def test_the_formula(pooling: str, num_layers: int) -> None:
         pooled = scores.max(0) if pooling.endswith("max") else scores.sum(0)
         # Positions are computed in float32, as the models are.
         np.testing.assert_allclose(
-            out.logits[row].detach(), pooled, rtol=0, atol=1e-5 if num_layers else 1e-12
+            out.logits[row].detach(), pooled, rtol=0, atol=1e-5 if num_layers and order == "sine" else 1e-12
         )
         np.testing.assert_allclose(out.segment_scores[row, :count].detach(), scores, rtol=0, atol=1e-5)
         assert (out.segment_scores[row, count:] == 0).all()
@@ -128,18 +128,18 @@ def test_padding_changes_nothing(pooling: str, num_layers: int, with_gradient: b
     torch.testing.assert_close(out.logits, torch.cat([part.logits for part in alone]), rtol=0, atol=1e-12)
 
 
-def test_layers_see_order_and_pooling_does_not() -> None:
+def test_layers_see_order_where_they_are_told_of_it() -> None:
     vectors, mask = make_batch((6,))
-    for num_layers, sees in ((0, False), (1, True)):
-        head = make_head(num_layers=num_layers, num_heads=2)
+    for num_layers, order, sees in ((0, "sine", False), (1, "none", False), (1, "sine", True)):
+        head = make_head(num_layers=num_layers, num_heads=2, positions=order)
         assert torch.allclose(head(vectors, mask).logits, head(vectors.flip(1), mask).logits) != sees
 
 
 def test_any_number_of_segments_has_positions() -> None:
-    table = positions(3_000, D, torch.zeros((), dtype=torch.float64)).numpy()
+    table = sines(3_000, D, torch.zeros((), dtype=torch.float64)).numpy()
     np.testing.assert_allclose(table, numpy_positions(3_000), rtol=0, atol=3e-4)  # float32 angles up to 3,000
-    assert positions(5, 7, torch.zeros(())).shape == (5, 7)
-    head = SwipeHead(D, C, num_layers=1, num_heads=2).eval()
+    assert sines(5, 7, torch.zeros(())).shape == (5, 7)
+    head = SwipeHead(D, C, num_layers=1, num_heads=2, positions="sine").eval()
     with torch.no_grad():
         out = head(torch.randn(1, 3_000, D), torch.ones(1, 3_000, dtype=torch.bool))
     assert out.logits.isfinite().all()
@@ -154,6 +154,19 @@ def test_numbers_of_parameters() -> None:
     assert count("swipe pooling=gated-sum") == 2 * (768 * 4 + 4)
     # Attention 4 D^2 + 4 D, FFN 8 D^2 + 5 D, two norms 4 D.
     assert count("swipe num_layers=2") == 2 * (12 * 768**2 + 13 * 768) + 768 * 4 + 4
+
+
+def test_names_with_layers_say_what_positions_these_have() -> None:
+    # Without the word, "swipe num_layers=2" is a row of a version that added sines.
+    for typed, named in {
+        "swipe": "swipe",
+        "swipe positions=none": "swipe",
+        "swipe num_layers=2": "swipe num_layers=2 positions=none",
+        "swipe num_layers=2 positions=none": "swipe num_layers=2 positions=none",
+        "swipe positions=sine num_layers=2 pooling=sum": "swipe num_layers=2 pooling=sum positions=sine",
+    }.items():
+        assert str(check_head(parse_head(typed))) == head_name(typed) == named
+        assert str(check_head(parse_head(named))) == named
 
 
 def test_every_pooling_may_be_chosen() -> None:
