@@ -189,10 +189,13 @@ class TrainConfig(Section):
 
 
 class SplineConfig(Section):
-    """Knots that follow the data in training, and sparse splines; for variants with an option `splines`."""
+    """Knots that follow the data in training, are added or pruned; for variants with an option `splines`."""
 
     knot_updates: tuple[Fraction, ...] = ()
     """Shares of the run after which knots move to quantiles of their inputs, as 0 0.1; none = never."""
+    grow_at: tuple[Fraction, ...] = ()
+    """Shares of the run after which splines use more of their knots, each time as many more, in the end all;
+    needs the option `splines growing`, with which a spline starts with 4. None = never."""
     penalty: float = Field(0.0, ge=0)
     """Weight of the coefficients' L1 norm and entropy in the loss; the reported loss is without."""
     prune_below: float | None = Field(None, gt=0, lt=1)
@@ -250,10 +253,11 @@ class RunConfig(Section):
             raise ValueError(
                 f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
             )
-        if (self.splines.knot_updates or self.splines.prune_below) and self.train.compile_model:
+        changed = (self.splines.knot_updates, self.splines.grow_at, self.splines.prune_below)
+        if any(changed) and self.train.compile_model:
             raise ValueError(
-                "train.compile_model compiles the layers as they are, which splines.knot_updates and "
-                "splines.prune_below change; leave one out"
+                "train.compile_model compiles the layers as they are, which splines.knot_updates, "
+                "splines.grow_at and splines.prune_below change; leave one out"
             )
         family = get_family(self.family)
         needed = self.data.block_size + family.first_position

@@ -5,8 +5,10 @@ https://havric.com/2024/06/07/kat5-an-experimental-initiative/
 
 `spline-kan` has such a spline for each feature of the inputs and one of the outputs. It mixes no features:
 output i depends on input i alone, and intermediate_size has no effect. A model with it can move information
-between features only in its attention. `spline-activation` is the stock feed-forward network with a spline
-for each inner channel, so that the difference between the two shows what the mixing is worth.
+between features only in its attention. The function is the post's. Its initialisation is not, as a model does
+not learn from that; the option ``initialisation`` brings it. The post's own model is no T5.
+`spline-activation` is the stock feed-forward network with a spline for each inner channel, so that the
+difference between the two shows what the mixing is worth.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
-from ffn_variants.splines.feature_knots import eliminated, quantile_knots, refitted
-from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer
+from ffn_variants.splines.feature_knots import eliminated, inserted, quantile_knots, refitted
+from ffn_variants.splines.spline_layer import SplineLayer
 
 KNOT_RANGE = (-2.0, 2.0)
 INITIAL_RMS = 0.2
+FIRST_KNOTS = 4
+"""Of a growing spline: as many as span all cubic polynomials."""
 
 PRE_ACTIVATION_STD = 0.45
 """Of a stock FFN's first linear layer at the start, for normalised inputs: initializer_range x sqrt(512)."""
@@ -36,26 +40,46 @@ class FeatureSplines(SplineLayer):
     Args:
         num_features: Number of features D.
         num_knots: Knots, and coefficients, of each spline.
-        splines: ``"sparse"`` for splines whose knots can be pruned.
+        splines: ``"sparse"`` for splines whose knots can be pruned; ``"growing"`` for ones that start with
+            ``FIRST_KNOTS`` and get the others by ``grow``; ``"attention"`` for ones that weigh their knots:
+            c_ik is multiplied by C softmax(a_i)_k, with a learnable and zero at the start.
+        initialisation: ``"published"`` draws knots and coefficients from N(0, 1), as the KAT5 post does.
+            The outputs of two sets then have a median size of 2 and a root mean square of over a million.
 
-    Knots start evenly spaced over ``KNOT_RANGE``, which holds 95% of a normalised input. Coefficients come
-    from torch's global generator, normal, scaled so that standard normal inputs give outputs with a root
-    mean square of ``INITIAL_RMS``. Two sets then give about 0.07, the size of a stock FFN's initial output,
-    and at most 19 over four million values; at an ``INITIAL_RMS`` of 0.5 the cubic tails of the second set
-    reach 700. A spline that starts as the identity needs knots out at 6 and coefficients that cancel to one
-    part in a thousand, so that a single optimizer step would change the output by more than its own size.
+    Otherwise knots start evenly spaced over ``KNOT_RANGE``, which holds 95% of a normalised input.
+    Coefficients come from torch's global generator, normal, scaled so that standard normal inputs give
+    outputs with a root mean square of ``INITIAL_RMS``. Two sets then give about 0.07, the size of a stock
+    FFN's initial output, and at most 19 over four million values; at an ``INITIAL_RMS`` of 0.5 the cubic
+    tails of the second set reach 700. A spline that starts as the identity needs knots out at 6 and
+    coefficients that cancel to one part in a thousand, so that a single optimizer step would change the
+    output by more than its own size.
     """
 
     knot_range = KNOT_RANGE
 
-    def __init__(self, num_features: int, num_knots: int = 10, splines: str = "dense"):
+    def __init__(
+        self,
+        num_features: int,
+        num_knots: int = 10,
+        splines: str = "dense",
+        initialisation: str = "scaled",
+    ):
         super().__init__()
+        self.grows = splines == "growing"
+        used = _spread(num_knots, FIRST_KNOTS) if self.grows else list(range(num_knots))
         low, high = self.knot_range
         # Not torch.linspace, which transformers puts on the CPU while it loads a model on the meta device.
         knots = low + (high - low) / (num_knots - 1) * torch.arange(num_knots)
-        self.knots = nn.Parameter(knots.repeat(num_features, 1))
-        self.coefficients = nn.Parameter(self.draw_coefficients(num_features, knots))
-        self.make_mask(self.coefficients, splines)
+        coefficients = torch.zeros(num_features, num_knots)
+        coefficients[:, used] = self.draw_coefficients(num_features, knots[used])
+        knots = knots.repeat(num_features, 1)
+        if initialisation == "published":
+            knots, coefficients = torch.randn_like(knots), torch.randn_like(coefficients)
+        self.knots, self.coefficients = nn.Parameter(knots), nn.Parameter(coefficients)
+        self.attention = nn.Parameter(torch.zeros_like(knots)) if splines == "attention" else None
+        self.make_mask(self.coefficients, "sparse" if self.grows else splines)
+        if self.grows:
+            self.needed_mask()[:, [k for k in range(num_knots) if k not in used]] = False
 
     @staticmethod
     def draw_coefficients(num_features: int, knots: Tensor) -> Tensor:
@@ -64,7 +88,10 @@ class FeatureSplines(SplineLayer):
 
     def curve_coefficients(self) -> Tensor:
         """(D, num_knots) coefficients."""
-        return self.coefficients if self.mask is None else self.coefficients * self.mask
+        coefficients = self.coefficients
+        if self.attention is not None:
+            coefficients = coefficients * (coefficients.shape[1] * self.attention.softmax(1))
+        return coefficients if self.mask is None else coefficients * self.mask
 
     def forward(self, x: Tensor) -> Tensor:
         # The terms are large and cancel, which the float32 sums of elementwise survive.
@@ -77,8 +104,24 @@ class FeatureSplines(SplineLayer):
         self.check_unpruned()
         rows = x.reshape(-1, x.shape[-1])
         knots = quantile_knots(rows, self.knots).to(self.knots)  # refitted as they are stored
-        self.coefficients.copy_(refitted(rows, self.coefficients, self.knots, knots))
+        self.coefficients.copy_(refitted(rows, self.curve_coefficients(), self.knots, knots))
         self.knots.copy_(knots)
+        if self.attention is not None:  # it is in the new coefficients
+            self.attention.zero_()
+
+    @torch.no_grad()
+    def grow(self, x: Tensor, num_knots: int) -> None:
+        """Let every curve use more of its knots. None changes by that: a new knot's coefficient is 0.
+
+        Args:
+            x: (..., features) typical inputs; values that are not finite are left out.
+            num_knots: How many to use from now on.
+        """
+        mask = self.needed_mask()
+        knots, used = inserted(x.reshape(-1, x.shape[-1]), self.knots, mask, num_knots)
+        self.coefficients.mul_(mask)
+        self.knots.copy_(knots)
+        mask.copy_(used)
 
     @torch.no_grad()
     def prune(self, x: Tensor, threshold: float) -> None:
@@ -106,6 +149,11 @@ def spline_gradients(
     return -grad * slopes.sum(1), (slopes * along).sum(0), (square * reach * along).sum(0)
 
 
+def _spread(count: int, wanted: int) -> list[int]:
+    """Choose numbers below a count, evenly, both ends among them."""
+    return sorted({round(i * (count - 1) / (wanted - 1)) for i in range(wanted)})
+
+
 def _coefficient_std(knots: Tensor) -> Tensor:
     """Compute the coefficients' standard deviation that gives E[S(x)^2] = INITIAL_RMS^2 for x ~ N(0, 1)."""
     x = torch.arange(-800, 801, device=knots.device) / 100
@@ -126,7 +174,7 @@ class SplineActivation(FeatureSplines):
     Args:
         num_features: Number of channels F.
         num_knots: Knots, and coefficients, of each spline.
-        splines: ``"sparse"`` for splines whose knots can be pruned.
+        splines: As in ``FeatureSplines``.
     """
 
     knot_range = PRE_ACTIVATION_RANGE
@@ -151,17 +199,31 @@ class SplineKANFFN(nn.Module):
         hidden_size: D.
         intermediate_size: Has no effect, as the layer has no inner width; accepted as for every variant.
         num_knots: Knots of each spline.
-        splines: ``"sparse"`` for splines whose knots can be pruned.
+        splines: As in ``FeatureSplines``.
+        initialisation: As in ``FeatureSplines``.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, num_knots: int = 10, splines: str = "dense"):
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        num_knots: int = 10,
+        splines: str = "dense",
+        initialisation: str = "scaled",
+    ):
         super().__init__()
-        self.input_splines = FeatureSplines(hidden_size, num_knots, splines)
-        self.output_splines = FeatureSplines(hidden_size, num_knots, splines)
+        self.input_splines = FeatureSplines(hidden_size, num_knots, splines, initialisation)
+        self.output_splines = FeatureSplines(hidden_size, num_knots, splines, initialisation)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output_splines(self.input_splines(x))
 
+
+_SPLINES = Option(
+    default="dense",
+    choices=("dense", "sparse", "growing", "attention"),
+    help="sparse: knots can be pruned; growing: starts with 4 knots; attention: a softmax weighs the knots",
+)
 
 SPEC = FFNSpec(
     name="spline-kan",
@@ -171,9 +233,15 @@ SPEC = FFNSpec(
     reference=kan_layers.SPLINE_KAN.reference,
     options={
         **kan_layers.SPLINE_KAN.options,
-        "splines": SPLINES_OPTION,
+        "splines": _SPLINES,
+        "initialisation": Option(
+            default="scaled",
+            choices=("scaled", "published"),
+            help="published: knots and coefficients from N(0, 1), as the KAT5 post; does not learn",
+        ),
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,
+    earlier_sources=("02a43a71da6d",),
 )
 
 ACTIVATION_SPEC = FFNSpec(
@@ -185,7 +253,8 @@ ACTIVATION_SPEC = FFNSpec(
     options={
         # With fewer, a curve through zero is flat at one side of it.
         "num_knots": Option(default=10, minimum=4, help="knots of each channel's spline"),
-        "splines": SPLINES_OPTION,
+        "splines": _SPLINES,
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
+    earlier_sources=("a87314a58a26",),
 )

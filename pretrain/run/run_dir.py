@@ -62,6 +62,8 @@ def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None
     decisive["train"] |= {"per_device_train_batch_size": rows, "gradient_accumulation_steps": passes}
     if config.splines == SplineConfig():
         del decisive["splines"]
+    elif not config.splines.grow_at:
+        del decisive["splines"]["grow_at"]
     if config.data.txt_split == DataConfig().txt_split:
         del decisive["data"]["txt_split"]
     if config.optim.optimizer == OptimConfig().optimizer:

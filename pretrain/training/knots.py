@@ -1,4 +1,4 @@
-"""Splines in training: knots that move to their inputs, a penalty that makes coefficients small, and pruning.
+"""Splines in training: knots that move to their inputs or are added, a penalty on coefficients, and pruning.
 
 All of it is a function of the config and the step, as everything that a run draws
 (see ``pretrain.data.batches``): a resumed run, and one on several processes, does the same.
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ffn_variants.splines.spline_layer import SplineLayer, sparsity_penalty, spline_layers
+from ffn_variants.variants.spline_kan import FIRST_KNOTS, FeatureSplines
 from pretrain.config import RunConfig
 
 NUM_TOKENS = 4096
@@ -35,10 +36,15 @@ class SplineSchedule:
         self.penalty, self.prune_below = splines.penalty, splines.prune_below
         self.layers = spline_layers(model)
         self.updates = {_step_at(share, max_steps) for share in splines.knot_updates}
+        # The share of the knots to come that are used from a step on.
+        self.growths = {
+            _step_at(share, max_steps): number / len(splines.grow_at)
+            for number, share in enumerate(sorted(splines.grow_at), start=1)
+        }
         self.prune_step = _step_at(splines.prune_at, max_steps) if splines.prune_below else None
 
     def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> None:
-        """Move knots and prune, where it is time to.
+        """Move knots, add and prune them, where it is time to.
 
         Args:
             step: Steps done; a checkpoint of the same step was made before.
@@ -50,6 +56,12 @@ class SplineSchedule:
             for layer, inputs in self._inputs(run):
                 with _forgetting(layer, optimizer):
                     layer.update_grid(inputs)
+        if step in self.growths:
+            for layer, inputs in self._inputs(run):
+                if isinstance(layer, FeatureSplines) and layer.grows:
+                    to_come = max(0, layer.knots.shape[1] - FIRST_KNOTS)
+                    layer.grow(inputs, FIRST_KNOTS + round(self.growths[step] * to_come))
+                    _share(layer)  # moments stay: those of knots that were not used are zero
         if step == self.prune_step:
             assert self.prune_below is not None
             for layer, inputs in self._inputs(run):
@@ -99,11 +111,18 @@ def _forgetting(layer: SplineLayer, optimizer: Optimizer) -> Iterator[None]:
     """Have every process take the first one's result, and the optimizer forget what has changed."""
     before = [parameter.detach().clone() for parameter in layer.parameters()]
     yield
-    # Solved on each, they might differ in the last bit where processes run on different processors.
-    broadcast([tensor.data for tensor in (*layer.parameters(), *layer.buffers())])
+    _share(layer)
     for parameter, old in zip(layer.parameters(), before, strict=True):
         if not torch.equal(parameter, old):
             optimizer.state.pop(parameter, None)
+
+
+def _share(layer: SplineLayer) -> None:
+    """Have every process take the first one's layer.
+
+    Solved on each, they might differ in the last bit where processes run on different processors.
+    """
+    broadcast([tensor.data for tensor in (*layer.parameters(), *layer.buffers())])
 
 
 def _step_at(share: float, max_steps: int) -> int:

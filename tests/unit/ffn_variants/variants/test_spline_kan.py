@@ -123,6 +123,19 @@ def test_initial_outputs_are_small_for_normalised_inputs():
     assert y.abs().max() < 50
 
 
+def test_the_published_initialisation_is_normal_and_its_outputs_are_huge():
+    """The post: knots and coefs = randn(10, 1) of every feature."""
+    torch.manual_seed(2)
+    ffn = build_ffn("spline-kan", 512, 1, initialisation="published")
+    for splines in (ffn.input_splines, ffn.output_splines):
+        for drawn in (splines.knots, splines.coefficients):
+            assert abs(drawn.mean()) < 0.05
+            assert abs(drawn.std() - 1) < 0.05
+    y = ffn(torch.randn(4096, 512)).detach()
+    assert y.square().mean().sqrt() > 1e5
+    assert y.abs().median() < 5
+
+
 def test_activation_is_splines_between_the_stock_linear_layers():
     torch.manual_seed(3)
     ffn = build_ffn("spline-activation", 4, 7, num_knots=5).double()

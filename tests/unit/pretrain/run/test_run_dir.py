@@ -66,6 +66,7 @@ def test_hashes_from_before_a_section_existed_are_those_of_its_defaults():
     flags = {
         "23de5e1c": [],
         "cb19c15f": ["--ffn", "kan", "--seed", "3"],
+        "96b2eb68": ["--ffn", "kan", "--splines.knot-updates", "0", "0.1"],
         "26fd1295": ["--train.batch-size", "8"],  # then train.per_device_train_batch_size
     }
     assert {config_hash(load_config(None, given)): given for given in flags.values()} == flags
