@@ -29,6 +29,7 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
         *activations.SPECS,
         *gated.SPECS,
         kan.SPEC,
+        kan.THESIS_SPEC,
         *([efficient_kan.SPEC] if efficient_kan.INSTALLED else []),
         fourier_kan.SPEC,
         cheby_kan.SPEC,

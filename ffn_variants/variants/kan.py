@@ -1,5 +1,7 @@
 """`kan`: two B-spline KAN layers in place of the whole feed-forward network (Liu et al. 2024).
 
+`thesis-kan` is the same module as the source study trained it: grid 3, order 3, a GELU between the layers.
+
 `KANLinear` has the formulation, the parameter names and the initialisation of efficient-kan
 (https://github.com/Blealtan/efficient-kan), so that its state dicts load; the code is this project's own.
 
@@ -9,6 +11,7 @@ Shapes: N rows, I in_features, O out_features, G grid_size, K spline_order.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -221,6 +224,15 @@ class KANFFN(nn.Module):
                 layer.update_grid(inputs(), even_share)
 
 
+def _multiply_adds(d: int, f: int, grid_size: int, spline_order: int, layers: str, **_: object) -> int:
+    # The scaler of an edge is folded into its coefficients, so it costs no multiply-add a token.
+    per_layer = d * f * (grid_size + spline_order + 1)
+    return 2 * per_layer if layers == "both" else per_layer + d * f
+
+
+_LAYERS = Option(default="both", choices=("both", "first"), help="which linear layers become KAN layers")
+_ACTIVATION = Option(default="none", choices=("none", "gelu"), help="what stands between the two layers")
+
 SPEC = FFNSpec(
     name="kan",
     kind="block",
@@ -229,19 +241,23 @@ SPEC = FFNSpec(
     reference=kan_layers.KAN.reference,
     options={
         **kan_layers.KAN.options,
-        "layers": Option(
-            default="both",
-            choices=("both", "first"),
-            help="which linear layers become KAN layers",
-        ),
-        "activation": Option(
-            default="none", choices=("none", "gelu"), help="what stands between the two layers"
-        ),
+        "layers": _LAYERS,
+        "activation": _ACTIVATION,
         "splines": SPLINES_OPTION,
     },
-    # The scaler of an edge is folded into its coefficients, so it costs no multiply-add a token.
-    multiply_adds=lambda d, f, grid_size, spline_order, layers, **_: (
-        d * f * (grid_size + spline_order + 1) * (2 if layers == "both" else 1)
-        + (d * f if layers == "first" else 0)
-    ),
+    multiply_adds=_multiply_adds,
+)
+
+THESIS_SPEC = FFNSpec(
+    name="thesis-kan",
+    kind="block",
+    build=KANFFN,
+    formula="kan with grid 3 and a GELU between its layers",
+    reference='the source study\'s "KAN", AISE-TUDelft/tiny-transformers',
+    options={
+        **SPEC.options,
+        "grid_size": replace(SPEC.options["grid_size"], default=3),
+        "activation": replace(_ACTIVATION, default="gelu"),
+    },
+    multiply_adds=_multiply_adds,
 )

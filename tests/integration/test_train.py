@@ -124,6 +124,8 @@ def test_dry_run_of_the_script_writes_nothing(command, tmp_path):
         *(("roberta", ["--ffn", ffn], "9,866,000") for ffn in ("learnable-gelu", "prelu", "swish")),
         ("gpt-neo", ["--ffn", "kan", "--model.ffn-options", "grid_size", "3"], "11,679,744"),
         ("gpt-neo", ["--ffn", "kan"], "12,728,320"),
+        ("gpt-neo", ["--ffn", "thesis-kan"], "11,679,744"),
+        ("roberta", ["--ffn", "thesis-kan"], "11,303,696"),
     ],
 )
 def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):

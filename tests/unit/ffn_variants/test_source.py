@@ -160,15 +160,15 @@ def test_every_definition_that_is_reached_counts(name):
         ("variants.activations", "_activation", set()),
         ("variants.gated", "geglu", {"geglu"}),
         ("variants.gated", "GatedFFN", {"geglu", "swiglu"}),
-        ("variants.kan", "KANFFN", {"kan", "efficient-kan"}),
+        ("variants.kan", "KANFFN", {"kan", "thesis-kan", "efficient-kan"}),
         ("variants.spline_kan", "SplineKANFFN", {"spline-kan"}),
         ("variants.spline_kan", "INITIAL_RMS", {"spline-kan", "spline-activation"}),
-        ("splines.b_splines", "_coefficients", {"kan", "efficient-kan"}),
+        ("splines.b_splines", "_coefficients", {"kan", "thesis-kan", "efficient-kan"}),
         ("kernels.elementwise", "elementwise", {"spline-kan", "spline-activation"}),
         (
             "kernels.basis_linear",
             "BLOCK_NUMBERS",
-            {"kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan"},
+            {"kan", "thesis-kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan"},
         ),
     ],
 )

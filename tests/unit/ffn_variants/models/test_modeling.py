@@ -380,6 +380,9 @@ PUBLISHED = [
     *[("roberta", ffn, {}, None, 9_866_000) for ffn in PER_CHANNEL],
     ("gpt_neo", "kan", {"intermediate_size": 256}, {"grid_size": 3, "spline_order": 3}, 11_679_744),
     ("gpt_neo", "kan", {"intermediate_size": 256}, None, 12_728_320),
+    ("gpt_neo", "thesis-kan", {"intermediate_size": 256}, None, 11_679_744),
+    ("roberta", "thesis-kan", {"intermediate_size": 384}, {"layers": "first"}, 11_303_696),
+    ("roberta", "thesis-kan", {"intermediate_size": 256}, {"layers": "first"}, 10_124_048),
 ]
 # One layer in encoder and decoder each, so two FFNs as in the others; no biases and no positions.
 PUBLISHED += [

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.interpolate import BSpline
-from scipy.special import expit
+from scipy.special import expit, ndtr
 from torch import nn
 
 from ffn_variants import build_ffn, build_model
@@ -370,3 +370,18 @@ def test_the_source_study_shapes_are_options(layers):
     first, second = ffn.layers
     assert isinstance(second, KANLinear if layers == "both" else nn.Linear)
     torch.testing.assert_close(ffn(x), second(nn.GELU()(first(x))))
+
+
+@pytest.mark.parametrize("layers", ["both", "first"])
+def test_thesis_kan_is_the_source_studys_by_its_formula(layers):
+    """Grid 3 and order 3, the erf-GELU between the layers, a linear second layer where RoBERTa had one."""
+    torch.manual_seed(7)
+    ffn = build_ffn("thesis-kan", 4, 6, **({} if layers == "both" else {"layers": layers})).double()
+    x = np.random.default_rng(8).normal(size=(10, 4))
+    first, second = ffn.layers
+    hidden = scipy_layer(x, numpy_state(first), 3)
+    assert first.grid.shape[1] == 3 + 2 * 3 + 1
+    hidden = hidden * ndtr(hidden)
+    state = numpy_state(second)
+    y = scipy_layer(hidden, state, 3) if layers == "both" else hidden @ state["weight"].T + state["bias"]
+    np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), y, rtol=1e-7)
