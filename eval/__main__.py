@@ -27,6 +27,7 @@ Examples:
   python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
   python -m eval RUN --tasks arc_easy                                # a task of lm-eval
   python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned; python -m eval.tasks lists
+  python -m eval RUN --classify sst2 --score-on imdb                 # trained on one, scored on another too
   python -m eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
@@ -92,7 +93,7 @@ def main() -> int:
     config = study_config([Path(word) for word in typed.get(("runs",), ())], folders)
     if {("config", "tasks"), ("config", "classify")} & typed.keys():
         # What else a flag beside it names, it brings itself.
-        config = config.model_copy(update={"suites": (), "tasks": (), "classify": ()})
+        config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
     args = line.complete(EvaluateArgs(runs=(), config=config), prog="python -m eval", description=EXAMPLES)
     return evaluate(args.runs, args.config, args.workers)
 

@@ -48,6 +48,9 @@ class EvalConfig(Section):
     classify: tuple[str, ...] = ()
     """Classification tasks: names (python -m eval.tasks lists them) or YAML files of your own; on the command
     line without --suites, only these."""
+    score_on: tuple[str, ...] = ()
+    """Score what was fine-tuned on each task of classify on the validation data of these tasks too, whose
+    labels must agree; rows imdb<-sst2 of the benchmark cross-task."""
     include_path: tuple[Path, ...] = ()
     """Folders with further task files of lm-eval."""
     protocol: ProtocolConfig = ProtocolConfig()

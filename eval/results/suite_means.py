@@ -9,7 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from eval.results.run_scores import is_percent, task_scores
-from eval.suites.registry import SUITES, UNGROUPED
+from eval.suites.registry import CROSS_TASK, SUITES, UNGROUPED
 from eval.suites.spec import MEAN_OF_TASKS, MeanSpec
 
 
@@ -22,11 +22,11 @@ def suite_means(rows: pd.DataFrame, items: pd.DataFrame | None = None) -> dict[s
 
     Returns:
         Name to value, the headline first; empty where nothing has a percentage, as for perplexity, and for
-        tasks that no benchmark groups.
+        tasks that no benchmark groups or that another one was trained for.
     """
     (benchmark,) = rows["benchmark"].unique()
     in_percent = rows[is_percent(rows["metric"])]
-    if in_percent["task"].nunique() < 2 or benchmark == UNGROUPED:
+    if in_percent["task"].nunique() < 2 or benchmark in (UNGROUPED, CROSS_TASK):
         return {}
     means = SUITES[benchmark].means if benchmark in SUITES else (MEAN_OF_TASKS,)
     averaged = ((mean.of, _averaged(mean, in_percent, items)) for mean in means)

@@ -15,7 +15,7 @@ from pretrain.run.folders import RunFolder
 def is_done(work: Work, scores: Scores) -> bool:
     """Whether all tasks of a unit are scored under its protocol, in all of its metrics."""
     return all(
-        scores.is_done(work.benchmark, task, protocol, work.metrics.get(task, ()))
+        scores.is_done(work.benchmark_of(task), task, protocol, work.metrics.get(task, ()))
         for task, protocol in work.protocols.items()
     )
 

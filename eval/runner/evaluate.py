@@ -61,7 +61,7 @@ class _OpenRun:
     def asked_rows(self) -> pd.DataFrame:
         """The rows of what was asked for and is scored, in that order."""
         done = [work for work in self.asked.values() if is_done(work, self.store)]
-        wanted = [(work.benchmark, task, work.head) for work in done for task in work.protocols]
+        wanted = [(work.benchmark_of(task), task, work.head) for work in done for task in work.protocols]
         places = {key: place for place, key in enumerate(wanted)}
         rows = self.store.rows()
         keys = zip(rows["benchmark"], rows["task"], rows["head"], strict=True)
@@ -213,9 +213,10 @@ def _record(run: _OpenRun, key: str, results: Results) -> dict[str, dict[str, fl
     """Write what was measured; returns the metrics by benchmark and task."""
     work = run.missing[key]
     for task, result in results.items():
-        rows = _rows(run.identity, work.benchmark, task, result)
-        run.store.record(work.benchmark, task, work.protocols[task], rows, result.items)
-    return {f"{work.benchmark}/{task}": result.metrics for task, result in results.items()}
+        benchmark = work.benchmark_of(task)
+        rows = _rows(run.identity, benchmark, task, result)
+        run.store.record(benchmark, task, work.protocols[task], rows, result.items)
+    return {f"{work.benchmark_of(task)}/{task}": result.metrics for task, result in results.items()}
 
 
 def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.classification.heads.choice import HeadChoice, check_head
 from eval.classification.heads.registry import DEFAULT_HEAD
-from eval.classification.tasks.chosen import classification_tasks
+from eval.classification.tasks.chosen import classification_tasks, matched_labels
 from eval.classification.tasks.examples import protocol_source
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
@@ -42,7 +42,7 @@ class Work:
     """Tasks that are measured together, and are then done together.
 
     Attributes:
-        benchmark: The suite, as in rows.
+        benchmark: The suite, as in rows; of what is fine-tuned that of the task that is trained on.
         protocols: For each task, by name, everything that its scores depend on besides the weights.
         run_dir: The run's folder.
         config: What is evaluated, with the run's seeds of fine-tuning.
@@ -67,6 +67,10 @@ class Work:
     def head(self) -> str:
         """The classification head, as in rows."""
         return NO_HEAD if self.choice is None else str(self.choice)
+
+    def benchmark_of(self, task: str) -> str:
+        """Return the benchmark of one of its tasks, as in rows."""
+        return next((found.benchmark for found in self.classified if found.name == task), self.benchmark)
 
     @property
     def key(self) -> str:
@@ -148,6 +152,7 @@ def check_sources(config: EvalConfig) -> list[str]:
     _text_tasks(config, None)
     for tasks in classification_tasks(config):
         task_heads(tasks, config)
+        notes += filter(None, map(matched_labels, tasks))
     return notes
 
 

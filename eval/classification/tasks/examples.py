@@ -34,6 +34,7 @@ def read_examples(task: ClassificationTask, split: str, config: ClassificationCo
         UsageError: For an absent folder or file, an absent column, an example without text, or a label
             outside the task's set.
     """
+    task = task.part(split)
     rows, source = read_rows(task, split, config)
     examples = [
         {**row, "label": label}
@@ -49,11 +50,13 @@ def read_examples(task: ClassificationTask, split: str, config: ClassificationCo
 
 def data_source(task: ClassificationTask, split: str, config: ClassificationConfig) -> str:
     """Return what stands for the content of a task's split and what is made of it, wherever it lies."""
-    return _source(task, config, split)
+    return _source(task.part(split), config, split)
 
 
 def protocol_source(task: ClassificationTask, config: ClassificationConfig) -> str:
     """Return what stands for a task in the protocol of its scores: both splits and what is made of them."""
+    if task.trained_on is not None:
+        return " ".join(data_source(task, split, config) for split in SPLITS)
     return _source(task, config, *SPLITS)
 
 

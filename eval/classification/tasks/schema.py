@@ -16,7 +16,7 @@ from eval.classification.config import ClassificationConfig
 from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template
 from eval.classification.tasks.labels import Label
-from eval.suites.registry import HARNESS_PREFIX, SUITES, UNGROUPED
+from eval.suites.registry import CROSS_TASK, HARNESS_PREFIX, SUITES, UNGROUPED
 
 FOLDER = Path(__file__).parent
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]*$"
@@ -187,8 +187,13 @@ def find_task_file(task: str) -> TaskFile:
 
 
 def classified_benchmarks(config: ClassificationConfig) -> tuple[str, ...]:
-    """Return the benchmarks that the tasks in ``classify`` belong to; errors as in ``find_task_file``."""
-    return tuple(dict.fromkeys(find_task_file(task).benchmark for task in config.classify))
+    """Return the benchmarks that the tasks in ``classify`` belong to, and that of scores on other tasks.
+
+    Raises:
+        UsageError: As ``find_task_file``.
+    """
+    cross = (CROSS_TASK,) if config.score_on else ()
+    return tuple(dict.fromkeys((*(find_task_file(task).benchmark for task in config.classify), *cross)))
 
 
 def benchmarks_asked_for(config: ClassificationConfig) -> tuple[str, ...]:
@@ -214,7 +219,7 @@ def read_task_file(path: Path) -> TaskFile:
         UsageError: If the file cannot be read, does not fit, or names a benchmark that is another's.
     """
     task = _complete(path)
-    if task.benchmark in SUITES or task.benchmark.startswith(HARNESS_PREFIX):
+    if task.benchmark in (*SUITES, CROSS_TASK) or task.benchmark.startswith(HARNESS_PREFIX):
         raise UsageError(
             f"{path}: benchmark {task.benchmark} has tasks of its own, which yours would be averaged with; "
             "give it another name or leave it out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +11,7 @@ from eval.classification.config import PRESETS, FinetuneConfig, Finetuning
 from eval.classification.tasks.inputs import Template, parse_template, read_field, text_parts
 from eval.classification.tasks.labels import Label, label_positions
 from eval.classification.tasks.schema import TaskFile
+from eval.suites.registry import CROSS_TASK
 
 # Their definitions are as old as the first scores, which stay valid.
 GLUE, EMBEDDED_GLUE = "glue", "embedded-glue"
@@ -25,25 +26,35 @@ class ClassificationTask:
     Attributes:
         definition: What its file says.
         labels: What the integers from 0 stand for.
+        trained_on: Another task, on whose training set the classifier was fine-tuned that is scored on this
+            one's validation file; None where it is its own.
     """
 
     definition: TaskFile
     labels: tuple[Label, ...]
+    trained_on: ClassificationTask | None = None
 
     @property
     def name(self) -> str:
-        """As in rows."""
-        return self.definition.name
+        """As in rows; ``imdb<-sst2`` is imdb under a classifier of sst2."""
+        own = self.definition.name
+        return own if self.trained_on is None else f"{own}<-{self.trained_on.name}"
 
     @property
     def benchmark(self) -> str:
         """As in rows."""
-        return self.definition.benchmark
+        return self.definition.benchmark if self.trained_on is None else CROSS_TASK
 
     @property
     def group(self) -> str:
         """As in rows."""
-        return self.definition.group or self.definition.benchmark
+        return (self.definition.group if self.trained_on is None else None) or self.benchmark
+
+    def part(self, split: str) -> ClassificationTask:
+        """Return the task whose own file a split of this one is."""
+        if self.trained_on is None:
+            return self
+        return self.trained_on if split == "train" else replace(self, trained_on=None)
 
     @property
     def num_labels(self) -> int:
@@ -75,6 +86,8 @@ class ClassificationTask:
     @property
     def train(self) -> str:
         """Name of the training file; tasks with the same one share a fine-tuned model."""
+        if self.trained_on is not None:
+            return self.trained_on.train
         names = self.definition.folder_names
         return names.train if names else f"{self.name}.train"
 
@@ -82,7 +95,7 @@ class ClassificationTask:
     def validation(self) -> str:
         """Name of the validation file."""
         names = self.definition.folder_names
-        return names.validation if names else f"{self.name}.validation"
+        return names.validation if names else f"{self.definition.name}.validation"
 
     @cached_property
     def templates(self) -> tuple[Template, ...]:
@@ -133,6 +146,8 @@ class ClassificationTask:
         A preset speaks of the tasks of GLUE by name. Any other task has its epoch chosen by its first metric
         unless the config names one, and nothing of a GLUE task that happens to have its name.
         """
+        if self.trained_on is not None:
+            return self.trained_on.finetuning(config, *chosen)
         if self.benchmark in (GLUE, EMBEDDED_GLUE):
             return config.resolve(self.name, *chosen)
         settings = config.resolve(f"{self.benchmark}/{self.name}", *chosen)
