@@ -12,10 +12,10 @@ from base.baseline import Budget
 from base.command_line import Typed, check, read_flags, show_help
 from base.errors import UsageError
 from base.families import get_family
+from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, merge_sources
-from pretrain.data.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 
 INITIALIZER_RANGE = 0.02
 """Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""

@@ -19,12 +19,12 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.progress import Tell
+from base.text.files import check_file, read_documents
 from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
 from pretrain.config import DataConfig
 from pretrain.data import corpus
-from pretrain.data.text_files import check_file, read_documents
 from pretrain.run.run_dir import read_run
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from base.text.masking import IGNORE, Masker
+from base.text.span_corruption import SpanCorruptor
 from pretrain.config import RunConfig
-from pretrain.data.masking import IGNORE, Masker
 from pretrain.data.prepare import PackedSplit
 from pretrain.data.shares import cut_step
-from pretrain.data.span_corruption import SpanCorruptor
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
 ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)

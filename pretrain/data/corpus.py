@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from base.errors import UsageError
 from base.faults import naming
+from base.text.files import FORMATS, check_file, check_split, read_documents
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
-from pretrain.data.text_files import FORMATS, check_file, check_split, read_documents
 
 Split = Literal["train", "validation"]
 

@@ -12,7 +12,7 @@ from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from base.errors import UsageError
 from base.model_folders import AS_DATA, refuse_code
-from pretrain.data.span_corruption import NUM_SENTINELS
+from base.text.span_corruption import NUM_SENTINELS
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""

@@ -8,10 +8,10 @@ import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from base.families import get_family
+from base.text.masking import Masker
+from base.text.span_corruption import SpanCorruptor
 from ffn_variants import build_model
 from pretrain.config import RunConfig
-from pretrain.data.masking import Masker
-from pretrain.data.span_corruption import SpanCorruptor
 from pretrain.data.tokenizer import add_sentinels
 from pretrain.resolution import resolve
 

@@ -9,9 +9,9 @@ from transformers import PreTrainedModel
 import ffn_variants
 from base.baseline import BASELINE
 from base.families import get_family
+from base.text.span_corruption import corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig
-from pretrain.data.span_corruption import corrupted_lengths
 from pretrain.resolution import resolve
 
 

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from base.text.files import read_documents
 from pretrain.config import DataConfig
 from pretrain.data.corpus import check_present, documents, fingerprint
-from pretrain.data.text_files import read_documents
 
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 

@@ -86,7 +86,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; give the files in it, for example {path}/train.jsonl")
     if not path.is_file():
-        raise UsageError(f"{path}: no such file; check data.train_files and data.validation_files")
+        raise UsageError(f"{path}: no such file; check the path")
     if not path.name.endswith(FORMATS):
         raise UsageError(f"{path}: unknown format; allowed are {', '.join(FORMATS)}")
 

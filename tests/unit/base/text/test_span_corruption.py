@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from base.errors import UsageError
-from pretrain.data.masking import IGNORE
-from pretrain.data.packing import pack
-from pretrain.data.prepare import prepare_data
-from pretrain.data.span_corruption import (
+from base.text.masking import IGNORE
+from base.text.span_corruption import (
     SpanCorruptor,
     corrupted_lengths,
     draw_spans,
     num_noise_spans,
     num_noise_tokens,
 )
+from pretrain.data.packing import pack
+from pretrain.data.prepare import prepare_data
 from pretrain.data.tokenizer import NUM_SENTINELS, add_sentinels, load_tokenizer
 from pretrain.model.build import build, build_masker
 from pretrain.resolution import load_config, resolve
@@ -223,7 +223,7 @@ def test_configuration_of_t5():
 def test_the_example_of_the_comments(monkeypatch):
     """Letters are 11 to 18; X, Y, Z are 90, 91, 92."""
     drawn = (np.array([1, 5, 7]), np.array([2, 1, 1]))
-    monkeypatch.setattr("pretrain.data.span_corruption.draw_spans", lambda *_: drawn)
+    monkeypatch.setattr("base.text.span_corruption.draw_spans", lambda *_: drawn)
     ids = np.array([[BOS, 11, 12, 13, 14, 15, 16, EOS, BOS, 17, 18, EOS, PAD]])
     positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0]])
     settings = {"noise_density": 0.5, "mean_noise_span_length": 1.5}

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pretrain.data.masking import IGNORE
+from base.text.masking import IGNORE
 
 NUM_SENTINELS = 100
 """As many as T5 has; the longest document that they can mark has one span fewer."""
