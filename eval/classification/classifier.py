@@ -71,6 +71,7 @@ class HeadClassifier(Classifier):
         reads: One vector an example, its tokens' or its segments'.
         pooling: From the vectors of a text or of a segment to one.
         is_frozen: Keep the backbone's weights; it is then computed without dropout and without gradients.
+        dropout: Of what the head reads, while it is trained.
     """
 
     def __init__(
@@ -80,12 +81,14 @@ class HeadClassifier(Classifier):
         reads: Reads = "example",
         pooling: Pooling = "auto",
         is_frozen: bool = False,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
         self.reads: Reads = reads
         self.pooling: Pooling = pooling
         self.is_frozen = is_frozen
+        self.dropout = nn.Dropout(dropout)
         if is_frozen:
             encoder.requires_grad_(False).eval()
 
@@ -95,7 +98,8 @@ class HeadClassifier(Classifier):
 
     def forward(self, batch: Batch) -> HeadOutput:
         """Classify a batch."""
-        return self.head(*self.embed(batch))
+        vectors, mask = self.embed(batch)
+        return self.head(self.dropout(vectors), mask)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return what the head reads: (n, D) and None, or (n, M, D) and a (n, M) mask."""

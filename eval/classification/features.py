@@ -65,12 +65,14 @@ class FeatureClassifier(Classifier):
         super().__init__()
         self.head = classifier.head
         self.reads = classifier.reads
+        self.dropout = classifier.dropout
 
     def forward(self, batch: Features) -> HeadOutput:
         """Classify a batch."""
         if self.reads == "example":
-            return self.head(batch.vectors, None)
-        return self.head(*stack(batch.vectors, batch.lengths))
+            return self.head(self.dropout(batch.vectors), None)
+        vectors, mask = stack(batch.vectors, batch.lengths)
+        return self.head(self.dropout(vectors), mask)
 
     def head_parameters(self) -> list[nn.Parameter]:
         return list(self.head.parameters())

@@ -124,4 +124,5 @@ def load_for_task(
     encoder = make_encoder(load_backbone(model_dir, tokenizer, device))
     torch.manual_seed(seed)
     head = build_head(choice, encoder.hidden_size, task.num_labels).to(choose_device(device))
-    return HeadClassifier(encoder, head, get_head(choice.name).reads, settings.pooling, choice.is_frozen)
+    reads, dropout = get_head(choice.name).reads, settings.head_dropout
+    return HeadClassifier(encoder, head, reads, settings.pooling, choice.is_frozen, dropout)

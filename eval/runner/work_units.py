@@ -185,13 +185,16 @@ def task_heads(tasks: list[ClassificationTask], config: EvalConfig) -> list[Head
 
 def classification_protocol(task: ClassificationTask, config: EvalConfig, head: HeadChoice) -> dict:
     """Return everything that the scores of a task under a head depend on besides the weights."""
+    # Once the nearest width was taken, which may have fewer parameters.
+    is_matched = dict(head.options).get("match", "none") != "none"
     return {
         "version": CLASSIFICATION_PROTOCOL_VERSION,
         "data": protocol_source(task, config),
         **_finetuning(task, config.finetune, head),
+        **({"matched_width": "at least as many parameters"} if is_matched else {}),
     }
 
 
 @lru_cache(maxsize=256)
 def _finetuning(task: ClassificationTask, config: FinetuneConfig, head: HeadChoice) -> dict:
-    return task.finetuning(config, head).model_dump(mode="json")
+    return task.finetuning(config, head).record()

@@ -5,6 +5,8 @@ Shapes: n examples, D hidden_size, C labels.
 
 from __future__ import annotations
 
+import math
+
 from torch import Tensor, nn
 
 from eval.classification.heads.build import count_parameters
@@ -45,8 +47,8 @@ def linear(in_features: int, out_features: int) -> nn.Linear:
 
 
 def mlp_width(hidden_size: int, num_labels: int, num_params: int) -> int:
-    """Return the width at which an ``mlp`` has about that many parameters, one at least."""
-    return max(1, round((num_params - num_labels) / (hidden_size + num_labels + 1)))
+    """Return the smallest width, one at least, at which an ``mlp`` has that many parameters or more."""
+    return max(1, math.ceil((num_params - num_labels) / (hidden_size + num_labels + 1)))
 
 
 def build_linear(hidden_size: int, num_labels: int) -> ExampleHead:

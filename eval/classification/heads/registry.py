@@ -15,7 +15,7 @@ _LINEAR = HeadSpec(
     reads="example",
     builder="eval.classification.heads.layers:build_linear",
     formula="W x + b",
-    reference="the usual head",
+    reference="the usual head; the 1-layer MLP of Al Imran and Ishmam 2024 (Table 3)",
 )
 
 _KAN_LAYERS = (
@@ -77,13 +77,13 @@ _MLP = HeadSpec(
     reads="example",
     builder="eval.classification.heads.layers:build_mlp",
     formula="V sigmoid(W x + b) + c",
-    reference="the comparison of Al Imran and Ishmam 2024",
+    reference="the 2-layer MLP of Al Imran and Ishmam 2024 (Table 4 alone)",
     options={
         "width": Option(default=128, minimum=1, help="hidden units"),
         "match": Option(
             default="none",
             choices=("none", *(spec.name for spec in (_LINEAR, *_KAN_LAYERS))),
-            help="take the width that gives as many parameters as this head has",
+            help="take the smallest width that gives at least as many parameters as this head has",
         ),
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pydantic import ValidationError
+from transformers import TrainingArguments
 
 from base.command_line import parse_flags
 from eval.classification.config import GLUE_TASK_NAMES, PRESETS, FinetuneConfig, Finetuning
@@ -88,6 +89,34 @@ def test_swipe_is_its_paper_s_recipe():
     assert values("swipe", "boolq", *names) == (5e-5, 0.0, "linear", 0.0, 10)
     names = ("patience", "select_on", "seeds", "max_length")
     assert values("swipe", "boolq", *names) == (None, "held-out", (1, 2, 3, 4, 5), 512)
+
+
+def test_fr_kan_is_what_its_paper_says_and_the_schedule_that_transformers_defaults_to():
+    names = ("learning_rate", "num_train_epochs", "per_device_train_batch_size", "max_length", "patience")
+    assert values("fr-kan", "rte", *names) == (2e-5, 5, 64, 512, None)
+    config = FinetuneConfig(preset="fr-kan", head=("linear", "fourier-kan", "default"))
+    rates = {head.name: config.resolve("rte", head).head_dropout for head in config.heads}
+    assert rates == {"linear": 0.1, "fourier-kan": 0.1, "default": 0.0}
+    stock = TrainingArguments(output_dir="unused")
+    assert values("fr-kan", "rte", "lr_scheduler_type", "warmup_ratio") == (stock.lr_scheduler_type.value, 0)
+
+
+def test_younger_settings_leave_older_protocols_as_they_were():
+    config = FinetuneConfig(head=("linear frozen",))
+    before = {
+        "head": "linear frozen", "pooling": "auto", "learning_rate": 5e-05, "head_learning_rate": None,
+        "lr_scheduler_type": "linear", "warmup_ratio": 0.0, "min_lr_rate": 0.0, "weight_decay": 0.0,
+        "max_grad_norm": 1.0, "per_device_train_batch_size": 64, "dataloader_drop_last": False,
+        "num_train_epochs": 10, "max_length": 128, "eval_steps": None, "patience": 3, "threshold": 0.0,
+        "metric_for_best_model": "accuracy", "loss_breaks_ties": True, "select_on": "held-out",
+        "held_out_fraction": 0.1, "extra_metrics": [], "seeds": [12], "dtype": "auto",
+        "max_train_examples": None, "max_validation_examples": None,
+    }  # fmt: skip
+    assert config.resolve("rte").record() == before
+    assert FinetuneConfig(head=("linear frozen",), head_dropout=0.2).resolve("rte").record() == {
+        **before,
+        "head_dropout": 0.2,
+    }
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -143,3 +143,22 @@ def test_kept_features_are_those_of_the_device_that_is_asked_for():
         classifier = HeadClassifier(encoder, build_head(parse_head("linear"), 16, 3), is_frozen=True)
         kept = features(classifier, examples([4, 9]), weights="on some device")
         assert kept.vectors.device.type == device
+
+
+def test_dropout_of_a_head_has_its_mean_and_variance_on_kept_features_too():
+    data, p = examples([9]), 0.3
+    torch.manual_seed(1)
+    head = build_head(parse_head("linear"), 16, 3)
+    encoder = make_encoder(backbone("roberta"))
+    whole = HeadClassifier(encoder, head, pooling="mean", is_frozen=True, dropout=p)
+    kept = features(whole, data, weights="dropout of a head")
+    linear, (vector,) = head.layers, kept.vectors
+    mean = (linear.weight @ vector + linear.bias).detach()
+    variance = (p / (1 - p) * (linear.weight**2 @ vector**2)).detach()
+    many = np.zeros(4000, int)
+    with torch.no_grad():
+        for classifier, batch in ((whole, data), (FeatureClassifier(whole), kept)):
+            torch.testing.assert_close(classifier.eval()(batch).logits[0], mean, atol=1e-5, rtol=1e-4)
+            logits = classifier.train()(batch.take(many)).logits
+            assert ((logits.mean(0) - mean).abs() < 4 * (variance / len(many)).sqrt()).all()
+            torch.testing.assert_close(logits.var(0), variance, rtol=0.1, atol=0)
