@@ -1,83 +1,79 @@
-"""Does SWIPE find the sentence that decides, and does the attention of a mean-pooled classifier?
+"""Does SWIPE find the sentence that decides a label, and do attention and LIME?
 
-python -m benchmarks.swipe MODEL... --glue-dir GLUE --seeds 1 2 3
+python -m benchmarks.swipe FOLDER --glue-dir GLUE --runs RUN... --head "swipe segments=turns"
 
-Each document has one sentence of SST-2's training file, whose label is its own, and others of CoLA, which
-have none, in random order. Lengths of the others are drawn from those of the SST-2 sentences, so that length
-says nothing. Only sentences are taken whose label a bag of words, trained on other ones, is sure of. Many are
-parts of others, so that training has none that shares four words in a row with a sentence of the documents
-that are reported, each of which has another one.
+Makes two tasks in FOLDER, of sentences of SST-2's and CoLA's training files, and asks RUNs about the first:
 
-Both classifiers start from the same pretrained model. ``swipe`` scores sentences and takes the maximum; the
-baseline reads the whole document, averages the last hidden states of its tokens, and has a linear layer on
-top. What is found: of the documents that are classified correctly, those in which the deciding sentence has
-the highest score for the predicted label, or gets most of the last layer's attention, mean over heads and
-queries, as a sum over its tokens and as a mean. Prints markdown.
+- ``deciding.yaml``: documents of sentences in random order, given as turns. With one chance in two one of
+  them is a negative sentence of SST-2, and with one chance in two one is a positive one; the others are of
+  CoLA and have no label. A document has the labels of its sentences. So it is known which sentence explains
+  a label, and ``python -m eval.explainable_segments`` has F1 for it. Lengths of the others are drawn from
+  those of the SST-2 sentences, so that length says nothing. Only sentences are taken whose label a bag of
+  words, trained on other ones, is sure of.
+- ``passages.yaml``: documents of SST-2 sentences of one label, sure or not, which is the document's: real
+  sentences of which some tell it and some do not, for ``python -m eval.sufficiency``.
+
+Many SST-2 sentences are parts of others, so that training has none that shares four words in a row with a
+sentence of the documents that are reported, each of which has its own. Prints markdown: mean and standard
+deviation over the runs of a family.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import platform
 import shlex
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import binomtest
+import transformers
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
-from transformers import PreTrainedTokenizerBase
 
-from eval.classification.classifier import HeadClassifier
-from eval.classification.config import Finetuning
-from eval.classification.encoders import make_encoder
-from eval.classification.finetune import finetune
-from eval.classification.heads.build import build_head
-from eval.classification.heads.choice import parse_head
-from eval.classification.heads.registry import get_head
-from eval.classification.inputs.segments import Segmentation, Segmented, encode_segments
+from base.files import write_text
+from eval.classification.config import FinetuneConfig
 from eval.classification.inputs.sentences import sentence_starts
-from eval.classification.inputs.tokens import Encoded, encode
-from eval.classification.loading import load_backbone, load_classifier_tokenizer
-from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import GLUE_TASKS
 from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
-from eval.interpretation.attention_shares import attention_shares, shares_of_spans
-from eval.scoring.log_likelihood import num_positions
+from eval.interpretation.arguments import ExplainableSegmentsArgs
+from eval.interpretation.explained_turns import measure
+from eval.interpretation.segment_f1 import SegmentF1
+from eval.models.identity import identify_run
 
-MIN_TOKENS, MAX_TOKENS = 8, 20
+MIN_WORDS, MAX_WORDS = 5, 12
 """Of a sentence; shorter phrases of SST-2 often have no sentiment."""
 SURE = 0.9
 """Probability of its label, from the bag of words, that makes a sentence clear."""
-
-
-@dataclass(frozen=True)
-class Documents:
-    """Made documents.
-
-    Attributes:
-        texts: n documents.
-        labels: (n,) of their deciding sentences.
-        places: (n,) which sentence that is.
-    """
-
-    texts: list[str]
-    labels: np.ndarray
-    places: np.ndarray
+LABELS = ("negative", "positive")
+DECIDING = """# Documents in which it is known which sentence has which label.
+files: {train: deciding.train.jsonl, validation: deciding.validation.jsonl}
+text: sentences
+label: labels
+labels: [negative, positive]
+multi_label: true
+segment_labels: sentence_labels
+metrics: [micro_f1, macro_f1, accuracy]
+"""
+PASSAGES = """# Documents of sentences of SST-2 that all have the document's label.
+files: {train: passages.train.jsonl, validation: passages.validation.jsonl}
+text: text
+labels: [negative, positive]
+metrics: [accuracy, macro_f1]
+"""
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Sentences, their labels and their numbers of tokens."""
+    """Sentences, their labels and their numbers of words."""
 
     texts: np.ndarray
     labels: np.ndarray
@@ -88,15 +84,14 @@ class Sentences:
         return Sentences(self.texts[kept], self.labels[kept], self.lengths[kept])
 
 
-def read_sentences(task: str, tokenizer: PreTrainedTokenizerBase, config: EvalConfig) -> Sentences:
+def read_sentences(task: str, config: EvalConfig) -> Sentences:
     """Read the texts of a training file that are one sentence each and neither short nor long."""
     rows = read_examples(GLUE_TASKS[task], "train", config)
     texts = np.array([row["sentence"].strip().rstrip(" .!?").lower() + "." for row in rows], dtype=object)
-    inside = [f" {text}" for text in texts]  # as they stand in a document
-    lengths = np.array([len(ids) for ids in tokenizer(inside, add_special_tokens=False)["input_ids"]])
+    lengths = np.array([len(text.split()) for text in texts])
     found = Sentences(texts, np.array([row["label"] for row in rows]), lengths)
     alone = np.array([len(sentence_starts(f"{text} next")) == 2 for text in texts])
-    return found.take((lengths >= MIN_TOKENS) & (lengths <= MAX_TOKENS) & alone)
+    return found.take((lengths >= MIN_WORDS) & (lengths <= MAX_WORDS) & alone)
 
 
 def clear_sentences(sentences: Sentences) -> Sentences:
@@ -122,167 +117,129 @@ def _four_words(text: str) -> set[tuple[str, ...]]:
     return {tuple(words[start : start + 4]) for start in range(max(1, len(words) - 3))}
 
 
-def make_documents(
-    deciding: Sentences, fillers: Sentences, num_sentences: int, generator: np.random.Generator
-) -> Documents:
-    """Hide each deciding sentence among fillers whose lengths are drawn from those of the deciding ones."""
+def make_deciding(
+    clear: Sentences, fillers: Sentences, size: int, num_sentences: int, generator: np.random.Generator
+) -> list[dict]:
+    """Hide no, one or two deciding sentences among fillers whose lengths are drawn from those of all such."""
     by_length = {length: np.flatnonzero(fillers.lengths == length) for length in np.unique(fillers.lengths)}
-    texts, places = [], []
-    for text in deciding.texts:
-        lengths = generator.choice(deciding.lengths, num_sentences - 1)
-        sentences = [fillers.texts[generator.choice(by_length[length])] for length in lengths]
-        place = int(generator.integers(num_sentences))
-        sentences.insert(place, text)
-        texts.append(" ".join(sentences))
-        places.append(place)
-    return Documents(texts, deciding.labels, np.array(places))
+    by_label = [clear.texts[clear.labels == label] for label in range(len(LABELS))]
+    documents = []
+    for number in range(size):
+        labels = [label for label in range(len(LABELS)) if generator.random() < 0.5]
+        lengths = generator.choice(clear.lengths, num_sentences - len(labels))
+        sentences = [(fillers.texts[generator.choice(by_length[length])], []) for length in lengths]
+        sentences += [(by_label[label][number % len(by_label[label])], [LABELS[label]]) for label in labels]
+        shuffled = [sentences[place] for place in generator.permutation(num_sentences)]
+        documents.append(
+            {
+                "sentences": [text for text, _ in shuffled],
+                "sentence_labels": [own for _, own in shuffled],
+                "labels": [LABELS[label] for label in labels],
+            }
+        )
+    return documents
 
 
-def train_classifier(
-    model_dir: Path,
-    tokenizer: PreTrainedTokenizerBase,
-    head: str,
-    pooling: str,
-    train: Encoded | Segmented,
-    selection: Encoded | Segmented,
-    settings: Finetuning,
-    seed: int,
-) -> HeadClassifier:
-    """Fine-tune a model under a head; ``pooling`` is from the tokens of a text or a segment to its vector."""
-    encoder = make_encoder(load_backbone(model_dir, tokenizer))
-    choice = parse_head(head)
-    torch.manual_seed(seed)
-    built = build_head(choice, encoder.hidden_size, 2)
-    classifier = HeadClassifier(encoder, built, get_head(choice.name).reads, pooling)  # type: ignore[arg-type]
-    done = finetune(classifier, train, selection, _accuracy, settings, seed)
-    print("held out:", *(f"{score:.1f}" for score in done.scores), file=sys.stderr)
-    return classifier.eval()
+def make_passages(
+    sentences: Sentences, size: int, num_sentences: int, generator: np.random.Generator
+) -> list[dict]:
+    """Join sentences of one label."""
+    by_label = [sentences.texts[sentences.labels == label] for label in range(len(LABELS))]
+    labels = generator.integers(0, len(LABELS), size)
+    return [
+        {"text": " ".join(generator.choice(by_label[label], num_sentences)), "label": LABELS[label]}
+        for label in labels
+    ]
 
 
-def _accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
-    return 100 * float(np.mean(labels == predictions))
+def write_tasks(args: argparse.Namespace) -> None:
+    """Write both tasks and their documents."""
+    config, generator = EvalConfig(glue_dir=args.glue_dir), np.random.default_rng(args.seed)
+    every, fillers = read_sentences("sst2", config), read_sentences("cola", config)
+    for name, definition, sentences in (
+        ("deciding", DECIDING, clear_sentences(every)), ("passages", PASSAGES, every)
+    ):  # fmt: skip
+        kept = split_sentences(sentences, 2 * args.reported, generator)
+        print(f"{name}: {len(kept[0].texts)} sentences to train on", file=sys.stderr)
+        for part, own, size in zip(
+            ("train", "validation"), kept, (args.documents, args.reported), strict=True
+        ):
+            made = (
+                make_deciding(own, fillers, size, args.sentences, generator)
+                if name == "deciding"
+                else make_passages(own, size, args.sentences, generator)
+            )
+            text = "".join(f"{json.dumps(document)}\n" for document in made)
+            write_text(args.folder / f"{name}.{part}.jsonl", text)
+        write_text(args.folder / f"{name}.yaml", definition)
 
 
-@dataclass(frozen=True)
-class Finding:
-    """How often something was found: of so many documents, so many; several seeds are added up."""
-
-    found: int = 0
-    total: int = 0
-
-    def __add__(self, other: Finding) -> Finding:
-        return Finding(self.found + other.found, self.total + other.total)
-
-    def __str__(self) -> str:
-        low, high = binomtest(self.found, self.total).proportion_ci(method="wilson")
-        return f"{100 * self.found / self.total:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def run_seed(
-    model_dir: Path, args: argparse.Namespace, seed: int, say: Callable[[str], None]
-) -> dict[str, Finding]:
-    """Train both classifiers with one seed, on documents of that seed."""
-    tokenizer = load_classifier_tokenizer(model_dir)
-    config = EvalConfig(glue_dir=args.glue_dir)
-    generator = np.random.default_rng(seed)
-    clear = clear_sentences(read_sentences("sst2", tokenizer, config))
-    train, reported = split_sentences(clear, args.reported, generator)
-    say(f"{len(clear.texts)} clear sentences, {len(train.texts)} of them apart from those reported")
-    fillers = read_sentences("cola", tokenizer, config)
-    documents = {
-        "train": make_documents(
-            train.take(np.arange(len(train.texts))[: args.documents]), fillers, args.sentences, generator
-        ),
-        "validation": make_documents(reported, fillers, args.sentences, generator),
-    }
-    positions = num_positions(load_backbone(model_dir, tokenizer))
-    settings = Finetuning(
+def explain_runs(args: argparse.Namespace) -> dict[str, list[list[SegmentF1]]]:
+    """Return for each family the results of its runs."""
+    tuning = FinetuneConfig(
+        head=tuple(args.head),
+        pooling=args.pooling,
         learning_rate=args.learning_rate,
         num_train_epochs=args.epochs,
         per_device_train_batch_size=args.batch_size,
-        patience=None,
+        seeds="run",
     )
-    held_out = np.arange(len(documents["train"].texts)) % 10 == 0
-    findings: dict[str, Finding] = {}
-    found = documents["validation"]
-    segmented, whole = {}, {}
-    for part, made in documents.items():
-        pairs = [(text, None) for text in made.texts]
-        cut = Segmentation(segments="sentences")
-        segmented[part] = encode_segments(tokenizer, pairs, made.labels, cut, positions)
-        assert (segmented[part].counts == args.sentences).all()
-        whole[part] = encode(tokenizer, pairs, made.labels.tolist(), positions)
-        assert not whole[part].truncated.any()
+    found: dict[str, list[list[SegmentF1]]] = {}
+    for run in args.runs:
+        asked = ExplainableSegmentsArgs(
+            run=run, task=str(args.folder / "deciding.yaml"), config=EvalConfig(finetune=tuning)
+        )
+        results = measure(asked)
+        print(run, *results, sep="\n", file=sys.stderr)
+        found.setdefault(identify_run(run).family, []).append(results)
+    return found
 
-    def fit(head: str, pooling: str, data: dict) -> HeadClassifier:
-        rest, selection = (data["train"].take(np.flatnonzero(mask)) for mask in (~held_out, held_out))
-        return train_classifier(model_dir, tokenizer, head, pooling, rest, selection, settings, seed)
 
-    begin = time.monotonic()
-    swipe = fit(f"swipe segments=sentences pooling={args.pooling}", args.segment_pooling, segmented)
-    logits, segment_scores = predict(swipe, segmented["validation"], 64, "float32")
-    assert segment_scores is not None
-    scores, predictions = np.stack(segment_scores), logits.argmax(1)
-    top = scores[np.arange(len(predictions)), :, predictions].argmax(1)
-    right = predictions == found.labels
-    findings["swipe accuracy"] = Finding(int(right.sum()), len(right))
-    findings["swipe finds it"] = Finding(int((top == found.places)[right].sum()), int(right.sum()))
-    say(f"seed {seed} swipe {time.monotonic() - begin:.0f} s")
+def table(found: dict[str, list[list[SegmentF1]]]) -> str:
+    """Return a Markdown table: a line for each explanation, and for each family micro and macro F1."""
+    heads = [f"{family}: {kind}" for family in found for kind in ("micro F1", "macro F1", "of documents")]
+    lines = [f"| explained by | {' | '.join(heads)} |", "| --- |" + " --: |" * len(heads)]
+    for place, first in enumerate(next(iter(found.values()))[0]):
+        cells = [
+            _mean([getattr(results[place], name) for results in runs])
+            for runs in found.values()
+            for name in ("micro_f1", "macro_f1", "documents")
+        ]
+        lines.append(f"| {first.explained_by} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
-    begin = time.monotonic()
-    baseline = fit("linear", "mean", whole)
-    right = predict(baseline, whole["validation"], 64).logits.argmax(1) == found.labels
-    findings["baseline accuracy"] = Finding(int(right.sum()), len(right))
-    inputs = [(text, None) for text in found.texts]
-    per_token = attention_shares(baseline.body, whole["validation"])
-    spans = np.split(segmented["validation"].spans, segmented["validation"].starts[1:])
-    for kind in ("sum", "mean"):
-        shares = shares_of_spans(tokenizer, inputs, positions, per_token, spans, kind)
-        hits = np.array([own.argmax() for own in shares]) == found.places
-        findings[f"attention finds it ({kind})"] = Finding(int(hits[right].sum()), int(right.sum()))
-    longest = np.array([np.diff(own)[:, 0].argmax() for own in spans]) == found.places
-    findings["longest in characters"] = Finding(int(longest.sum()), len(longest))
-    say(f"seed {seed} baseline {time.monotonic() - begin:.0f} s")
-    return findings
+
+def _mean(values: Sequence[float]) -> str:
+    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.1f}{spread}"
 
 
 def main() -> None:
-    """Read the flags, train, and print a table."""
+    """Read the flags, make the documents, ask the runs, and print a table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.swipe",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("models", nargs="+", type=Path, help="folders with a model and its tokenizer")
+    parser.add_argument("folder", type=Path, help="where the tasks are written")
     parser.add_argument("--glue-dir", type=Path, required=True)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--documents", type=int, default=6_000, help="for training")
-    parser.add_argument("--reported", type=int, default=500, help="documents that are reported")
-    parser.add_argument("--sentences", type=int, default=6)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--runs", nargs="*", type=Path, default=[], help="folders of runs")
+    parser.add_argument("--head", nargs="+", default=["swipe segments=turns"])
+    parser.add_argument("--documents", type=int, default=2_000, help="for training")
+    parser.add_argument("--reported", type=int, default=300, help="documents that are reported")
+    parser.add_argument("--sentences", type=int, default=5, help="of a document")
+    parser.add_argument("--seed", type=int, default=0, help="of the documents")
+    parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--pooling", default="max", help="of swipe")
-    parser.add_argument("--segment-pooling", default="mean", help="auto, first, last or mean over tokens")
+    parser.add_argument("--pooling", default="mean", help="auto, first, last or mean over tokens")
     args = parser.parse_args()
+    write_tasks(args)
     print(f"`python -m benchmarks.swipe {shlex.join(sys.argv[1:])}`")
-    print(f"{datetime.date.today()}, {platform.processor() or 'CPU'}, "
-          f"{torch.get_num_threads()} threads, torch {torch.__version__}\n")  # fmt: skip
-    columns: dict[str, dict[str, Finding]] = {}
-    for model in args.models:
-        total: dict[str, Finding] = {}
-        for seed in args.seeds:
-            for name, finding in run_seed(
-                model, args, seed, lambda text: print(text, file=sys.stderr)
-            ).items():
-                total[name] = total.get(name, Finding()) + finding
-        columns[str(model)] = total
-    names = list(next(iter(columns.values())))
-    print("| percent, 95% Wilson |", *(f" {model} |" for model in columns), sep="")
-    print("| --- |" + " --- |" * len(columns))
-    for name in names:
-        print(f"| {name} | " + " | ".join(str(found[name]) for found in columns.values()) + " |")
-    print(f"\nBy chance a sentence of {args.sentences} is found in {100 / args.sentences:.1f}%.")
+    print(f"{datetime.date.today()}, {platform.processor() or 'CPU'}, {torch.get_num_threads()} threads, "
+          f"torch {torch.__version__}, transformers {transformers.__version__}\n")  # fmt: skip
+    if args.runs:
+        print(table(explain_runs(args)))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,7 @@ from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import ClassificationConfig, Finetuning
 from eval.classification.features import FeatureClassifier, features, fits_memory
-from eval.classification.finetune import Ticker, finetune
+from eval.classification.finetune import Finetuned, Ticker, finetune
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
@@ -37,11 +38,15 @@ class Trained:
         classifier: The whole, with its best weights.
         predictor: The same from ``validation`` on, which are features where the backbone is frozen.
         validation: What each task is reported on, by name.
+        finetuned: How that went.
+        seconds: What it took, evaluations on the way included and loading not.
     """
 
     classifier: Classifier
     predictor: Classifier
     validation: dict[str, Examples]
+    finetuned: Finetuned
+    seconds: float
 
 
 def evaluate_tasks(
@@ -124,8 +129,10 @@ def train(
     whole = {"train": training, "selection": selection, **data.validation}
     predictor, parts = _on_features(classifier, whole, model_dir, settings, tell)
     metric = METRICS[settings.metric_for_best_model]
-    finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
-    return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks})
+    begin = time.monotonic()
+    done = finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
+    seconds = time.monotonic() - begin
+    return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks}, done, seconds)
 
 
 def _on_features(

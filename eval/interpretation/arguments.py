@@ -21,6 +21,8 @@ from pretrain.run.folders import RunFolder
 SAY_EVERY_S = 20.0
 SEGMENT_HEAD = "swipe"
 """The head that reads segments."""
+ATTENTION_HEAD = "segment-attention"
+"""Its rival, whose weights are what it says of them."""
 SPACE_HEAD = "space"
 """The head that has concept spaces."""
 SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
@@ -67,6 +69,16 @@ class SufficiencyArgs(ClassifierArgs):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExplainableSegmentsArgs(ClassifierArgs):
+    """What ``python -m eval.explainable_segments`` is asked to do."""
+
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of LIME's forest and samples, and of the bootstrap."""
+    out: Path | None = None
+    """The JSON file (null: RUN/eval/explanations/TASK-HEAD-segments.json)."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConceptSpaceArgs(ClassifierArgs):
     """What ``python -m eval.concept_space`` is asked to draw."""
 
@@ -85,7 +97,7 @@ def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: 
 
     Args:
         kind: What to read into.
-        head: What the command looks into; of the study's heads the first of that name is the default.
+        head: What the command looks into; of the study's heads the first of its name is the default.
         prog: The command, as a user types it.
         description: What ``--help`` says first.
 
@@ -120,14 +132,19 @@ def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> 
 
 
 def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
-    """Return the settings of a run's study, with the first of its heads of that name.
+    """Return the settings of a run's study, with the first of its heads of that name, else with that head.
 
     Raises:
         UsageError: If the study's file is unusable.
     """
     config = study_config([RunFolder(path.resolve()).study.path for path in paths])
-    first = next((text for text in config.finetune.head if text.split()[0] == head), head)
-    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (first,)})})
+    first = next((text for text in config.finetune.head if text.split()[0] == head.split()[0]), head)
+    return with_head(config, first)
+
+
+def with_head(config: EvalConfig, head: str) -> EvalConfig:
+    """Return the same settings under one head."""
+    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (head,)})})
 
 
 def say_rarely() -> Callable[[str], None]:

@@ -1,12 +1,14 @@
 """A run's fine-tuned classifiers, kept for whoever wants to look into one: explanations and plots.
 
 ``<run>/eval/classifiers/<benchmark>/<task>/<head>.safetensors`` holds what fine-tuning changed, the head
-alone where the backbone is frozen, and in its metadata what it depends on.
+alone where the backbone is frozen, and in its metadata what it depends on and how its training went.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,9 @@ from eval.runner.work_units import classification_protocol, settled, task_heads
 from eval.scoring.log_likelihood import num_positions
 from pretrain.run.folders import RunFolder
 
+_COURSE = "course"
+"""Seconds and scores of a training, in the metadata."""
+
 
 @dataclass(frozen=True)
 class FinetunedClassifier:
@@ -44,6 +49,8 @@ class FinetunedClassifier:
         tokenizer: The run's.
         validation: The examples as the classifier takes them.
         rows: The same examples as their file has them, in the same order.
+        seconds: What fine-tuning took; None where an earlier version kept the classifier.
+        scores: On the held-out part after each epoch, in percent.
     """
 
     classifier: Classifier
@@ -52,6 +59,8 @@ class FinetunedClassifier:
     tokenizer: PreTrainedTokenizerBase
     validation: Batch
     rows: list[dict]
+    seconds: float | None
+    scores: tuple[float, ...]
 
 
 def find_task(name: str, config: EvalConfig) -> ClassificationTask:
@@ -92,33 +101,43 @@ def finetuned(
         "seed": str(seed),
     }
     tokenizer = load_classifier_tokenizer(model_dir)
-    state = _read(path, wanted)
-    if state is None:
-        classifier = train(model_dir, [task], config, settings, seed, tell).classifier
+    kept = _read(path, wanted)
+    if kept is None:
+        trained = train(model_dir, [task], config, settings, seed, tell)
+        classifier = trained.classifier
         path.parent.mkdir(parents=True, exist_ok=True)
         state = {name: value.contiguous() for name, value in trained_state(classifier).items()}
-        write_atomically(path, lambda temporary: save_file(state, temporary, metadata=wanted))
+        course = {_COURSE: json.dumps([trained.seconds, trained.finetuned.scores])}
+        write_atomically(path, lambda temporary: save_file(state, temporary, metadata=wanted | course))
+        seconds, scores = trained.seconds, trained.finetuned.scores
     else:
+        state, (seconds, scores) = kept
         classifier = load_for_task(model_dir, task, settings, seed, tokenizer, config.device)
         classifier.load_state_dict(state, strict=False)
     max_length = min(settings.max_length, num_positions(classifier.body))
     data = read_task_data([task], tokenizer, max_length, config, settings)
     rows = chosen_rows(task, config, settings)
-    return FinetunedClassifier(classifier.eval(), task, settings, tokenizer, data.validation[task.name], rows)
+    return FinetunedClassifier(
+        classifier.eval(), task, settings, tokenizer, data.validation[task.name], rows, seconds, tuple(scores)
+    )
 
 
 def _file_name(head: str) -> str:
     return re.sub(r"[^A-Za-z0-9.=-]+", "_", head)
 
 
-def _read(path: Path, wanted: dict[str, str]) -> dict[str, Tensor] | None:
-    """Return what a file holds, if it is what is wanted."""
+def _read(
+    path: Path, wanted: dict[str, str]
+) -> tuple[dict[str, Tensor], tuple[float | None, Sequence[float]]] | None:
+    """Return the weights in a file and how their training went, if they are what is wanted."""
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
-            if file.metadata() != wanted:
+            known = dict(file.metadata() or {})
+            course = json.loads(known.pop(_COURSE, "[null, []]"))
+            if known != wanted:
                 return None
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return {name: file.get_tensor(name) for name in file.keys()}, course  # noqa: SIM118
     except SafetensorError:
         return None  # cut off; fine-tuning writes it again

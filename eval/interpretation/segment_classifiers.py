@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from base.errors import UsageError
-from eval.classification.heads.choice import check_head
+from eval.classification.heads.choice import HeadChoice, check_head
+from eval.classification.heads.registry import get_head
 from eval.classification.inputs.data import segmentation_of, with_turns
 from eval.classification.inputs.example_text import as_one_text
-from eval.classification.inputs.segments import Segmented
+from eval.classification.inputs.segments import Segmentation, Segmented
 from eval.classification.prediction import Predictions, decide, predict
 from eval.classification.tasks.task import ClassificationTask
 from eval.config import EvalConfig
@@ -34,7 +36,18 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
             f'head {str(choice)!r} does not read segments; choose for example --head "{SEGMENT_HEAD} '
             'segments=sentences"'
         )
+    if not get_head(choice.name).scores_segments:
+        raise UsageError(
+            f'head {str(choice)!r} says nothing of single segments; choose another, such as "{SEGMENT_HEAD}"'
+        )
     return finetuned(run, task, config, say_rarely())
+
+
+def like_cut(choice: HeadChoice, name: str) -> HeadChoice:
+    """Choose another head that reads the segments which a head reads, on a backbone as frozen as its."""
+    cuts = {field.name for field in fields(Segmentation)}
+    options = tuple((key, value) for key, value in choice.options if key in cuts)
+    return check_head(HeadChoice(name, options, choice.is_frozen))
 
 
 def note_few_segments(found: FinetunedClassifier, kept: int) -> None:

@@ -16,7 +16,7 @@ import eval.__main__ as evaluation
 from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
-from eval.interpretation import concept_space, explain, sufficiency
+from eval.interpretation import concept_space, explain, explainable_segments, sufficiency
 from eval.interpretation.arguments import with_fewer_flags
 
 NEUTRAL = ["a dog ran.", "it was late.", "the sun came up.", "they sat down.", "a bird sang.", "it rained."]
@@ -43,6 +43,26 @@ def mood(write_task: Callable[..., Path]) -> Path:
         "metrics: [accuracy]\n"
     )
     return write_task("mood", rows, definition)
+
+
+@pytest.fixture
+def moods(write_task: Callable[..., Path]) -> Path:
+    """A task whose documents have any number of moods, of which their turns say one each."""
+    generator = np.random.default_rng(0)
+
+    def example() -> dict:
+        told = [label for label in TOLD if generator.random() < 0.5]
+        turns = [(str(text), []) for text in generator.choice(NEUTRAL, 4 - len(told))]
+        turns += [(TOLD[label], [label]) for label in told]
+        turns = [turns[place] for place in generator.permutation(4)]
+        return {"turns": [text for text, _ in turns], "own": [own for _, own in turns], "label": told}
+
+    rows = {"train": [example() for _ in range(400)], "validation": [example() for _ in range(60)]}
+    definition = (
+        "text: turns\nlabel: label\nlabels: [happy, sad]\nmulti_label: true\nsegment_labels: own\n"
+        "metrics: [micro_f1]\n"
+    )
+    return write_task("moods", rows, definition)
 
 
 def test_the_deciding_sentence_is_found_and_suffices(
@@ -82,6 +102,44 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # the baseline is kept too
 
 
+def test_turns_are_judged_by_their_own_labels(
+    make_run: Callable[..., Path], moods: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "f1.json"
+    heads = ("swipe segments=turns", "swipe segments=turns pooling=gated-sum num_layers=1")
+    given = [str(make_run("roberta")), str(moods), "--head", *heads, *QUICK, "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["explainable_segments", *given])
+    assert explainable_segments.main() == 0
+    found = {row["explained_by"]: row for row in json.loads(out.read_text())["results"]}
+    named = "swipe num_layers=1 pooling=gated-sum positions=none segments=turns"
+    assert list(found) == [
+        "supervised", "swipe segments=turns", named, "segment-attention segments=turns", "LIME",
+    ]  # fmt: skip
+    assert found["supervised"]["micro_f1"] > 95
+    assert found["swipe segments=turns"]["micro_f1"] > 80
+    # One forest and one sentence a label: the sentence holds all keywords that there are.
+    assert found["LIME"]["micro_f1"] > 90
+    for row in found.values():
+        low, high = row["micro_interval"]
+        assert low <= row["micro_f1"] <= high
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("swipe", "head 'swipe' reads windows, which may lie in several turns"),
+        ("segment-lstm segments=turns", "'segment-lstm segments=turns' says nothing of single segments"),
+    ],
+)
+def test_what_cannot_be_judged_is_told(
+    head: str, message: str, make_run: Callable[..., Path], moods: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [str(make_run()), str(moods), "--head", head]
+    monkeypatch.setattr(sys, "argv", ["explainable_segments", *given])
+    with pytest.raises(UsageError, match=message):
+        explainable_segments.main()
+
+
 def test_each_head_has_a_file_of_its_own_in_the_run(
     make_run: Callable[..., Path],
     mood: Path,
@@ -118,6 +176,7 @@ def test_help_shows_only_what_a_classifier_depends_on(
     own = {
         explain: {"--examples", "--out"},
         sufficiency: {"--segments-kept", "--draws", "--train-documents", "--seed", "--out"},
+        explainable_segments: {"--seed", "--out"},
         concept_space: {"--max-examples", "--out"},
     }
     data = {"--glue-dir", "--classification-dir", "--embedded-seed", "--device"}

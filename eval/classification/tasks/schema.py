@@ -95,6 +95,10 @@ class TaskFile(Section):
     """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
     multi_label: bool = False
     """The label's field holds a list, and any number of labels may be right."""
+    segment_labels: str | None = None
+    """The field with the labels of each turn of ``text``, a list for each turn; with these it is judged how
+    well segments explain labels (``python -m eval.explainable_segments``), and nothing is trained on them
+    but what that is compared with."""
     majority: bool = False
     """The label's field holds what each annotator says; the most frequent counts, and an example with a tie
     is left out."""
@@ -161,6 +165,11 @@ class TaskFile(Section):
             )
         if self.majority and self.multi_label:
             raise ValueError("majority and multi_label exclude each other: one makes one label of a list")
+        if self.segment_labels and not self.multi_label:
+            raise ValueError(
+                "segment_labels needs multi_label: true: a segment can have no label only where each is "
+                "judged by itself"
+            )
         num_labels = len(self.labels) if self.labels else None
         for metric in self.metrics:
             if reason := unfit_metric(metric, num_labels, self.multi_label):

@@ -1,0 +1,60 @@
+"""Judge explanations by the labels of turns: ``python -m eval.explainable_segments RUN TASK``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from base.errors import run_cli
+from base.files import write_text
+from eval.interpretation.arguments import (
+    SEGMENT_HEAD,
+    ExplainableSegmentsArgs,
+    parse_classifier_flags,
+    say_rarely,
+)
+from eval.report.names import file_name
+from pretrain.run.folders import RunFolder
+
+EXAMPLES = """Train on the labels of documents, and see which labels of their turns are found: F1 of pairs of
+turn and label, for the segments by which a head explains a label, for LIME's keywords of a random forest, and
+for a classifier that is trained on the turns' own labels.
+
+Examples:
+  python -m eval.explainable_segments RUN multiwoz --head "swipe segments=turns"
+  python -m eval.explainable_segments RUN mine.yaml --head "swipe segments=turns pooling=sum"
+
+The task's file names the field with the labels of turns, segment_labels. What RUN does not keep yet is
+fine-tuned. Intervals are of a bootstrap over documents; they say nothing of other runs."""
+
+
+def main() -> int:
+    """Read the flags, judge, write the JSON file and print the table."""
+    args = parse_classifier_flags(
+        ExplainableSegmentsArgs,
+        f"{SEGMENT_HEAD} segments=turns",
+        "python -m eval.explainable_segments",
+        EXAMPLES,
+    )
+    from eval.interpretation.explained_turns import measure
+    from eval.interpretation.kept_classifiers import find_task
+    from eval.interpretation.segment_f1 import table
+
+    results = measure(args, say_rarely())
+    task, heads = find_task(args.task, args.config).name, [str(head) for head in args.config.finetune.heads]
+    name = f"{file_name(task, heads[0])}-segments.json"
+    out = args.out or RunFolder(args.run).explanations_dir / name
+    content = {
+        "run": str(args.run),
+        "task": task,
+        "heads": heads,
+        "seed": args.seed,
+        "results": [asdict(result) for result in results],
+    }
+    write_text(out, json.dumps(content, indent=1))
+    print(f"{table(results)}\n{out}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_cli(main)
