@@ -62,7 +62,6 @@ def test_keywords_are_in_the_segment_that_decides() -> None:
     scores = forest.segment_scores(["key0", *alone, "key1"])
     assert scores[0, 0] >= 1
     assert scores[-1, 1] >= 1
-    assert scores[0, 1] == scores[-1, 0] == 0
     assert (scores.sum(0) <= 6 * len(scores)).all()
 
 
