@@ -16,6 +16,7 @@ from eval.report.plan import Spread, plan, plan_like
 from eval.report.sections.answer import answer, explored
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
+from eval.results.published import PublishedSource
 from eval.significance.comparison import CorrectionName, Inference
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
@@ -39,11 +40,16 @@ class ReportArgs:
 
     For the seeds that a study needs, by the spread of a smaller one: python -m eval.report runs/pilot --plan
 
+    Beside published numbers: python -m eval.report runs/thesis --published thesis
+
+    Of a published table: python -m eval.report thesis:table5 --method source-study
+
     Before anything is run: python -m eval.report --plan --sd 1.1 --variants 8
     """
 
     source: Annotated[Path | None, tyro.conf.Positional] = None
-    """A study's folder, a rows.parquet, or a CSV with family,variant,seed,benchmark,score (percent)."""
+    """A study's folder, a rows.parquet, a CSV with family,variant,seed,benchmark,score (percent), or a
+    published table, thesis:table5 or thesis:all-seeds."""
     factor: Factor | None = None
     """What is compared: FFN variants, classification heads, or both (default: the study's, else ffn)."""
     head: str | None = None
@@ -79,6 +85,9 @@ class ReportArgs:
     correction: CorrectionName | None = None
     """Of all claims together: holm, or max-t, which uses what they share: the baseline, the seeds that are
     paired, and runs with several outcomes (default: the study's, else holm)."""
+    published: PublishedSource | None = None
+    """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
+    nothing is claimed."""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
@@ -136,6 +145,7 @@ def _request(args: ReportArgs) -> Request:
         bootstrap=args.bootstrap,
         method=args.method,
         correction=args.correction,
+        published=args.published,
     )
 
 

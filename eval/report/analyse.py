@@ -20,6 +20,7 @@ from eval.report.names import ordered, ordered_benchmarks
 from eval.report.noise import analyse_items
 from eval.report.outcome_table import outcome_rows
 from eval.report.phenomena import compare_parts, means_over_parts, part_scores, part_tables
+from eval.report.published import Published, beside_published
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
 from eval.report.source_study import Intervals, source_study_intervals
@@ -44,7 +45,7 @@ from eval.significance.data_checks import (
     outlier_notes,
     range_notes,
 )
-from eval.significance.factor import NOUNS, Relabelling, default_baseline, find_level
+from eval.significance.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
 from eval.significance.statistics.looks import Looks, find_looks
 from eval.significance.uneven_arms import uneven_notes
 
@@ -97,7 +98,15 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     seen, rows, copied = _seen(source, request)
     _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
-    return _analysis(_scores(seen, rows, copied, request), question, request)
+    found = _analysis(_scores(seen, rows, copied, request), question, request)
+    return replace(found, published=_published(source, request, seen.factor, question.baseline))
+
+
+def _published(source: Source, request: Request, factor: Factor, baseline: Level) -> Published | None:
+    if request.published is None:
+        return None
+    scale = 100.0 if request.scale == "fraction" else 1.0
+    return beside_published(clean_rows(source.rows)[0], request.published, factor, baseline, scale)
 
 
 def read_arms(source: Source, request: Request) -> tuple[Sequence[ArmTable], Sequence[Level], Inference, int]:
@@ -187,7 +196,7 @@ def _counted(
     source: Source, request: Request, claims: Sequence[Comparison], level: float
 ) -> CountedLooks | None:
     """Count this report among those of its study, unless flags ask another question."""
-    if source.history is None or request != Request():
+    if source.history is None or replace(request, published=None) != Request():
         return None
     return count_looks(source.history, data_key(source.rows), claims, source.design.looks, level)
 

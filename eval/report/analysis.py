@@ -16,12 +16,14 @@ from eval.report.looks import CountedLooks
 from eval.report.noise import ItemAnalysis
 from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
+from eval.report.published import Published
 from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
 from eval.report.source_study import Intervals
 from eval.report.sources import Source
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
+from eval.results.published import PublishedSource
 from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison, CorrectionName
 from eval.significance.factor import Factor
@@ -57,6 +59,8 @@ class Request:
     """What verdicts rest on; ``source-study``: on Welch's test, with that study's own intervals beside."""
     correction: CorrectionName | None = None
     """Of claims."""
+    published: PublishedSource | None = None
+    """Whose tables own scores are set beside; it changes no claim."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,8 @@ class Analysis(Findings):
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
+    published: Published | None = None
+    """Own scores beside a source's, where that was asked for."""
     looks: CountedLooks | None = None
     """Which of its study's reports this is; None where it is of a file, or answers a question of its own."""
 

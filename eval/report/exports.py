@@ -16,6 +16,7 @@ from eval.report.noise import ItemComparison
 from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
 from eval.report.power import Power
+from eval.report.published import BesidePublished
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
@@ -28,7 +29,7 @@ AXES = ("benchmark", "family", "variant", "contrast")
 
 def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by name, each row a record; those without rows are left out."""
-    facts = pd.DataFrame([asdict(facts) for facts in analysis.facts])
+    published, facts = analysis.published, pd.DataFrame([asdict(facts) for facts in analysis.facts])
     tables = {
         "scores": analysis.arms,
         "means_over_phenomena": analysis.part_means,
@@ -56,6 +57,8 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
             {"benchmark": benchmark, "contrast": contrast, **found._asdict()}
             for (benchmark, contrast), found in analysis.source_study.items()
         ),
+        "published_levels": pd.DataFrame(map(_beside, published.levels if published else ())),
+        "published_effects": pd.DataFrame(map(_beside, published.effects if published else ())),
     }
     always = ("missing",)
     return {name: _labelled(table) for name, table in tables.items() if len(table) or name in always}
@@ -122,6 +125,18 @@ def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:
         "is_about_speed": plateau.is_about_speed,
         "sentence": plateau_sentence(plateau, analysis.baseline),
     }
+
+
+def _beside(row: BesidePublished) -> dict[str, Any]:
+    """Numbers are in the unit of the scores; an interval is of 95%."""
+    named = {
+        f"{name}{end}": value
+        for name in ("own", "published", "difference")
+        for end, value in zip(("", "_low", "_high"), getattr(row, name), strict=True)
+    }
+    counts = {"num_own": row.num_own, "num_published": row.num_published}
+    said = {"table": row.table, "published_of": row.models}
+    return {**row.outcome._asdict(), **row.model._asdict(), **said, **named, **counts}
 
 
 def _outcome(row: OutcomeRow) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
 from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.phenomena import parts_section
+from eval.report.sections.published import published_section
 from eval.report.sections.scores import scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
 from eval.report.sections.training import cost_section, gradient_norms
@@ -39,6 +40,7 @@ def render(analysis: Analysis, context: Context) -> str:
         sensitivity_section(analysis),
         bayesian_section(analysis),
         source_study_section(analysis.source_study),
+        published_section(analysis.published, context),
         design_section(analysis),
         checks_section(analysis),
         methods_section(analysis, context),

@@ -29,6 +29,7 @@ from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
 from eval.results.outcome import Declared
+from eval.results.published import shipped_table
 from eval.results.rows import RunKey, some_of
 from eval.results.run_scores import normalise_rows
 from eval.significance.axes import Benchmark
@@ -75,7 +76,7 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """Read scores from a study's folder, a parquet file of rows, or a CSV.
+    """Read scores from a study's folder, a parquet file of rows, a CSV, or a published table.
 
     Raises:
         UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
@@ -83,12 +84,13 @@ def read_source(path: Path) -> Source:
     path = Path(path)
     if path.is_dir():
         return _read_study(path)
-    if not path.exists():
+    file = shipped_table(path)
+    if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if path.suffix == ".csv":
-        table, kind = _read_csv(path), "CSV"
-    elif path.suffix == ".parquet":
-        table, kind = _read_parquet(path), "rows file"
+    if file.suffix == ".csv":
+        table, kind = _read_csv(file), "CSV"
+    elif file.suffix == ".parquet":
+        table, kind = _read_parquet(file), "rows file"
     else:
         raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
     rows = normalise_rows(table, str(path))

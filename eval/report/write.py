@@ -93,6 +93,7 @@ def _command(analysis: Analysis, out: Path) -> str:
     method = request.method or how.method
     words += ["--method", method] if method != "welch" else []
     words += ["--correction", how.correction] if how.correction != "holm" else []
+    words += ["--published", request.published] if request.published else []
     return shlex.join(words)
 
 

@@ -10,6 +10,7 @@ from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.learning_curves import draw_learning_curves
+from eval.report.figures.published import draw_published
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.figures.training import draw_gradient_norms
@@ -24,6 +25,7 @@ PER_REPORT = {
     "cost": draw_cost,
     "learning-curves": draw_learning_curves,
     "gradient-norms": draw_gradient_norms,
+    "published": draw_published,
 }
 PER_BENCHMARK = {"forest": draw_forest, "heat-map": draw_heat_map}
 
@@ -33,8 +35,8 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
 
     Returns:
         File name without suffix (``forest``, ``seeds``, ``cost``, ``learning-curves``,
-        ``gradient-norms``; ``heat-map-blimp``; ``forest-blimp`` for what is not in ``forest``), mapped to the
-        figure and its alt text.
+        ``gradient-norms``, ``published``; ``heat-map-blimp``; ``forest-blimp`` for what is not in
+        ``forest``), mapped to the figure and its alt text.
     """
     with matplotlib.rc_context(STYLE):
         drawn = {name: draw(analysis) for name, draw in PER_REPORT.items()}
