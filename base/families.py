@@ -154,6 +154,9 @@ _T5 = FamilySpec(
     pooling="mean",
 )
 
+PRETRAINED = "pretrained"
+"""What stands in rows for a family where a study names models that are pretrained already."""
+
 FAMILIES: Mapping[str, FamilySpec] = {spec.name: spec for spec in (_GPT_NEO, _ROBERTA, _T5)}
 """Every family by its name."""
 

@@ -39,7 +39,8 @@ from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import write_completion
 from pretrain.run.run_dir import config_hash, write_config
-from slurm.study import Cell, load_study
+from slurm.cells import RunCell, trained_cells
+from slurm.study import load_study
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = ("gpt_neo", "roberta")
@@ -94,7 +95,7 @@ def write_study(folder: Path, args: Args) -> Path:
     return path
 
 
-def finish(cell: Cell, weights_kb: int) -> None:
+def finish(cell: RunCell, weights_kb: int) -> None:
     """Leave what a finished and evaluated run leaves, as far as a check reads it."""
     write_config(cell.run_dir, cell.config)
     run = RunFolder(cell.run_dir)
@@ -135,7 +136,7 @@ def main() -> None:
     args = parse_flags(Args, prog="python -m benchmarks.study", description=__doc__)
     with tempfile.TemporaryDirectory() as folder:
         path = write_study(Path(folder), args)
-        cells = load_study(path).cells
+        cells = trained_cells(load_study(path).cells)
         for cell in cells:
             finish(cell, args.weights_kb)
         rounds = [measure(path) for _ in range(args.rounds)]

@@ -14,13 +14,13 @@ from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
-from pretrain.run.folders import StudyFolder
+from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.repair import is_finished_and_whole
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
+from slurm.cells import BackboneCell, Cell, RunCell
 from slurm.life import beating
 from slurm.state import CellState, is_own, read_state, start_state, write_state
-from slurm.study import Cell
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
 OCCUPIED_WAIT_S = 600.0
@@ -43,14 +43,23 @@ class Worker:
 
 
 def is_done(cell: Cell) -> bool:
-    """Whether a cell is pretrained and has every score that the study asks for.
+    """Whether a cell has a model and every score that the study asks for.
 
     One whose files cannot be read is not: running it tells why, and stops no other.
     """
     try:
-        return is_finished_and_whole(cell.run_dir) and is_evaluated(cell.run_dir, cell.evaluation)
+        return _has_model(cell) and is_evaluated(cell.run_dir, cell.evaluation)
     except (UsageError, OSError):
         return False
+
+
+def _has_model(cell: Cell) -> bool:
+    """Whether it is pretrained; of a backbone whether it was found."""
+    return (
+        RunFolder(cell.run_dir).is_backbone
+        if isinstance(cell, BackboneCell)
+        else is_finished_and_whole(cell.run_dir)
+    )
 
 
 def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
@@ -92,12 +101,12 @@ def run_shared_cell(cell: Cell, worker: Worker) -> None:
         run_cells([cell], worker)
         if read_state(cell.study_dir, cell.run_id).name != "done":
             raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
-    else:
+    elif isinstance(cell, RunCell):
         train(cell.config, TrainingScorer)
 
 
 def run_cell(cell: Cell, state: CellState) -> CellState:
-    """Pretrain and evaluate one cell; work that is already done is not repeated.
+    """Pretrain and evaluate one cell, or evaluate a backbone; work that is already done is not repeated.
 
     Returns:
         The state to record: done.
@@ -105,7 +114,10 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
     Raises:
         OccupiedError: If another process is at it and does not end.
     """
-    patiently(train, cell.config, TrainingScorer)
+    if isinstance(cell, RunCell):
+        patiently(train, cell.config, TrainingScorer)
+    elif isinstance(cell, BackboneCell):
+        cell.backbone.prepare(cell.run_dir)
     state = replace(state, stage="evaluate")
     write_state(cell.study_dir, cell.run_id, state)
     patiently(evaluate_run, cell.run_dir, cell.evaluation)

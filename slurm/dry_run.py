@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.models.backbones import StudyBackbone
 from slurm.estimate import describe_cost
 from slurm.sources import other_source_lines
 from slurm.study import Study
@@ -19,8 +20,12 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> 
     """Print every cell, the cost of what is to run, and for SLURM the script."""
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
-    print(f"  families  {', '.join(config.families)}")
-    print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
+    if config.backbones:
+        for model in config.backbones:
+            print(f"  backbone  {model} ({StudyBackbone(model, 0).locate()})")
+    else:
+        print(f"  families  {', '.join(config.families)}")
+        print(f"  variants  {', '.join(config.variants)} (baseline {config.report.baseline})")
     print(f"  seeds     {_seeds(study)}")
     print(f"  scored on {', '.join(benchmarks_asked_for(config.evaluation))}")
     if config.heads != (DEFAULT_HEAD,):
@@ -40,7 +45,7 @@ def show_dry_run(study: Study, todo: Todo, submitter: SlurmSubmitter | None) -> 
 
 def _seeds(study: Study) -> str:
     """Name the seeds that are to be run, and when there may be more."""
-    now = ", ".join(map(str, dict.fromkeys(cell.config.seed for cell in study.cells)))
+    now = ", ".join(map(str, dict.fromkeys(cell.seed for cell in study.cells)))
     if study.decisions is None:
         return now
     made, planned = len(study.decisions.looks), study.decisions.planned

@@ -15,7 +15,7 @@ from pretrain.resolution import resolve
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import read_run
 from pretrain.training.dry_run import token_budget, vocab_size
-from slurm.study import Cell
+from slurm.cells import Cell, RunCell, trained_cells
 
 # Forward and backward pass: twice the forward's operations go back.
 TRAINING_OVER_FORWARD = 3
@@ -34,10 +34,10 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     """Say what is to be trained, a line for each family and variant; evaluation comes on top."""
     if not cells:
         return "nothing to run"
-    untrained = [cell for cell in cells if not RunFolder(cell.run_dir).is_complete]
+    untrained = [cell for cell in trained_cells(cells) if not RunFolder(cell.run_dir).is_complete]
     if not untrained:
         return "\nno training: all of these cells are trained and have only to be evaluated"
-    groups: dict[tuple[str, str], list[Cell]] = {}
+    groups: dict[tuple[str, str], list[RunCell]] = {}
     for cell in untrained:
         groups.setdefault((cell.config.family, cell.config.model.ffn), []).append(cell)
     header = (
@@ -71,7 +71,7 @@ def describe_cost(cells: Sequence[Cell]) -> str:
     return "\n".join(lines)
 
 
-def measured_speed(cell: Cell) -> Speed | None:
+def measured_speed(cell: RunCell) -> Speed | None:
     """Average the speed of finished runs of the same family, model and row length, in any study."""
     config = resolve(cell.config)
     speeds: dict[str, list[float]] = {}

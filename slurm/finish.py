@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from base.errors import OccupiedError, UsageError
+from slurm.cells import Cell
 from slurm.report import write_study_report
 from slurm.sbatch import SlurmSubmitter
 from slurm.settle import Queue, cancel_quietly, settle
 from slurm.squeue import read_queue
-from slurm.study import Cell, Study
+from slurm.study import Study
 from slurm.submissions import Submission, read_submissions, sole_submitter
 from slurm.survey import survey
 from slurm.todo import find_todo

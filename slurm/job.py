@@ -11,8 +11,8 @@ from submitit.helpers import TorchDistributedEnvironment
 from base.files import CODE_ROOT
 from pretrain.run.code_copy import is_as_copied
 from slurm.cell import Worker, has_gpu, run_cells, run_shared_cell
+from slurm.cells import Cell
 from slurm.orphan import finish_for_dead_launcher
-from slurm.study import Cell
 
 Layout = Literal["in-turn", "at-once", "shared"]
 """Cells one after the other; by several processes at once, each with its part; one cell by all processes."""

@@ -17,6 +17,7 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
+from slurm.cells import Cell, backbone_cells, trained_cells
 from slurm.cluster import load_preset
 from slurm.dry_run import show_dry_run
 from slurm.finish import ensure_last
@@ -29,7 +30,7 @@ from slurm.settle import settle
 from slurm.snapshot import take_snapshot
 from slurm.sources import other_source_lines
 from slurm.squeue import read_queue
-from slurm.study import Cell, Study, load_study
+from slurm.study import Study, load_study
 from slurm.submissions import sole_submitter
 from slurm.todo import Todo, find_todo, take_over
 
@@ -81,9 +82,12 @@ def _tidy(folder: StudyFolder) -> None:
 
 def _check_usable(study: Study, options: SubmitArgs) -> None:
     """Refuse what could not be trained or scored, before anything is read, prepared or written for it."""
-    left = [cell for cell in study.cells if not RunFolder(cell.run_dir).is_complete]
+    left = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
     processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
     check_all_usable((cell.config for cell in left), processes)
+    for cell in backbone_cells(study.cells):
+        if not RunFolder(cell.run_dir).is_scored:
+            cell.backbone.locate()
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
         for note in check_sources(study.config.evaluation):
             print(f"note: {note}")
@@ -116,10 +120,12 @@ def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
-    """Tokenise the corpora; what is wrong in them is told now, not after hours."""
+    """Tokenise the corpora and find backbones; what is wrong with them is told now, not after hours."""
     # Done once, before the workers start, so that they do not all do it at the same time.
-    for config in {cell.config.data.model_dump_json(): cell.config for cell in todo}.values():
+    for config in {cell.config.data.model_dump_json(): cell.config for cell in trained_cells(todo)}.values():
         prepare_data(config)
+    for cell in backbone_cells(todo):
+        cell.backbone.prepare(cell.run_dir)
 
 
 def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:

@@ -15,13 +15,13 @@ import torch
 
 from pretrain.run.folders import StudyFolder
 from slurm.cell import share_cores
+from slurm.cells import Cell
 from slurm.job import CellJob
 from slurm.launcher import known_launcher
 from slurm.progress import StudyProgress
 from slurm.sealed import Sealed
 from slurm.snapshot import snapshot_environment
 from slurm.state import read_state
-from slurm.study import Cell
 
 POLL_S = 0.5
 MAX_ATTEMPTS = 2

@@ -89,7 +89,7 @@ def _variants(study: Study, undecided: Iterable[Comparison]) -> list[str]:
 
     Where heads are compared these are all of them: a head is averaged over the variants.
     """
-    variants = study.config.variants
+    variants = study.config.models
     levels = {level for comparison in undecided for level in comparison.contrast.weights()}
     if levels and study.config.report.factor == "head":
         return list(variants)

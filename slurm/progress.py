@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.progress import ProgressBar, duration
+from slurm.cells import Cell
 from slurm.state import CellState, describe, read_state
-from slurm.study import Cell
 
 LINE_EVERY_S = 15.0
 

@@ -10,10 +10,11 @@ from base.errors import UsageError
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
+from slurm.cells import Cell
 from slurm.looks import take_look
 from slurm.sources import other_sources
 from slurm.state import CellState
-from slurm.study import Cell, Study
+from slurm.study import Study
 from slurm.survey import survey
 
 

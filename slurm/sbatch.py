@@ -14,12 +14,13 @@ import submitit
 from base.errors import UsageError
 from pretrain.data.shares import cut_step
 from pretrain.run.folders import StudyFolder
+from slurm.cells import Cell, trained_cells
 from slurm.cluster import ClusterPreset, minutes_of
 from slurm.handover import hand_over, job_command
 from slurm.job import CellJob, Layout
 from slurm.snapshot import snapshot_environment
 from slurm.squeue import max_array_size
-from slurm.study import Cell, Study
+from slurm.study import Study
 from slurm.submissions import Submission, new_key
 
 LAST_JOB_MINUTES = 120
@@ -55,7 +56,7 @@ class SlurmSubmitter:
                 f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
                 "cell; leave --cells-per-job and --cells-at-once out"
             )
-        for cell in study.planned:
+        for cell in trained_cells(study.planned):
             cut_step(cell.config.train, preset.num_processes)
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UsageError(

@@ -9,19 +9,21 @@ from ffn_variants.source import cure, describe_change
 from pretrain.run.folders import RunFolder
 from pretrain.run.recorded_source import recorded_source
 from pretrain.run.variant_source import source_change
-from slurm.study import Cell
+from slurm.cells import Cell, trained_cells
 
 
 def other_sources(cells: Iterable[Cell]) -> dict[str, str]:
     """Say by run id what is wrong with cells that are neither done nor to be run."""
-    changes = {cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in cells}
+    changes = {
+        cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in trained_cells(cells)
+    }
     return {run_id: change for run_id, change in changes.items() if change}
 
 
 def other_source_lines(cells: Iterable[Cell]) -> list[str]:
     """Tell of such cells in one line for each variant and source."""
     groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-    for cell in cells:
+    for cell in trained_cells(cells):
         recorded = recorded_source(RunFolder(cell.run_dir)).fingerprint
         groups[cell.config.model.ffn, recorded].append(cell)
     return [

@@ -1,7 +1,8 @@
 """A study: one YAML file that names families, variants and seeds, expanded into cells.
 
-A cell is one run: pretraining of one family with one variant at one seed, and its evaluation. Its identity is
-its run folder, whose name carries the hash of everything that can change the result.
+A cell is one run: pretraining of one family with one variant at one seed, and its evaluation; or, where the
+study names ``backbones``, the evaluation of one of them at one seed of fine-tuning. Its identity is its run
+folder, whose name carries the hash of everything that can change the result.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from base.baseline import BASELINE
 from base.command_line import Section
 from base.config_input import deep_merge, read_config
 from base.errors import UsageError, shown, unknown_name
-from base.families import get_family
+from base.families import PRETRAINED, get_family
 from base.files import write_text
 from base.names import check_name
 from base.sealed_text import sealed_text
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig
+from eval.models.backbones import StudyBackbone
 from eval.report.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
 from eval.significance.axes import Benchmark
@@ -36,10 +38,11 @@ from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_h
 from eval.significance.statistics.bootstrap import MIN_RUNS
 from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
-from pretrain.config import RunConfig
+from pretrain.config import OutputConfig, RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
+from slurm.cells import Cell, RunCell, check_backbones, expand_backbones
 from slurm.seeds import AdaptiveSeeds, read_seeds
 
 SAID_BY_STUDY = {
@@ -85,9 +88,12 @@ class StudyConfig(Section):
 
     name: Annotated[str, AfterValidator(check_name)]
     """Names the folder below ``runs/``."""
-    families: Annotated[dict[str, str], Field(min_length=1)]
+    families: dict[str, str] = Field(default_factory=dict)
     """Family name to its base config; a relative path starts at the study file's folder."""
-    variants: Annotated[tuple[str, ...], Field(min_length=1)]
+    variants: tuple[str, ...] = ()
+    backbones: tuple[str, ...] = ()
+    """In place of both: pretrained models to be scored, on the hub (``name@revision``), folders or runs;
+    nothing is trained but classifiers, and seeds are of fine-tuning."""
     seeds: Annotated[tuple[int, ...] | AdaptiveSeeds, BeforeValidator(read_seeds)]
     """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
     config: dict[str, Any] = Field(default_factory=dict)
@@ -97,6 +103,7 @@ class StudyConfig(Section):
 
     @model_validator(mode="after")
     def _names_exist(self) -> StudyConfig:
+        self._check_what_is_scored()
         for family in self.families:
             get_family(family)
         for variant in self.variants:
@@ -107,7 +114,7 @@ class StudyConfig(Section):
         report, noun = self.report, NOUNS[self.report.factor]
         if report.correction == "max-t" and (report.looks or isinstance(self.seeds, AdaptiveSeeds)):
             raise ValueError("report.correction max-t is for a study that is read once; write holm for looks")
-        compared = levels(report.factor, self.variants, self.heads)
+        compared = levels(report.factor, self.models, self.heads)
         find_level(report.factor, report.baseline, compared, f"baseline {noun} in report.baseline")
         for contrast in report.contrasts:
             parse_contrast(contrast, compared, report.baseline, report.factor)
@@ -117,6 +124,21 @@ class StudyConfig(Section):
                 if name not in outcomes:
                     raise unknown_name(f"outcome in report.{section}", name, outcomes)
         return self
+
+    def _check_what_is_scored(self) -> None:
+        """Refuse anything but families with variants, or backbones with what can be asked of them."""
+        if not self.backbones:
+            for name in ("families", "variants"):
+                if not getattr(self, name):
+                    raise ValueError(
+                        f"{name} are not named; name families and variants to be trained, or backbones"
+                    )
+            return
+        if self.families or self.variants:
+            raise ValueError("backbones stand in place of families and variants; leave out one or the other")
+        if set(self.config) - {"output"}:
+            raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
+        check_backbones(self.backbones, self.evaluation)
 
     @model_validator(mode="after")
     def _config_leaves_identities(self) -> StudyConfig:
@@ -197,6 +219,11 @@ class StudyConfig(Section):
         return [HELD_OUT, *benchmarks, *graded]
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """What stands in rows as the variant: FFN variants, or the names of backbones."""
+        return self.variants or tuple(StudyBackbone(model, 0).variant for model in self.backbones)
+
+    @property
     def all_seeds(self) -> tuple[int, ...]:
         """Every seed that there may be."""
         return self.seeds.numbers if isinstance(self.seeds, AdaptiveSeeds) else self.seeds
@@ -213,27 +240,6 @@ class StudyConfig(Section):
         """The classification heads that every run is fine-tuned with, as rows name them."""
         choices = [parse_head(text) for text in listed_heads(self.evaluation.finetune.model_dump())]
         return tuple(dict.fromkeys(str(check_head(choice)) for choice in choices))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One run of a study, with everything a worker needs."""
-
-    config: RunConfig
-    evaluation: EvalConfig
-    study_dir: Path
-    run_dir: Path
-
-    @property
-    def run_id(self) -> str:
-        """``family/variant/`` and ``seed<N>-<hash>`` or a name, the key of this run in every table."""
-        return RunFolder(self.run_dir).run_id
-
-    @property
-    def label(self) -> str:
-        """The run's name without the hash, as shown to a reader."""
-        config = self.config
-        return f"{config.family}/{config.model.ffn}/{config.output.run_name or f'seed{config.seed}'}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,8 +262,8 @@ class Study:
         if self.decisions is None:
             return self.planned
         seeds = self.config.all_seeds
-        due = {name: seeds[: self.decisions.num_seeds(name)] for name in self.config.variants}
-        return tuple(cell for cell in self.planned if cell.config.seed in due[cell.config.model.ffn])
+        due = {name: seeds[: self.decisions.num_seeds(name)] for name in self.config.models}
+        return tuple(cell for cell in self.planned if cell.seed in due[cell.variant])
 
     @property
     def later(self) -> tuple[Cell, ...]:
@@ -266,9 +272,7 @@ class Study:
             return ()
         due = {cell.run_id for cell in self.cells}
         return tuple(
-            cell
-            for cell in self.planned
-            if cell.run_id not in due and self.decisions.may_go_on(cell.config.model.ffn)
+            cell for cell in self.planned if cell.run_id not in due and self.decisions.may_go_on(cell.variant)
         )
 
     def now(self) -> Study:
@@ -283,7 +287,7 @@ class Study:
         report = self.config.report.model_dump(mode="json")
         return {
             "looks": list(self.config.stages),
-            "variants": list(self.config.variants),
+            "variants": list(self.config.models),
             "cells": [cell.run_id for cell in self.planned],
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             **{f"report.{name}": value for name, value in report.items()},
@@ -295,11 +299,11 @@ class Study:
         What its report is asked is remembered with its date, so that a report can tell what stood there
         before the results.
         """
-        seeds = {cell.config.seed for cell in self.cells}
+        seeds = {cell.seed for cell in self.cells}
         content = {
             "name": self.config.name,
-            "families": list(self.config.families),
-            "variants": list(self.config.variants),
+            "families": list(self.config.families) or [PRETRAINED],
+            "variants": list(self.config.models),
             "seeds": [seed for seed in self.config.all_seeds if seed in seeds],
             "until": None if self.decisions is None else "decided",
             "heads": list(self.config.heads),
@@ -326,6 +330,8 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     config = _read(path)
     extra = deep_merge(config.config, dict(overrides or {}))
     first = config.all_seeds[0]
+    if config.backbones:
+        return _of_backbones(config, extra)
     # Seeds differ in nothing else, and there may be thousands.
     pairs = [(family, variant) for family in config.families for variant in config.variants]
     of_first = [_cell(config, path, *pair, first, extra) for pair in pairs]
@@ -334,18 +340,26 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
 
 
-def _at_seed(cell: Cell, seed: int) -> Cell:
+def _of_backbones(config: StudyConfig, values: dict[str, Any]) -> Study:
+    """Expand a study that pretrains nothing."""
+    output = OutputConfig.model_validate(values.get("output") or {})
+    folder = Path(output.runs_dir) / config.name
+    cells = expand_backbones(config.backbones, config.all_seeds, config.evaluation, folder)
+    return Study(config=config, folder=folder, planned=cells).now()
+
+
+def _at_seed(cell: RunCell, seed: int) -> RunCell:
     run_config = cell.config.model_copy(update={"seed": seed})
     return replace(cell, config=run_config, run_dir=run_dir(run_config))
 
 
-def _check_folders(path: Path, cells: Sequence[Cell]) -> None:
+def _check_folders(path: Path, cells: Sequence[RunCell]) -> None:
     """Refuse cells that would share a folder, or lie in several studies.
 
     Raises:
         UsageError: Naming two of them.
     """
-    homes: dict[Path, Cell] = {}
+    homes: dict[Path, RunCell] = {}
     for cell in cells:
         other = homes.setdefault(cell.run_dir, cell)
         if other is not cell:
@@ -386,7 +400,7 @@ def _nested(values: Any, keys: Sequence[str]) -> Any:
 
 def _cell(
     config: StudyConfig, path: Path, family: str, variant: str, seed: int, extra: dict[str, Any]
-) -> Cell:
+) -> RunCell:
     identity = {
         "family": family,
         "seed": seed,
@@ -404,4 +418,4 @@ def _cell(
     _check_length(path, config.evaluation, run_config)
     folder = run_dir(run_config)
     study_dir = RunFolder(folder).study.path
-    return Cell(config=run_config, evaluation=config.evaluation, study_dir=study_dir, run_dir=folder)
+    return RunCell(config=run_config, evaluation=config.evaluation, study_dir=study_dir, run_dir=folder)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slurm.cell import is_done
+from slurm.cells import Cell
 from slurm.life import PATIENCE_S, watch
 from slurm.sources import other_sources
 from slurm.state import CellState
-from slurm.study import Cell, Study
+from slurm.study import Study
 from slurm.survey import survey
 
 

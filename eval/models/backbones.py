@@ -4,6 +4,9 @@ Each gets a folder in the layout of a study's runs, one for each seed of fine-tu
 ``<runs>/<model_type>/<name>/seed<N>-<hash>/backbone.yaml`` says where the model lies, and ``eval/`` holds the
 scores. Seeds of a run's pretraining and of a backbone's fine-tuning are different things: what a report says
 of the latter holds for this one pretrained model.
+
+A study that names backbones has them in its own folder, ``<runs>/<study>/pretrained/<name>/seed<N>-<hash>/``,
+where the hash is of what was named: so a name on the hub need not be looked up to make the study's plan.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ import yaml
 
 from base.config_input import read_yaml
 from base.errors import UsageError
+from base.families import PRETRAINED
 from base.files import write_text
 from base.model_folders import clean_name, refuse_code
-from pretrain.run.folders import RunFolder
+from pretrain.run.folders import RUN_NAME, RunFolder
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_REVISION = re.compile(r"@[\w./-]+$")
 
 
 @dataclass(frozen=True)
@@ -35,23 +40,88 @@ class Backbone:
         folder: Where its files are.
         model_type: As its config.json says.
         seed: Of fine-tuning.
+        in_study: Whether a study named it.
     """
 
     model: str
     folder: str
     model_type: str
     seed: int
+    in_study: bool = False
+
+    @property
+    def family(self) -> str:
+        """What stands in rows for its family."""
+        return PRETRAINED if self.in_study else self.model_type
 
     @property
     def run_id(self) -> str:
-        """``<model_type>/<name>/seed<N>-<hash>``."""
+        """``<model_type>/<name>/seed<N>-<hash>``, or as its study has it."""
+        if self.in_study:
+            return StudyBackbone(self.model, self.seed).run_id
         digest = hashlib.sha256(self.folder.encode()).hexdigest()[:8]
         return f"{self.model_type}/{self.variant}/seed{self.seed}-{digest}"
 
     @property
     def variant(self) -> str:
         """What stands for it in rows, where a run has the variant of its FFN."""
+        if self.in_study:
+            return StudyBackbone(self.model, self.seed).variant
         return clean_name(Path(self.model).name)
+
+
+@dataclass(frozen=True)
+class StudyBackbone:
+    """A pretrained model that a study names, and one seed of fine-tuning; nothing is read of it.
+
+    Attributes:
+        model: A folder with a saved model, the folder of a run, or a name on the hub, which may end in
+            ``@`` and a revision.
+        seed: Of fine-tuning.
+    """
+
+    model: str
+    seed: int
+
+    @property
+    def variant(self) -> str:
+        """What stands for it in rows: its own name, or of a run ``<family>-<variant>-seed<N>``."""
+        path = Path(_REVISION.sub("", self.model))
+        run = path.parent if path.name == RunFolder(path.parent).model_dir.name else path
+        if (named := RUN_NAME.fullmatch(run.name)) and len(run.parts) > 2:
+            return clean_name("-".join((*run.parts[-3:-1], f"seed{named['seed']}")))
+        return clean_name(path.name)
+
+    @property
+    def run_id(self) -> str:
+        """``pretrained/<name>/seed<N>-<hash>``."""
+        digest = hashlib.sha256(self.model.encode()).hexdigest()[:8]
+        return f"{PRETRAINED}/{self.variant}/seed{self.seed}-{digest}"
+
+    def locate(self) -> str:
+        """Say where it is, without a look at the network.
+
+        Raises:
+            UsageError: If it is neither a folder with a model nor what could be a name on the hub.
+        """
+        path = Path(self.model)
+        if path.is_dir():
+            _saved_model(path)
+            return "folder"
+        if path.exists() or not _HUB_NAME.fullmatch(_REVISION.sub("", self.model)):
+            raise UsageError(
+                f"no folder {self.model}, and it can be no name on the hub; name one or the other"
+            )
+        return "hub, in the cache here" if _in_cache(self.model) else "hub, to be downloaded"
+
+    def prepare(self, run_dir: Path) -> None:
+        """Find the model, from the hub if need be, and note in its folder of scores where it is.
+
+        Raises:
+            UsageError: If there is no such model.
+        """
+        folder, model_type = _find(Path(self.model))
+        _write(run_dir, Backbone(self.model, str(folder), model_type, self.seed, in_study=True))
 
 
 def is_backbone(path: Path) -> bool:
@@ -72,20 +142,40 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
     Raises:
         UsageError: If there is no such model.
     """
-    folder = model.resolve() if model.is_dir() else _from_hub(model.as_posix())
+    folder, model_type = _find(model)
+    found = []
+    for seed in seeds:
+        backbone = Backbone(model.as_posix(), str(folder), model_type, seed)
+        path = runs_dir / backbone.run_id
+        _write(path, backbone)
+        found.append(path)
+    return found
+
+
+def _find(model: Path) -> tuple[Path, str]:
+    """Return the folder of a model, and what its config says that it is."""
+    folder = _saved_model(model).resolve() if model.is_dir() else _from_hub(model.as_posix())
     try:
         content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         model_type = clean_name(str(content["model_type"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{folder}/config.json names no model_type; save the model there again") from None
     refuse_code(folder)
-    found = []
-    for seed in seeds:
-        backbone = Backbone(model.as_posix(), str(folder), model_type, seed)
-        path = runs_dir / backbone.run_id
-        write_text(RunFolder(path).backbone_file, yaml.safe_dump(asdict(backbone), sort_keys=False))
-        found.append(path)
+    return folder, model_type
+
+
+def _saved_model(folder: Path) -> Path:
+    """Return the folder itself, or in that of a run the trained model."""
+    run = RunFolder(folder)
+    found = run.model_dir if run.is_run else folder
+    if not (found / "config.json").is_file():
+        raise UsageError(f"{found} holds no saved model (no config.json); name a folder that has one")
     return found
+
+
+def _write(run_dir: Path, backbone: Backbone) -> None:
+    content = {name: value for name, value in asdict(backbone).items() if name != "in_study" or value}
+    write_text(RunFolder(run_dir).backbone_file, yaml.safe_dump(content, sort_keys=False))
 
 
 def read_backbone(run_dir: Path) -> Backbone | None:
@@ -105,12 +195,20 @@ def read_backbone(run_dir: Path) -> Backbone | None:
         raise UsageError(f"{path} is damaged: {reason}; remove it and name the model again") from None
 
 
+def _in_cache(name: str) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    repository, _, revision = name.partition("@")
+    return isinstance(try_to_load_from_cache(repository, "config.json", revision=revision or None), str)
+
+
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    repository, _, revision = name.partition("@")
     try:
-        return Path(snapshot_download(name, allow_patterns=patterns))
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
     except (OSError, ValueError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UsageError(

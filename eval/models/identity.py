@@ -44,7 +44,7 @@ def identify_run(run_dir: Path) -> RunIdentity:
         UsageError: If the folder is no run.
     """
     if (other := read_backbone(run_dir)) is not None:
-        return RunIdentity(other.run_id, other.model_type, other.variant, other.seed, None, other.seed)
+        return RunIdentity(other.run_id, other.family, other.variant, other.seed, None, other.seed)
     config = read_run(run_dir)
     family, variant = config.family, config.model.ffn
     return RunIdentity(run_id(config), family, variant, config.seed, get_family(family).objective)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from base.families import PRETRAINED
 from eval.results.rows import NO_HEAD
 
 
@@ -30,13 +31,16 @@ class Benchmark:
 
 @dataclass(frozen=True, order=True)
 class Models:
-    """The models of one FFN variant in one family, which every head is fine-tuned with."""
+    """The models of one FFN variant in one family, which every head is fine-tuned with.
+
+    Of a study over pretrained models the variant is one of these, and its name says all.
+    """
 
     family: str
     variant: str
 
     def __str__(self) -> str:
-        return f"{self.family} / {self.variant}"
+        return self.variant if self.family == PRETRAINED else f"{self.family} / {self.variant}"
 
 
 @dataclass(frozen=True, order=True)

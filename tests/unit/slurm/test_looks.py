@@ -24,10 +24,11 @@ from eval.results.decisions import Decisions, read_decisions
 from eval.results.rows import write_rows
 from pretrain.run.folders import RunFolder
 from slurm import launch, looks, report, todo
+from slurm.cells import Cell
 from slurm.looks import take_look
 from slurm.state import start_state, write_state
 from slurm.status import main as show_status
-from slurm.study import Cell, load_study
+from slurm.study import load_study
 from slurm.submit import main as submit
 
 SCORES = {
