@@ -20,6 +20,7 @@ from eval.report.published import BesidePublished
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
+from eval.report.training_times import training_times
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 
@@ -48,6 +49,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "tasks": analysis.tasks,
         "missing": analysis.missing,
         "training": facts.drop(columns=["curve", "grad_norms", "unusable"], errors="ignore"),
+        "training_times": training_times(analysis.facts),
         "speed": pd.DataFrame(map(vars, analysis.curves.speeds)),
         "learning_curves": pd.DataFrame(map(vars, analysis.curves.points)),
         "plateaus": pd.DataFrame(_plateau(x, analysis) for x in analysis.curves.plateaus),

@@ -51,13 +51,14 @@ def source_study_section(intervals: Intervals) -> str:
     if not intervals:
         return ""
     rows = [
-        [str(benchmark), f"`{contrast}`", signed(found.estimate), f"[{found.low:+.2f}, {found.high:+.2f}]"]
+        [str(benchmark), f"`{contrast}`", signed(found.estimate, 3), f"[{found.low:+.3f}, {found.high:+.3f}]"]
         for (benchmark, contrast), found in intervals.items()
     ]
     return (
         "## The source study's method\n\n**For comparison only; no verdict rests on it.** The study pools "
         "the families and takes the percentiles of 10,000 resampled differences, both arms drawn with one "
         "generator state. In simulation its nominal 95% interval covers 83 to 86% at five or six seeds. The "
-        "difference is the mean over the resamples, as the study printed it.\n\n"
+        "difference is the mean over the resamples, as the study printed it. Both depend on the order of the "
+        "table's rows and of the names in a contrast.\n\n"
         + table(["benchmark", "contrast", "difference", "nominal 95%"], rows)
     )

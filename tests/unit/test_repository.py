@@ -112,6 +112,13 @@ def test_files_named_in_prose_exist(document: Path) -> None:
         assert name in NAMED_AND_ABSENT or (ROOT / name).exists(), f"{document.name} names {name}"
 
 
+@pytest.mark.parametrize("document", WRITTEN_BY_HAND, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_named_in_prose_exist(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for path, name in re.findall(r"(tests/[\w/-]+\.py)::(\w+)", text):
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{document.name}: {path}::{name}"
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configs_load(path: Path) -> None:
     assert load_config(path).family in path.stem.replace("-", "_") or path.stem.startswith("tiny")

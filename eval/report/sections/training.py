@@ -11,6 +11,7 @@ from eval.report.markdown import count, details, millions, share, table
 from eval.report.names import family_label
 from eval.report.run_facts import RunFacts
 from eval.report.sections.context import Context
+from eval.report.training_times import clock, training_times
 from eval.significance.arms import Key
 
 BUDGETS = {"params": "parameters", "flops": "FLOPs"}
@@ -41,7 +42,8 @@ def cost_section(analysis: Analysis, context: Context) -> str:
         "Means over seeds. *MFLOP a token*: forward pass. *Tokens/s* and *hours* are those of pretraining on "
         "whatever machine it ran, which several runs may have shared."
     )
-    parts = ["## Quality and cost", context.figure("cost"), table(header, rows), text, _budget(analysis)]
+    parts = ["## Quality and cost", context.figure("cost"), table(header, rows), text]
+    parts += [_times(analysis), _budget(analysis)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -60,6 +62,28 @@ def _cost_cells(runs: Sequence[RunFacts], base: int | None) -> list[str]:
 def _mean(values: Sequence[float | None], digits: int) -> str:
     known = [value for value in values if value is not None]
     return f"{np.mean(known):,.{digits}f}" if known else "-"
+
+
+def _times(analysis: Analysis) -> str:
+    """Training time with its spread over runs; empty where no run tells."""
+    found = training_times(analysis.facts)
+    if found.empty:
+        return ""
+    rows = [
+        [
+            family_label(x["family"]) if x["family"] else "all",
+            f"`{x['variant']}`" if x["variant"] else "all",
+            str(x["n"]),
+            clock(x["mean_s"]) + ("" if np.isnan(x["sd_s"]) else f" ± {clock(x['sd_s'])}"),
+        ]
+        for x in found.to_dict("records")
+    ]
+    text = (
+        "Wall time of pretraining, mean ± standard deviation over runs (n - 1). Times compare only between "
+        "runs that had the same machine to themselves: on different or shared ones they say what a run cost, "
+        "not how fast a variant is."
+    )
+    return details("Training time", f"{table(['family', 'variant', 'runs', 'time'], rows)}\n\n{text}")
 
 
 def _budget(analysis: Analysis) -> str:
