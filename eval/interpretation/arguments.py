@@ -60,10 +60,12 @@ class SufficiencyArgs(ClassifierArgs):
     """Segments of each document that a bag of words reads."""
     draws: int = 5
     """How many times segments are drawn at random."""
+    lengths: tuple[int, ...] = ()
+    """Tokens of the longest segment, in place of the head's window: all is done for each of them."""
     train_documents: int = 10_000
     """Training documents that bags of words are trained on, evenly spaced over the file."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the random draws."""
+    """Of the random draws, and of LIME's forest and samples."""
     out: Path | None = None
     """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""
 

@@ -12,24 +12,29 @@ from eval.report.names import file_name
 from pretrain.run.folders import RunFolder
 
 EXAMPLES = """Train a bag of words on a few segments of each document, and see which choice serves best: those
-with the highest score for the predicted label, those with most attention, or those drawn at random.
+with the highest score for the predicted label, those with most attention, those with most of LIME's keywords,
+or those drawn at random.
 
 Examples:
   python -m eval.sufficiency RUN sst2 --glue-dir DATA/glue --head "swipe window=16 stride=4"
   python -m eval.sufficiency RUN boolq --head "swipe segments=sentences" --segments-kept 3 --draws 10
+  python -m eval.sufficiency RUN imdb-long --head swipe --lengths 64 128 256 512 --finetune.max-length 512
 
-Attention is that of the last layer of a second classifier of the same run, which reads whole documents, as
-far as the model reads, through the mean of their tokens. What RUN does not keep yet is fine-tuned."""
+Attention is the weights of the head segment-attention on the same segments. LIME explains a random forest on
+words by 6 keywords. With --lengths all of it is done for segments of each length, and a figure shows accuracy
+and seconds against length. What RUN does not keep yet is fine-tuned."""
 
 
 def main() -> int:
-    """Read the flags, test, write the JSON file and print the table."""
+    """Read the flags, test, write the JSON file (and the figure) and print the table."""
     args = parse_classifier_flags(SufficiencyArgs, SEGMENT_HEAD, "python -m eval.sufficiency", EXAMPLES)
     from eval.interpretation.kept_classifiers import find_task
+    from eval.interpretation.lengths_figure import draw_lengths
     from eval.interpretation.selections import table
-    from eval.interpretation.sufficiency_measures import measure
+    from eval.interpretation.sufficiency_measures import length_table, measure, sweet_spot
+    from eval.report.figures.style import to_svg
 
-    results = measure(args, say_rarely())
+    found = measure(args, say_rarely())
     task, head = find_task(args.task, args.config).name, str(args.config.finetune.heads[0])
     out = args.out or RunFolder(args.run).sufficiency_dir / f"{file_name(task, head)}.json"
     content = {
@@ -40,10 +45,17 @@ def main() -> int:
         "draws": args.draws,
         "seed": args.seed,
         "train_documents": args.train_documents,
-        "results": [asdict(result) for result in results],
+        "results": [asdict(result) for result in found[0].results],
     }
+    if args.lengths:
+        content |= {"lengths": [asdict(one) for one in found], "enough_from": sweet_spot(found).window}
+        figure, alt = draw_lengths(found, f"{task}, {head}")
+        write_text(out.with_suffix(".svg"), to_svg(figure))
+        print(f"{length_table(found)}\n{alt}\n{out.with_suffix('.svg')}")
+    else:
+        print(table(found[0].results))
     write_text(out, json.dumps(content, indent=1))
-    print(f"{table(results)}\n{out}")
+    print(out)
     return 0
 
 

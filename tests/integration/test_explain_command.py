@@ -96,10 +96,40 @@ def test_the_deciding_sentence_is_found_and_suffices(
     monkeypatch.setattr(sys, "argv", ["sufficiency", *given, "--out", str(out), "--draws", "2"])
     assert sufficiency.main() == 0
     results = {row["selection"]: row for row in json.loads(out.read_text())["results"]}
-    assert list(results) == ["highest", "attention", "random", "all"]
+    assert list(results) == ["highest", "attention", "LIME", "random", "all"]
     assert results["all"]["accuracy"] == 100
-    assert results["highest"]["accuracy"] > results["random"]["accuracy"] + 10
-    assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # the baseline is kept too
+    for name in ("highest", "LIME"):
+        assert results[name]["accuracy"] > results["random"]["accuracy"] + 10
+    assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # attention's is kept too
+
+
+def test_lengths_are_swept(
+    make_run: Callable[..., Path],
+    mood: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "lengths.json"
+    given = [str(make_run("roberta")), str(mood), "--head", "swipe stride=2", *QUICK, "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", ["sufficiency", *given, "--draws", "1", "--lengths", "32", "12"])
+    assert sufficiency.main() == 0
+    found = json.loads(out.read_text())
+    assert [one["head"] for one in found["lengths"]] == [f"swipe stride=2 window={n}" for n in (12, 32)]
+    assert found["results"] == found["lengths"][0]["results"]
+    best = max(one["accuracy"] for one in found["lengths"])
+    enough = [one["window"] for one in found["lengths"] if one["accuracy"] >= 0.97 * best]
+    assert found["enough_from"] == min(enough)
+    for one in found["lengths"]:
+        assert len(one["held_out"]) == 4  # epochs
+        assert one["train_seconds"] > one["predict_seconds"] > 0
+        low, high = one["accuracy_interval"]
+        assert low <= one["accuracy"] <= high
+    picture = out.with_suffix(".svg").read_text()
+    assert picture.startswith("<?xml")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[1:3]] == ["12", "32"]
+    assert f"97% of the best accuracy is reached from {min(enough)} tokens on" in printed[3]
 
 
 def test_turns_are_judged_by_their_own_labels(
@@ -175,7 +205,7 @@ def test_help_shows_only_what_a_classifier_depends_on(
 ) -> None:
     own = {
         explain: {"--examples", "--out"},
-        sufficiency: {"--segments-kept", "--draws", "--train-documents", "--seed", "--out"},
+        sufficiency: {"--segments-kept", "--draws", "--lengths", "--train-documents", "--seed", "--out"},
         explainable_segments: {"--seed", "--out"},
         concept_space: {"--max-examples", "--out"},
     }

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 Text = str | Sequence[str]
 """A text, or the turns of a conversation."""
@@ -54,17 +53,3 @@ class Tokens:
         offsets = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2) + shift * (sequence == 1)[:, None]
         types = np.array(encoding.type_ids, dtype=np.uint8)
         return cls(np.array(encoding.ids, dtype=np.int32), offsets, sequence >= 0, types)
-
-
-def token_places(
-    tokenizer: PreTrainedTokenizerBase, example: tuple[Text, str | None], max_length: int
-) -> np.ndarray:
-    """Return the last character, in ``as_one_text``, of each token of a whole example; -1 of a special one.
-
-    The tokens are those of ``eval.classification.inputs.tokens.encode``.
-    """
-    first = example[0] if isinstance(example[0], str) else JOINT.join(example[0])
-    inputs = (first,) if example[1] is None else (first, example[1])
-    found = tokenizer(*inputs, truncation="longest_first", max_length=max_length)
-    tokens = Tokens.of(found.encodings[0], len(first) + len(JOINT))
-    return np.where(tokens.is_text, tokens.offsets[:, 1] - 1, -1)

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import torch
 from scipy.stats import binomtest
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import (
-    GPTNeoConfig,
-    GPTNeoModel,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5EncoderModel,
-)
 
-from eval.classification.inputs.example_text import token_places
-from eval.classification.inputs.tokens import Encoded
 from eval.classification.prediction import Predictions
-from eval.interpretation.attention_shares import attention_shares, shares_of_spans
 from eval.interpretation.selections import (
     Documents,
     Sufficiency,
@@ -29,7 +15,6 @@ from eval.interpretation.selections import (
     select_top,
     table,
 )
-from ffn_variants import build_model
 
 NEUTRAL = [
     "the cat sat",
@@ -166,77 +151,3 @@ def test_the_table_has_a_line_a_selection() -> None:
     assert len(lines) == 3
     assert lines[1].split() == ["top", "91.2", "[88.0,", "94.1]", "90.0", "0.0", "[0.0,", "0.0]"]
     assert len({len(line) for line in lines}) == 1
-
-
-SIZES = {"vocab_size": 50, "hidden_size": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-NEO = {"num_layers": 2, "num_heads": 2, "window_size": 3, "max_position_embeddings": 20}
-
-
-def bodies() -> dict[str, Any]:
-    torch.manual_seed(0)
-    roberta = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 20}
-    neo = build_model("gpt_neo", "gelu", intermediate_size=32, initializer_range=0.5, **NEO, **SIZES)
-    masked = build_model("roberta", "gelu", intermediate_size=32, initializer_range=0.5, **roberta, **SIZES)
-    stock = GPTNeoConfig(attention_types=[[["global", "local"], 1]], intermediate_size=32, **NEO, **SIZES)
-    t5 = T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
-    return {
-        "gpt_neo": neo.base_model,
-        "roberta": masked.base_model,
-        "stock": GPTNeoModel(stock),
-        "t5": T5EncoderModel(t5),
-    }
-
-
-@pytest.mark.parametrize("name", ["gpt_neo", "roberta", "stock", "t5"])
-def test_shares_add_up_and_padding_has_none(name: str) -> None:
-    body = bodies()[name].train()
-    lists = [[1, 7, 8, 9, 2], [1, 5, 2], [1, 11, 12, 13, 14, 15, 16, 2]]
-    encoded, backend = Encoded.from_lists(lists, [0, 0, 0]), body.config._attn_implementation
-    together = attention_shares(body, encoded)
-    alone = np.concatenate([attention_shares(body, encoded.take([number])) for number in range(3)])
-    np.testing.assert_allclose(together, alone, atol=1e-6)
-    for own in np.split(together, np.cumsum(encoded.lengths)[:-1]):
-        assert own.sum() == pytest.approx(1, abs=1e-6)
-    assert body.training
-    assert body.config._attn_implementation == backend
-    if name in ("gpt_neo", "stock"):  # a causal model's last token is seen by itself alone
-        last = np.cumsum(encoded.lengths) - 1
-        assert (together[last] < 1 / encoded.lengths + 1e-6).all()
-
-
-def test_shares_are_means_over_heads_and_queries() -> None:
-    body = bodies()["roberta"].eval()
-    ids = [1, 7, 8, 9, 2]
-    seen: list[tuple[torch.Tensor, ...]] = []
-    layer = body.encoder.layer[-1].attention.self
-    hook = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs))
-    shares = attention_shares(body, Encoded.from_lists([ids], [0]))
-    hook.remove()
-    hidden = seen[0][0][0].double().numpy()
-    weights = {name: value.detach().double().numpy() for name, value in layer.named_parameters()}
-    query, key = (hidden @ weights[f"{name}.weight"].T + weights[f"{name}.bias"] for name in ("query", "key"))
-    expected = np.zeros(5)
-    for head in range(2):
-        own = slice(8 * head, 8 * head + 8)
-        scores = np.exp(query[:, own] @ key[:, own].T / np.sqrt(8))
-        expected += (scores / scores.sum(1, keepdims=True)).mean(0) / 2
-    np.testing.assert_allclose(shares, expected, atol=1e-6)
-
-
-def test_parts_of_a_text_have_the_shares_of_their_tokens() -> None:
-    names = ["<pad>", "<s>", "</s>", "a", "b", "c", "."]
-    backend = Tokenizer(models.WordLevel({name: number for number, name in enumerate(names)}, "<pad>"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
-    )
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>")
-    examples = [("a b . c .", None), ("c .", "a b")]
-    assert token_places(tokenizer, examples[0], 5).tolist() == [-1, 0, 2, 4, -1]
-    assert token_places(tokenizer, examples[1], 9).tolist() == [-1, 0, 2, -1, 4, 6, -1]
-    shares = np.array([0.5, 0.1, 0.2, 0.05, 0.15, 0.1, 0.2, 0.3, 0.1, 0.05, 0.15, 0.1])  # the first is cut
-    spans = [np.array([[0, 5], [6, 9], [4, 9]]), np.array([[0, 3], [4, 7]])]
-    sums = shares_of_spans(tokenizer, examples[:1], 5, shares[:5], spans[:1])
-    np.testing.assert_allclose(sums[0], [0.35, 0, 0.05])
-    both = shares_of_spans(tokenizer, examples[1:], 9, shares[5:], spans[1:], "mean")
-    np.testing.assert_allclose(both[0], [0.25, 0.1])
