@@ -81,6 +81,7 @@ class WordForest:
         self._is_multi_label = labels.ndim == 2
         self._generator = np.random.default_rng(seed)
         self._num_samples = num_samples
+        self._known: dict[bytes, np.ndarray] = {}
 
     def probabilities(self, texts: Sequence[str]) -> np.ndarray:
         """Return (n, C) probabilities; of several labels each by itself."""
@@ -95,13 +96,19 @@ class WordForest:
         words = self._occurrences([" ".join(segments)]).indices
         if not len(words):
             return np.zeros((len(segments), self.probabilities([""]).shape[1]))
-        weights = word_weights(lambda rests: self._judge_rests(words, rests), len(words),
-                               self._num_samples, self._generator)  # fmt: skip
-        occurs = self._occurrences(segments).toarray()[:, words].astype(float)
-        greatest = np.argsort(-weights, axis=0, kind="stable")[:NUM_KEYWORDS]
-        is_keyword = np.zeros_like(weights)
-        np.put_along_axis(is_keyword, greatest, 1.0, axis=0)
-        return occurs @ (is_keyword * (weights > 0))
+        return self._occurrences(segments).toarray()[:, words].astype(float) @ self._keywords(words)
+
+    def _keywords(self, words: np.ndarray) -> np.ndarray:
+        """Return (W, C), 1 for the keywords of each label; what was asked before is kept."""
+        key = words.tobytes()
+        if key not in self._known:
+            weights = word_weights(lambda rests: self._judge_rests(words, rests), len(words),
+                                   self._num_samples, self._generator)  # fmt: skip
+            greatest = np.argsort(-weights, axis=0, kind="stable")[:NUM_KEYWORDS]
+            is_keyword = np.zeros_like(weights)
+            np.put_along_axis(is_keyword, greatest, 1.0, axis=0)
+            self._known[key] = is_keyword * (weights > 0)
+        return self._known[key]
 
     def _occurrences(self, texts: Sequence[str]) -> csr_matrix:
         return csr_matrix(self._counter.transform(texts))

@@ -95,7 +95,8 @@ def measure(args: SufficiencyArgs, tell: Tell = lambda message: None) -> list[Me
     choice = check_head(args.config.finetune.heads[0], task.multi_label)
     lengths = sorted(set(args.lengths))
     heads = [_of_length(choice, length, task) for length in lengths] or [choice]
-    return [_measure(args, task, head, tell) for head in heads]
+    forests: list[WordForest] = []
+    return [_measure(args, task, head, forests, tell) for head in heads]
 
 
 def sweet_spot(found: list[Measured]) -> Measured:
@@ -125,7 +126,10 @@ def _of_length(choice: HeadChoice, length: int, task: ClassificationTask) -> Hea
     return check_head(HeadChoice(choice.name, tuple(options.items()), choice.is_frozen), task.multi_label)
 
 
-def _measure(args: SufficiencyArgs, task: ClassificationTask, head: HeadChoice, tell: Tell) -> Measured:
+def _measure(
+    args: SufficiencyArgs, task: ClassificationTask, head: HeadChoice, forests: list[WordForest], tell: Tell
+) -> Measured:
+    """Measure one head; ``forests`` holds the forest, once it is made, for all lengths."""
     found = load_segment_classifier(args.run, task, with_head(args.config, str(head)))
     note_few_segments(found, args.segments_kept)
     train, validation = parts = _parts(task, found, args)
@@ -136,7 +140,7 @@ def _measure(args: SufficiencyArgs, task: ClassificationTask, head: HeadChoice, 
     scores = {
         "highest": (predict_segments(found, train.data).contributions(), predicted.contributions()),
         "attention": _by_attention(args, task, head, parts, tell),
-        "LIME": _by_lime(args, parts, tell),
+        "LIME": _by_lime(args, parts, forests, tell),
     }
     results = compare_selections(
         train.documents, validation.documents, scores, args.segments_kept, args.draws, args.seed, tell
@@ -178,11 +182,13 @@ def _by_attention(
 
 
 def _by_lime(
-    args: SufficiencyArgs, parts: tuple[_Part, _Part], tell: Tell
+    args: SufficiencyArgs, parts: tuple[_Part, _Part], forests: list[WordForest], tell: Tell
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Return for each part and document how many keywords of the likeliest label its segments have."""
     tell("a forest's keywords by LIME")
-    forest = WordForest(parts[0].texts, parts[0].data.labels, args.seed)
+    if not forests:
+        forests.append(WordForest(parts[0].texts, parts[0].data.labels, args.seed))
+    (forest,) = forests
     found = []
     for part in parts:
         likeliest = forest.probabilities(part.texts).argmax(1)
