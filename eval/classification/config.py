@@ -35,13 +35,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
 import tyro
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from base.command_line import Section
 from base.errors import unknown_name
 from base.seeds import SEED_END
 from eval.classification.heads.choice import HeadChoice, parse_head
-from eval.classification.heads.registry import DEFAULT_HEAD
+from eval.classification.heads.registry import DEFAULT_HEAD, HEADS
 from eval.classification.metric_names import Metric
 from eval.suites.registry import SUITES
 
@@ -73,6 +73,9 @@ class Finetuning(Section):
     pooling: Pooling = "auto"
     learning_rate: float = 5e-5
     head_learning_rate: float | None = None
+    head_learning_rates: tuple[float, ...] = ()
+    """Candidates, of which the best by the held-out part is reported; so are ``init_scales``."""
+    init_scales: tuple[float, ...] = ()
     head_dropout: float = 0.0
     """Of the vectors that a head reads, while it is trained."""
     lr_scheduler_type: Schedule = "linear"
@@ -111,7 +114,7 @@ class Finetuning(Section):
         return self.model_dump(mode="json", exclude=unused)
 
 
-_YOUNGER = ("head_dropout",)
+_YOUNGER = ("head_dropout", "head_learning_rates", "init_scales")
 """Settings of a ``Finetuning`` that at their defaults leave the protocols of older scores as they were."""
 
 
@@ -222,6 +225,11 @@ class FinetuneConfig(Section):
     """Peak learning rate of AdamW (null: the preset's, 5e-5; babylm25 3e-5)."""
     head_learning_rate: float | None = Field(None, gt=0)
     """That of the head, where it is not the backbone's (null: the preset's)."""
+    head_learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Several of them: each is tried, the best on the held-out part is reported, and the output and the items
+    (column chosen) say which that was, for every run, task and seed."""
+    init_scales: tuple[Annotated[float, Field(gt=0)], ...] = ()
+    """Several values of init_scale to try in the same way, for heads that have it and are not given one."""
     head_dropout: float | None = Field(None, ge=0, lt=1)
     """Dropout of the vectors that a head other than the default reads, on a frozen backbone too (null: the
     preset's, 0; fr-kan 0.1)."""
@@ -279,6 +287,18 @@ class FinetuneConfig(Section):
             raise ValueError(f"eval_steps is {value}; a number of steps from 1 on, a share below 1, or epoch")
         return value
 
+    @model_validator(mode="after")
+    def _choices_are_held_out(self) -> FinetuneConfig:
+        tried = [name for name in ("head_learning_rates", "init_scales") if getattr(self, name)]
+        if tried and (self.select_on or PRESETS[self.preset].settings.select_on) != "held-out":
+            raise ValueError(
+                f"{' and '.join(tried)} would be chosen on the validation file that is reported; set "
+                "select_on to held-out"
+            )
+        if self.head_learning_rates and self.head_learning_rate is not None:
+            raise ValueError("head_learning_rate and head_learning_rates are given; leave out one of them")
+        return self
+
     @property
     def task_names(self) -> tuple[str, ...]:
         """The tasks asked for, each once."""
@@ -313,11 +333,18 @@ class FinetuneConfig(Section):
         given["head"] = str(choice)
         if choice.name == DEFAULT_HEAD:  # transformers' own has its own dropout
             given["head_dropout"] = 0.0
+        if not _can_try_scales(choice):
+            given["init_scales"] = ()
         if given.get("seeds") == "run":  # for which run is not known: only the number of seeds counts
             del given["seeds"]
         if given.get("eval_steps") == "epoch":
             given["eval_steps"] = None
         return preset.settings.model_copy(update=preset.by_task.get(task, {}) | given)
+
+
+def _can_try_scales(choice: HeadChoice) -> bool:
+    known = HEADS[choice.name].options if choice.name in HEADS else {}
+    return "init_scale" in known and "init_scale" not in dict(choice.options)
 
 
 class ClassificationConfig(Protocol):

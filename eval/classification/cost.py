@@ -9,6 +9,7 @@ from eval.classification.finetune import evaluation_interval, num_steps
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.tasks.examples import data_source, read_examples
 from eval.classification.tasks.task import ClassificationTask
+from eval.classification.tuning import candidates
 
 # Characters of a token of English in a vocabulary of about 10,000; only estimates of time use it.
 CHARACTERS_PER_TOKEN = 4
@@ -29,7 +30,8 @@ def estimated_cost(
         head: One of the config's; None takes the first. On a frozen backbone each text is computed once.
 
     Returns:
-        Tokens times passes over them, over all seeds; a token that is only evaluated counts a third.
+        Tokens times passes over them, over all seeds and candidates; a token that is only evaluated counts a
+        third.
     """
     head = head or config.finetune.heads[0]
     settings = task.finetuning(config.finetune, head)
@@ -44,7 +46,8 @@ def estimated_cost(
     epochs, steps = settings.num_train_epochs, num_steps(size, settings)
     evaluations = epochs * steps // evaluation_interval(steps, settings)
     forward = FORWARD_SHARE * (evaluations * evaluated + validation_tokens)
-    return len(settings.seeds) * (epochs * train_tokens + forward)
+    trainings = len(settings.seeds) * len(candidates(settings))
+    return trainings * (epochs * train_tokens + forward)
 
 
 def _size(

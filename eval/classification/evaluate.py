@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier, HeadClassifier
 from eval.classification.config import ClassificationConfig, Finetuning
-from eval.classification.features import FeatureClassifier, features, fits_memory
-from eval.classification.finetune import Finetuned, Ticker, finetune
+from eval.classification.features import FeatureClassifier, Features, features, fits_memory
+from eval.classification.finetune import DivergedError, Finetuned, Ticker, finetune
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import describe_truncation, read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer, load_for_task
@@ -25,6 +25,7 @@ from eval.classification.metric_names import unfit_metric
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import Examples, Predictions, autocast, decide, predict
 from eval.classification.tasks.task import ClassificationTask
+from eval.classification.tuning import candidates, what_differs
 from eval.files import fingerprint
 from eval.models.identity import model_files
 from eval.scoring.log_likelihood import num_positions
@@ -40,6 +41,7 @@ class Trained:
         validation: What each task is reported on, by name.
         finetuned: How that went.
         seconds: What it took, evaluations on the way included and loading not.
+        chosen: What was chosen on held-out data, where there were candidates; else empty.
     """
 
     classifier: Classifier
@@ -47,6 +49,21 @@ class Trained:
     validation: dict[str, Examples]
     finetuned: Finetuned
     seconds: float
+    chosen: str = ""
+
+    def is_better(self, other: Trained) -> bool:
+        """Whether the held-out part says so.
+
+        Raises:
+            UsageError: If nothing was evaluated.
+        """
+        own, others = self.finetuned.best, other.finetuned.best
+        if own is None or others is None:
+            raise UsageError(
+                "training ended before its first evaluation, so nothing says which candidate is best; lower "
+                "--finetune.eval-steps"
+            )
+        return own > others
 
 
 def evaluate_tasks(
@@ -69,7 +86,8 @@ def evaluate_tasks(
         For each task its metrics in percent, means over the seeds, and its items, one an example and seed:
         suite, task, seed, idx, label, prediction, logits, truncated, and under a head that reads segments
         what each of them says of the prediction. Where an example may have several labels, labels and
-        predictions take the place of label and prediction, a 0 or 1 for each label.
+        predictions take the place of label and prediction, a 0 or 1 for each label. Where a learning rate or
+        first weights were chosen, chosen names them.
 
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
@@ -87,7 +105,8 @@ def evaluate_tasks(
             labels = decide(predicted.logits, found.labels.ndim == 2)
             names = dict.fromkeys((*task.metrics, *settings.extra_metrics))
             scores[task.name].append({name: METRICS[name](found.labels, labels) for name in names})
-            items[task.name].append(_items(task, seed, found, predicted, labels))
+            own = _items(task, seed, found, predicted, labels)
+            items[task.name].append(own.assign(chosen=trained.chosen) if trained.chosen else own)
     return {
         task.name: (
             pd.DataFrame(scores[task.name]).mean().to_dict(),
@@ -105,7 +124,7 @@ def train(
     seed: int,
     tell: Tell = lambda message: None,
 ) -> Trained:
-    """Fine-tune on the training set that tasks share.
+    """Fine-tune on the training set that tasks share, with every candidate where there are several.
 
     Args:
         model_dir: What ``save_pretrained`` wrote, tokenizer included.
@@ -118,21 +137,47 @@ def train(
     Raises:
         UsageError: For data or a model that cannot be fine-tuned.
     """
-    first = tasks[0]
+    first, options = tasks[0], candidates(settings)
     _check_metrics(first, settings)
     tokenizer = load_classifier_tokenizer(model_dir)
-    classifier = load_for_task(model_dir, first, settings, seed, tokenizer, config.device)
-    max_length = min(settings.max_length, num_positions(classifier.body))
-    data = read_task_data(tasks, tokenizer, max_length, config, settings)
-    tell(describe_truncation(data, max_length))
-    training, selection = split(data, first, settings, seed)
-    whole = {"train": training, "selection": selection, **data.validation}
-    predictor, parts = _on_features(classifier, whole, model_dir, settings, tell)
+    parts: Mapping[str, Examples] = {}
+    best: Trained | None = None
+    diverged: DivergedError | None = None
+    for number, option in enumerate(options, start=1):
+        say = _with_prefix(tell, f"candidate {number}/{len(options)} " if len(options) > 1 else "")
+        classifier = load_for_task(model_dir, first, option, seed, tokenizer, config.device)
+        if not parts:
+            max_length = min(settings.max_length, num_positions(classifier.body))
+            data = read_task_data(tasks, tokenizer, max_length, config, settings)
+            say(describe_truncation(data, max_length))
+            training, selection = split(data, first, settings, seed)
+            whole = {"train": training, "selection": selection, **data.validation}
+            parts = _on_features(classifier, whole, model_dir, settings, say)
+        try:
+            found = _fit(classifier, parts, option, seed, say)
+        except DivergedError as error:
+            diverged = error
+            continue
+        if best is None or found.is_better(best):
+            best = replace(found, chosen=what_differs(option, settings))
+    if best is None:
+        assert diverged is not None
+        raise diverged
+    return best
+
+
+def _fit(
+    classifier: Classifier, parts: Mapping[str, Examples], settings: Finetuning, seed: int, tell: Tell
+) -> Trained:
+    """Train a classifier on its parts, which are features where its backbone was frozen."""
+    is_frozen = isinstance(classifier, HeadClassifier) and isinstance(parts["train"], Features)
+    predictor = FeatureClassifier(classifier) if is_frozen else classifier
     metric = METRICS[settings.metric_for_best_model]
     begin = time.monotonic()
     done = finetune(predictor, parts["train"], parts["selection"], metric, settings, seed, tell)
     seconds = time.monotonic() - begin
-    return Trained(classifier, predictor, {task.name: parts[task.name] for task in tasks}, done, seconds)
+    validation = {name: part for name, part in parts.items() if name not in ("train", "selection")}
+    return Trained(classifier, predictor, validation, done, seconds)
 
 
 def _on_features(
@@ -141,23 +186,22 @@ def _on_features(
     model_dir: Path,
     settings: Finetuning,
     tell: Tell,
-) -> tuple[Classifier, Mapping[str, Examples]]:
+) -> Mapping[str, Examples]:
     """Compute what a frozen backbone makes of every part, so that only the head is left to train.
 
     Anything else, and more vectors than may be kept, is returned as it is.
     """
     if not (isinstance(classifier, HeadClassifier) and classifier.is_frozen):
-        return classifier, parts
+        return parts
     if not fits_memory(classifier, parts.values()):
-        return classifier, parts
+        return parts
     ticker = Ticker(tell)
     ticker.say("computing the frozen backbone's vectors")
     precision = partial(autocast, classifier.device, settings.dtype)
     weights = f"{fingerprint(model_files(model_dir))} {settings.dtype}"
-    found = {
+    return {
         name: features(classifier, part, weights, precision, ticker.repeat) for name, part in parts.items()
     }
-    return FeatureClassifier(classifier), found
 
 
 def _check_metrics(task: ClassificationTask, settings: Finetuning) -> None:

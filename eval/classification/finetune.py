@@ -39,11 +39,17 @@ class Finetuned:
         best_step: The model has its weights; the last one where nothing was evaluated on the way.
         num_steps: Steps done.
         scores: The score on the selection set at each evaluation, in percent.
+        best: The highest of them, and minus its loss where that breaks ties; None where there is none.
     """
 
     best_step: int
     num_steps: int
     scores: tuple[float, ...]
+    best: tuple[float, float] | None = None
+
+
+class DivergedError(UsageError):
+    """The logits are no longer finite."""
 
 
 class Ticker:
@@ -94,7 +100,7 @@ def finetune(
         tell: Told of progress every few seconds.
 
     Raises:
-        UsageError: If the logits are no longer finite.
+        DivergedError: If the logits are no longer finite.
     """
     generator, ticker = np.random.default_rng(seed), Ticker(tell)
     steps_per_epoch = num_steps(len(train), settings)
@@ -123,9 +129,9 @@ def finetune(
                 best.judge(classifier, step, selection, metric, ticker)
                 if best.is_exhausted:
                     best.restore(classifier)
-                    return Finetuned(best.step, step, tuple(best.scores))
+                    return Finetuned(best.step, step, tuple(best.scores), best.key)
     best.restore(classifier)
-    return Finetuned(best.step or step, step, tuple(best.scores))
+    return Finetuned(best.step or step, step, tuple(best.scores), best.key)
 
 
 def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:
@@ -152,7 +158,7 @@ class _Best:
     def __init__(self, settings: Finetuning) -> None:
         self.settings = settings
         self.step, self.scores, self.waited = 0, list[float](), 0
-        self._key: tuple[float, float] | None = None
+        self.key: tuple[float, float] | None = None
         self._weights: dict[str, torch.Tensor] = {}
 
     @property
@@ -174,20 +180,20 @@ class _Best:
         size, dtype = self.settings.per_device_train_batch_size, self.settings.dtype
         logits = predict(classifier, selection, size, dtype, ticker.repeat).logits
         if not np.isfinite(logits).all():
-            raise UsageError(
+            raise DivergedError(
                 f"fine-tuning diverged before step {step}: logits are not finite; lower "
                 f"--finetune.learning-rate (is {self.settings.learning_rate:g})"
             )
         predictions = decide(logits, selection.labels.ndim == 2)
         score, before = metric(selection.labels, predictions), max(self.scores, default=-math.inf)
         key = (score, -_mean_loss(logits, selection.labels) if self.settings.loss_breaks_ties else 0.0)
-        is_best = self._key is None or key > self._key
+        is_best = self.key is None or key > self.key
         # As transformers' EarlyStoppingCallback counts, except that a lower loss at a tie counts too.
         threshold = 100 * self.settings.threshold
         self.waited = 0 if is_best and (not threshold or score - before > threshold) else self.waited + 1
         self.scores.append(score)
         if is_best:
-            self._key, self.step = key, step
+            self.key, self.step = key, step
             self._weights = {
                 name: value.detach().clone() for name, value in trained_state(classifier).items()
             }
