@@ -5,6 +5,7 @@ Descriptive: nothing here is corrected, and no verdict rests on it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from base.families import PRETRAINED
 from eval.classification.heads.choice import head_name, parse_head
 from eval.results.published import PublishedSource, read_published
 from eval.results.rows import NO_HEAD, NO_METRIC
@@ -110,14 +112,20 @@ class _Counterpart(NamedTuple):
 
     families: Mapping[str, _Scores]
 
-    def of(self, family: str, shared: Sequence[str] = ()) -> tuple[str, _Scores]:
-        """The runs of a family, else the mean over families as one number; with whose they are."""
-        if family in self.families and (not shared or family in shared):
-            return family, self.families[family]
+    def of(self, model: Model, shared: Sequence[str] = ()) -> tuple[str, _Scores]:
+        """The runs of a model's family, else the mean over families as one number; with whose they are."""
+        for family in _may_be(model):
+            if family in self.families and (not shared or family in shared):
+                return family, self.families[family]
         names = list(shared or self.families)
         mean = np.array([np.mean([self.families[name].values.mean() for name in names])])
         table = " and ".join(dict.fromkeys(self.families[name].table for name in names))
         return names[0] if len(names) == 1 else f"mean of {len(names)} models", _Scores(table, mean)
+
+
+def _may_be(model: Model) -> Iterable[str]:
+    """Families that a model may be of: that of a study's backbones is told by its name, distilbert-base."""
+    return model.family, *re.findall("[a-z]+", model.variant.lower() if model.family == PRETRAINED else "")
 
 
 def beside_published(
@@ -214,7 +222,7 @@ def _baseline_of(model: Model, factor: Factor, baseline: Level) -> Model:
 
 
 def _level(key: tuple[Outcome, Model], runs: Runs, found: _Counterpart) -> BesidePublished:
-    models, said = found.of(key[1].family)
+    models, said = found.of(key[1])
     return _beside(key, said.table, models, [(1.0, _scores(runs))], [(1.0, said.values)])
 
 
@@ -229,7 +237,7 @@ def _effect(
         own = [(1.0, _scores(runs)), (-1.0, _scores(base))]
     if not shared or not len(own[0][1]):
         return None
-    (models, first), (_, second) = (found.of(key[1].family, shared) for found in (one, other))
+    (models, first), (_, second) = (found.of(key[1], shared) for found in (one, other))
     return _beside(key, first.table, models, own, [(1.0, first.values), (-1.0, second.values)])
 
 

@@ -47,7 +47,7 @@ def _reading(published: Published) -> str:
             " Where the source has one number (1), the interval is Student's of the own runs about it; how "
             "far that number itself may be off is not known, and not in it."
         )
-    if any(x.models != x.model.family for x in published.levels):
+    if any(x.models.startswith("mean of") for x in published.levels):
         said += " *Mean of*: the source has no such family, and its number is the mean over its own."
     return said
 

@@ -151,6 +151,23 @@ def test_a_backbone_that_the_paper_has_stands_beside_its_own_numbers() -> None:
     assert (level.models, level.published.estimate, level.table) == ("bert", 90.19, "table4")
 
 
+@pytest.mark.parametrize(
+    ("name", "models", "accuracy"),
+    [
+        ("distilbert-base-uncased", "distilbert", 87.7),
+        ("roberta-base", "roberta", 83.6),
+        ("electra-base-discriminator", "electra", 61.2),
+        ("gpt_neo-gelu-seed1", "mean of 7 models", None),
+    ],
+)
+def test_a_studys_backbones_are_told_by_their_names(name: str, models: str, accuracy: float | None) -> None:
+    place = {"head": "fourier-kan frozen", "task": "ag-news", "metric": "accuracy"}
+    rows = made({("pretrained", name): 80.0}, "classification", 3, **place)
+    (level,) = compare(rows, "fr-kan", "head", "linear frozen").levels
+    assert level.models == models
+    assert accuracy is None or level.published.estimate == accuracy
+
+
 def test_what_has_no_counterpart_is_said() -> None:
     rows = pd.concat(
         [
