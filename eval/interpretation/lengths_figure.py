@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from eval.interpretation.sufficiency_measures import Measured, sweet_spot
 from eval.report.figures.style import AVERAGE_COLOUR as BLACK
-from eval.report.figures.style import GREY, STYLE, add_legend, panels, variant_styles
+from eval.report.figures.style import GREY, STYLE, add_legend, label_log_axis, panels, variant_styles
 
 ITSELF = "the head"
 
@@ -21,7 +21,7 @@ def draw_lengths(found: Sequence[Measured], title: str) -> tuple[Figure, str]:
 
     Args:
         found: One for each length.
-        title: The task and the head.
+        title: The task and the head, for the alt text.
 
     Returns:
         The figure, and its alt text.
@@ -39,20 +39,19 @@ def draw_lengths(found: Sequence[Measured], title: str) -> tuple[Figure, str]:
             left.plot(lengths, values, color=look.colour, ls=look.dashes, marker=look.marker, ms=4, lw=1.5)
         best = sweet_spot(list(found))
         left.axvline(best.window, color=GREY, lw=0.8, zorder=0)
-        left.set_title(f"accuracy (97% of the best from {best.window})")
+        left.set_title(f"accuracy, 97% of the best: {best.window}")
         left.set_ylabel("percent of documents")
         _draw_seconds(right, found)
         for axes in (left, right):
             axes.set_xscale("log", base=2)
             axes.set_xticks(lengths, [str(length) for length in lengths])
-            axes.set_xlabel("tokens of the longest segment")
+            axes.set_xlabel("tokens of a segment")
         handles = [
             Line2D([], [], color=styles[name].colour, ls=styles[name].dashes, marker=styles[name].marker,
                    ms=4, lw=1.5, label=name if name == ITSELF else f"words of: {name}")
             for name in names
         ]  # fmt: skip
         add_legend(figure, handles)
-        figure.suptitle(title, fontsize=9.5)
     told = "; ".join(f"{one.window} tokens {one.accuracy:.1f}%" for one in found)
     return figure, (
         f"Accuracy and seconds of {title} against the length of segments: {told}. "
@@ -67,4 +66,5 @@ def _draw_seconds(axes: Axes, found: Sequence[Measured]) -> None:
         lengths, seconds = zip(*points, strict=True) if points else ((), ())
         axes.plot(lengths, seconds, color=colour, marker=marker, ms=4, lw=1.5)
     axes.set_yscale("log")
-    axes.set_title("seconds: ● training, ■ prediction")
+    label_log_axis(axes.yaxis)
+    axes.set_title("seconds, ● training ■ reading")
