@@ -41,6 +41,32 @@ def refuse_code(folder: Path) -> None:
             )
 
 
+def from_hub(name: str) -> Path:
+    """Download a model of the hub, or find its copy.
+
+    Args:
+        name: As the hub has it, with ``@revision`` where one is wanted.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: If there is no such model, or no network.
+    """
+    from huggingface_hub import snapshot_download
+
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UsageError(
+            f"{name} is no folder, and cannot be loaded from the hub: {reason}; name a run, a study, or a "
+            "folder with a saved model"
+        ) from None
+
+
 def clean_name(text: str) -> str:
     """Make a name from a file of somebody else fit for a path and for a line: letters, digits, ``._-``.
 

@@ -40,10 +40,10 @@ from transformers import (
 )
 
 from eval.files import read_json_rows
-from eval.models.loading import load_tokenizer
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
 from eval.scoring.plain import ScoredText, plain_causal_scores
 from ffn_variants import build_model
+from ffn_variants.models.loading import load_tokenizer
 from pretrain.run.provenance import device_name
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

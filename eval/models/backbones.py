@@ -24,7 +24,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import write_text
-from base.model_folders import clean_name, refuse_code
+from base.model_folders import clean_name, from_hub, refuse_code
 from pretrain.run.folders import RUN_NAME, RunFolder
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -154,7 +154,7 @@ def backbone_runs(model: Path, seeds: Sequence[int], runs_dir: Path) -> list[Pat
 
 def _find(model: Path) -> tuple[Path, str]:
     """Return the folder of a model, and what its config says that it is."""
-    folder = _saved_model(model).resolve() if model.is_dir() else _from_hub(model.as_posix())
+    folder = _saved_model(model).resolve() if model.is_dir() else from_hub(model.as_posix())
     try:
         content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         model_type = clean_name(str(content["model_type"]))
@@ -200,18 +200,3 @@ def _in_cache(name: str) -> bool:
 
     repository, _, revision = name.partition("@")
     return isinstance(try_to_load_from_cache(repository, "config.json", revision=revision or None), str)
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
-    repository, _, revision = name.partition("@")
-    try:
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(
-            f"{name} is no folder, and cannot be loaded from the hub: {reason}; name a run, a study, or a "
-            "folder with a saved model"
-        ) from None

@@ -9,11 +9,11 @@ from base.progress import Tell
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks
 from eval.models.identity import model_folder, weights_hash
-from eval.models.loading import load_language_model
 from eval.runner.work_units import Work
 from eval.scoring.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.task import TaskResult
+from ffn_variants.models.loading import load_language_model
 
 # Guesses, by which units are put in order and the time left is estimated until something was measured.
 ITEMS_PER_S = 100

@@ -17,8 +17,8 @@ from lm_eval.api.registry import register_model
 
 from base.errors import UsageError
 from eval.models.identity import model_folder
-from eval.models.loading import load_language_model
 from eval.scoring.scorers import SCORERS, TextScorer
+from ffn_variants.models.loading import load_language_model
 from pretrain.run.folders import RunFolder
 
 # What lm-eval's command line passes to every model.

@@ -4,6 +4,7 @@ No postponed annotations in this file: the strict dataclasses of huggingface_hub
 annotations themselves and do not resolve strings.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -19,7 +20,8 @@ def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field
 
     Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
     """
-    get_variant(config.ffn).resolve(config.ffn_options)
+    for each in [{"ffn": config.ffn, "ffn_options": config.ffn_options}, *(config.layer_ffns or [])]:
+        get_variant(each["ffn"]).resolve(each["ffn_options"])
     default = type(config).__dataclass_fields__[activation_field].default
     if getattr(config, activation_field) != default:
         raise UsageError(
@@ -42,6 +44,8 @@ class FFNGPTNeoConfig(GPTNeoConfig):
             width, so that at one seed both models start from the same ones.
         ffn_source (`str`, *optional*): ``ffn_variants.source.source_fingerprint`` of the variant that the
             weights are trained through; kept when a model is loaded and saved. None in older models.
+        layer_ffns (`list`, *optional*): A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for
+            each layer, where not all have the same; then ``ffn`` is that of the layers that were replaced.
     """
 
     model_type = "ffn_gpt_neo"
@@ -50,6 +54,7 @@ class FFNGPTNeoConfig(GPTNeoConfig):
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
+    layer_ffns: list | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -75,6 +80,7 @@ class FFNRobertaConfig(RobertaConfig):
         ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
         ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
+        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_roberta"
@@ -83,6 +89,7 @@ class FFNRobertaConfig(RobertaConfig):
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
+    layer_ffns: list | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -107,6 +114,7 @@ class FFNT5Config(T5Config):
         ffn_options (`dict`, *optional*): The variant's options, for example ``{"num_knots": 5}``.
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
         ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
+        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_t5"
@@ -120,6 +128,7 @@ class FFNT5Config(T5Config):
     ffn_options: dict | None = None
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
+    layer_ffns: list | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -136,3 +145,26 @@ class FFNT5Config(T5Config):
 
 FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config
 """The config of a model of any family."""
+
+
+def ffn_of_layer(config: FFNConfig, number: int) -> dict[str, Any]:
+    """Say what FFN a layer has: ``ffn``, ``ffn_options`` and ``intermediate_size``.
+
+    Args:
+        config: Of a model.
+        number: The layer; those of a T5's decoder follow those of its encoder.
+    """
+    if config.layer_ffns is not None:
+        return dict(config.layer_ffns[number])
+    width = config.intermediate_size or 4 * config.hidden_size
+    return {"ffn": config.ffn, "ffn_options": config.ffn_options or None, "intermediate_size": width}
+
+
+def config_of_layer(config: FFNConfig, number: int) -> FFNConfig:
+    """The config of a model that has the FFN of one of its layers in all of them."""
+    if config.layer_ffns is None:
+        return config
+    own = copy.copy(config)
+    for name, value in ffn_of_layer(config, number).items():
+        setattr(own, name, value)
+    return own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import fields
 from pkgutil import resolve_name
@@ -14,7 +15,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from base.errors import UsageError, unknown_name
 from base.families import AUTO_CLASSES, FAMILIES, FamilySpec, get_family
-from ffn_variants.models.configuration import FFNConfig
+from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
 from ffn_variants.models.layers import ffn_modules
 from ffn_variants.registry import get_variant
 from ffn_variants.source import source_fingerprint
@@ -115,17 +116,15 @@ def count_flops(
         too, is divided by the tokens of the encoder's row.
     """
     config: Any = model.config
-    width = config.intermediate_size or 4 * config.hidden_size
-    spec, options = get_variant(config.ffn), config.ffn_options or {}
-    of_one_ffn = spec.flops_per_token(config.hidden_size, width, **options)
     decoder_tokens = num_tokens if num_decoder_tokens is None else num_decoder_tokens
     inside = {part for layer in model.modules() for ffn in ffn_modules(layer) for part in ffn.modules()}
     ffn = attention = other = 0
+    numbers = itertools.count()
     for name, module in model.named_modules():
         in_decoder = "decoder." in name or (config.is_encoder_decoder and name == "lm_head")
         queries = decoder_tokens if in_decoder else num_tokens
         if ffn_modules(module):
-            ffn += queries * of_one_ffn
+            ffn += queries * _ffn_flops(config, next(numbers))
             if not config.is_encoder_decoder:  # one attention before each FFN
                 attention += 4 * queries * num_tokens * config.hidden_size
         elif isinstance(module, T5Attention):
@@ -137,6 +136,13 @@ def count_flops(
     parts = {"ffn": ffn, "attention": attention, "other": other}
     counts = {name: round(count / num_tokens) for name, count in parts.items()}
     return {"total": sum(counts.values()), **counts}
+
+
+def _ffn_flops(config: FFNConfig, number: int) -> int:
+    """Floating-point operations of one token in the FFN of a layer."""
+    own = ffn_of_layer(config, number)
+    options = own["ffn_options"] or {}
+    return get_variant(own["ffn"]).flops_per_token(config.hidden_size, own["intermediate_size"], **options)
 
 
 def count_parameters(model: PreTrainedModel) -> dict[str, int]:

@@ -31,7 +31,13 @@ from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeo
 
 from base.errors import UsageError
 from ffn_variants.models.attention import GPTNeoBackendAttention
-from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from ffn_variants.models.configuration import (
+    FFNConfig,
+    FFNGPTNeoConfig,
+    FFNRobertaConfig,
+    FFNT5Config,
+    config_of_layer,
+)
 from ffn_variants.models.layers import ffn_modules, replace_ffn
 from ffn_variants.source import cure, describe_change, is_same_source
 
@@ -64,8 +70,12 @@ class FFNVariantMixin(_Base):
                 setattr(module.config, "intermediate_size", config.intermediate_size)  # noqa: B010
         layers = [module for module in self.modules() if ffn_modules(module)]
         assert layers, f"{type(self).__name__} has no layer that layers.ffn_modules knows"
-        for layer in layers:
-            replace_ffn(layer, config)
+        if config.layer_ffns is not None and len(config.layer_ffns) != len(layers):
+            raise UsageError(
+                f"layer_ffns has {len(config.layer_ffns)} entries for {len(layers)} layers; give one for each"
+            )
+        for number, layer in enumerate(layers):
+            replace_ffn(layer, config_of_layer(config, number))
         self.post_init()
 
     @classmethod

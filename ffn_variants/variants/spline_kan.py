@@ -5,8 +5,8 @@ https://havric.com/2024/06/07/kat5-an-experimental-initiative/
 
 `spline-kan` has such a spline for each feature of the inputs and one of the outputs. It mixes no features:
 output i depends on input i alone, and intermediate_size has no effect. A model with it can move information
-between features only in its attention. The function is the post's. Its initialisation is not, as a model does
-not learn from that; the option ``initialisation`` brings it. The post's own model is no T5.
+between features only in its attention. The function is the post's. Its initialisation is not, as outputs of
+that are in the millions; the option ``initialisation`` brings it. The post's own model is no T5.
 `spline-activation` is the stock feed-forward network with a spline for each inner channel, so that the
 difference between the two shows what the mixing is worth.
 """
@@ -237,7 +237,7 @@ SPEC = FFNSpec(
         "initialisation": Option(
             default="scaled",
             choices=("scaled", "published"),
-            help="published: knots and coefficients from N(0, 1), as the KAT5 post; does not learn",
+            help="published: knots and coefficients from N(0, 1), as the KAT5 post; outputs in the millions",
         ),
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,

@@ -17,7 +17,6 @@ from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
 from eval.models.identity import model_folder
-from eval.models.loading import load_language_model
 from eval.results.baselines import read_baselines
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
@@ -26,6 +25,7 @@ from eval.scoring.scorers import SCORERS
 from eval.suites.registry import HARNESS_METRICS
 from eval.zero_shot.lm_eval_tasks import PERCENT_METRICS, PERPLEXITIES, find_harness_tasks
 from ffn_variants import UsageError
+from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded import minimal_pairs, stories
 
 PAIRS = next(iter(minimal_pairs(12, 0).values()))

@@ -40,7 +40,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "registry",
         "source",
         "budget models",
-        "__main__",
+        "__main__ swap",
     ),
     "pretrain": (
         "config",

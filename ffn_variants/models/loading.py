@@ -1,4 +1,4 @@
-"""Loading a run's model and its tokenizer."""
+"""Loading a saved model and its tokenizer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import transformers
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
 from base.families import AUTO_CLASSES
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
+from ffn_variants.models import families  # noqa: F401  registers the variants' model types
 
 
 def choose_device(name: str | None) -> str:
@@ -86,15 +86,15 @@ def load_pretrained(auto: Any, folder: Path, **config: object) -> tuple[Any, dic
     refuse_code(folder)
     how = {"dtype": torch.float32, "output_loading_info": True, **WEIGHTS_AS_DATA}
     try:
-        with _quiet_transformers():
+        with quiet_transformers():
             return auto.from_pretrained(folder, **how, **config)
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
         raise UsageError(f"cannot load the model in {folder}: {_first_line(error)}") from error
 
 
 @contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Switch off transformers' loading bar and table of missing weights; ``check_loaded`` judges those."""
+def quiet_transformers() -> Iterator[None]:
+    """Switch off transformers' bars and table of missing weights; ``check_loaded`` judges those."""
     level, bar_is_on = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -1,0 +1,142 @@
+"""Another FFN in some layers of a model: its config, and every weight that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from pkgutil import resolve_name
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedModel
+
+from base.errors import UsageError
+from base.families import FamilySpec
+from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
+from ffn_variants.models.families import build_config
+from ffn_variants.models.layers import ffn_modules
+from ffn_variants.registry import get_variant
+
+ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
+    "gelu_new": ("gelu", {"approximate": "tanh"}),
+    "gelu_pytorch_tanh": ("gelu", {"approximate": "tanh"}),
+    "gelu": ("gelu", {"approximate": "none"}),
+    "relu": ("relu", None),
+    "silu": ("silu", None),
+    "swish": ("silu", None),
+}
+"""What transformers calls the activations of stock models, as variants."""
+_CHOOSES_ACTIVATION = ("activation_function", "hidden_act", "feed_forward_proj")
+_OWN = (
+    *("ffn", "ffn_options", "ffn_source", "layer_ffns", "paired_intermediate_size"),
+    *("attention_layers", "architectures", "dtype", "transformers_version"),
+)
+"""Fields of a config that are set anew, or follow from others."""
+
+
+def layers_of(model: PreTrainedModel) -> dict[str, nn.Module]:
+    """Every layer with an FFN, by its name in the model and in order; a T5's encoder comes first."""
+    return {name: module for name, module in model.named_modules() if ffn_modules(module)}
+
+
+def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
+    """Say which variant each layer has, as ``layer_ffns`` of a config does.
+
+    Returns:
+        ``ffn`` is None where the registry has no variant like that of a stock model.
+    """
+    config, count = model.config, len(layers_of(model))
+    if hasattr(config, "ffn"):
+        return [ffn_of_layer(config, number) for number in range(count)]  # type: ignore[bad-argument-type]
+    named = [getattr(config, name, None) for name in (*_CHOOSES_ACTIVATION, "dense_act_fn")]
+    name, options = ACTIVATIONS.get(next(filter(None, reversed(named)), ""), (None, None))
+    if getattr(config, "is_gated_act", False):
+        name, options = None, None
+    width = getattr(config, "d_ff", None) or config.intermediate_size or 4 * config.hidden_size
+    return [{"ffn": name, "ffn_options": options, "intermediate_size": width}] * count
+
+
+def exchange(
+    source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], chosen: Collection[int]
+) -> PreTrainedModel:
+    """Build the model with another FFN in the chosen layers, and all other weights of the source.
+
+    Weights of the FFN are taken over where both variants have the stock linear layers of the same width.
+
+    Args:
+        source: A language model, stock or of ours.
+        family: Its family.
+        new: ``ffn``, ``ffn_options`` and ``intermediate_size`` of the chosen layers.
+        chosen: Numbers of layers.
+
+    Returns:
+        A model of ours in evaluation mode, on the CPU; new weights are drawn from torch's generator.
+
+    Raises:
+        UsageError: If a layer that keeps its FFN has one that the registry does not know.
+    """
+    old = present_ffns(source)
+    kept = {old[number]["ffn"] for number in range(len(old)) if number not in chosen}
+    if None in kept:
+        raise UsageError(
+            "the FFNs that stay have an activation that no variant of the registry has; leave --layers out"
+        )
+    target_class: Any = resolve_name(family.model_class)
+    ffns = [dict(new) if number in chosen else old[number] for number in range(len(old))]
+    target = target_class(_config(source, family, new, ffns if kept else None)).eval()
+    _take_over(source, target, old, chosen)
+    return target
+
+
+def _config(
+    source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], ffns: list[dict[str, Any]] | None
+) -> FFNConfig:
+    own: Any = resolve_name(family.config_class)
+    width = own.attribute_map.get("intermediate_size", "intermediate_size")
+    left_out = {*_CHOOSES_ACTIVATION, *_OWN, width}
+    stored = source.config.to_dict()
+    known = {field.name for field in fields(own)} & set(stored)
+    values = {name: stored[name] for name in sorted(known - left_out)}
+    return build_config(
+        family.name,
+        new["ffn"],
+        new["ffn_options"],
+        **values,
+        intermediate_size=new["intermediate_size"],
+        layer_ffns=ffns,
+    )
+
+
+def _take_over(
+    source: PreTrainedModel, target: PreTrainedModel, old: list[dict[str, Any]], chosen: Collection[int]
+) -> None:
+    """Copy all weights of the source but those of chosen FFNs that the variant does not keep."""
+    weights, state = source.state_dict(), target.state_dict()
+    fresh: set[str] = set()
+    for number, (name, layer) in enumerate(layers_of(target).items()):
+        if number not in chosen:
+            continue
+        new = ffn_of_layer(target.config, number)  # type: ignore[bad-argument-type]
+        own, linear = _ffn_keys(name, layer)
+        keeps = get_variant(new["ffn"]).kind == "activation" and all(
+            key in weights and weights[key].shape == state[key].shape for key in linear
+        )
+        fresh |= own - linear if keeps and old[number] != new else set() if keeps else own
+    taken = {key: value for key, value in weights.items() if key in state and key not in fresh}
+    assert state.keys() == taken.keys() | fresh, "a weight outside the FFNs has no counterpart"
+    target.load_state_dict(taken, strict=False)
+    target.tie_weights()
+
+
+def _ffn_keys(name: str, layer: nn.Module) -> tuple[set[str], set[str]]:
+    """The names in a state dict of all that a layer's FFN has, and of its linear layers alone."""
+    own, linear = set(), set()
+    inside = {id(part) for part in ffn_modules(layer)}
+    for path, module in layer.named_modules(prefix=name):
+        if id(module) in inside:
+            own |= {f"{path}.{key}" for key in module.state_dict()}
+            for below, part in module.named_modules(prefix=path):
+                linear |= (
+                    {f"{below}.{key}" for key in part.state_dict()} if type(part) is nn.Linear else set()
+                )
+    return own, linear
