@@ -40,7 +40,8 @@ def _reading(published: Published) -> str:
         return f"{said} No score here has a counterpart in its tables."
     said += (
         " Levels depend on a model's size, its data and the recipe, so effects stand beside effects, each "
-        f"against `{published.baseline}`. Intervals (95%) are Welch's; a single own run has none."
+        f"against `{published.baseline}`. Intervals (95%) are Welch's, of effects of heads those of "
+        "differences within a seed; a single own run has none."
     )
     if any(x.num_published == 1 for x in published.levels):
         said += (
