@@ -57,7 +57,7 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
     drawn = figure.subplots(1, len(benchmarks), sharey=True)
     for axes, benchmark in zip(drawn, benchmarks, strict=True):
         _panel(axes, analysis, benchmark)
-        axes.set_title(filled(place(analysis, benchmark), 24))
+        axes.set_title(filled(place(analysis, benchmark), 48 // len(benchmarks)))
         axes.locator_params(axis="x", nbins=5)
     _label_variants(drawn[0], labels, _step(analysis))
     add_legend(figure, _handles(analysis))
