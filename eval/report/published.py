@@ -182,7 +182,10 @@ def _own_runs(rows: pd.DataFrame, scale: float) -> Own:
 
 def _counterparts(said: pd.DataFrame) -> dict[tuple[Outcome, str, str], _Counterpart]:
     found = {}
-    for key, rows in said.groupby(["benchmark", "task", "metric", "variant", "head"]):
+    # Where a source names heads, a score without one is of a model that has none: no head stands beside it.
+    with_heads = said[said["head"] != NO_HEAD]
+    kept = said if with_heads.empty else with_heads
+    for key, rows in kept.groupby(["benchmark", "task", "metric", "variant", "head"]):
         benchmark, task, metric, variant, head = map(str, key)
         families = {
             str(name): _Scores(str(part.table.iloc[0]), part.score.to_numpy(float))
@@ -238,7 +241,8 @@ def _effect(
     if not shared or not len(own[0][1]):
         return None
     (models, first), (_, second) = (found.of(key[1], shared) for found in (one, other))
-    return _beside(key, first.table, models, own, [(1.0, first.values), (-1.0, second.values)])
+    table = first.table if first.table == second.table else f"{first.table} minus {second.table}"
+    return _beside(key, table, models, own, [(1.0, first.values), (-1.0, second.values)])
 
 
 def _scores(runs: Runs) -> np.ndarray:

@@ -168,6 +168,28 @@ def test_a_studys_backbones_are_told_by_their_names(name: str, models: str, accu
     assert accuracy is None or level.published.estimate == accuracy
 
 
+def test_a_head_never_stands_beside_a_model_that_has_none() -> None:
+    heads = ("linear", "segment-attention", "swipe window=64")
+    place = {"metric": "accuracy", "benchmark": "classification"}
+    parts = [
+        made({("pretrained", "bert-base"): 90.0}, head=head, task=task, **place)
+        for head in heads
+        for task in ("20-newsgroups", "imdb-long")
+    ]
+    found = compare(pd.concat(parts), "swipe", "head", "linear")
+    assert {(x.outcome.task, x.model.head, x.models) for x in found.levels} == {
+        ("20-newsgroups", "linear", "bert"),
+        ("20-newsgroups", "segment-attention", "bert"),
+        ("imdb-long", "linear", "bert"),  # and segment-attention not beside fastText's 82.44
+    }
+    assert "`swipe window=64`" in found.own_alone
+
+
+def test_an_effect_over_two_tables_names_both() -> None:
+    rows = made({("roberta", "gelu"): 57.0, ("roberta", "thesis-kan"): 56.0})
+    assert only(compare(rows).effects, variant="thesis-kan").table == "table5 minus all-seeds"
+
+
 def test_what_has_no_counterpart_is_said() -> None:
     rows = pd.concat(
         [
