@@ -14,6 +14,7 @@ from base.errors import UsageError
 from base.families import get_family
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
+from ffn_variants.variants.spline_kan import FIRST_KNOTS
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, merge_sources
 
@@ -103,7 +104,8 @@ def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | No
                 f"splines.{name} has no effect with model.ffn {ffn!r}, which has no splines; set it "
                 f"under `variants:` for those that have, or leave it out"
             )
-    _check_growth(splines, (options or {}).get("splines") == "growing")
+    if "splines" in get_variant(ffn).options:
+        _check_growth(splines, get_variant(ffn).resolve(options))
     if splines.prune_below and (options or {}).get("splines") != "sparse":
         raise UsageError(
             "splines.prune_below needs model.ffn_options splines sparse, which keeps a mask of the rest"
@@ -115,7 +117,8 @@ def _check_splines(splines: SplineConfig, ffn: str, options: dict[str, Any] | No
         )
 
 
-def _check_growth(splines: SplineConfig, grows: bool) -> None:
+def _check_growth(splines: SplineConfig, options: dict[str, Any]) -> None:
+    grows = options["splines"] == "growing"
     if splines.grow_at and not grows:
         raise UsageError(
             "splines.grow_at needs model.ffn_options splines growing (spline-kan, spline-activation), with "
@@ -125,6 +128,11 @@ def _check_growth(splines: SplineConfig, grows: bool) -> None:
         raise UsageError(
             "model.ffn_options splines growing stays at 4 knots without splines.grow_at; give shares of the "
             "run, for example --splines.grow-at 0.1 0.3"
+        )
+    if grows and options["num_knots"] <= FIRST_KNOTS:
+        raise UsageError(
+            "model.ffn_options splines growing has no effect with num_knots "
+            f"{options['num_knots']}, as a spline starts with {FIRST_KNOTS}; give more"
         )
     if grows and splines.knot_updates:
         raise UsageError(

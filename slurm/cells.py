@@ -96,7 +96,8 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
     """Refuse what cannot be asked of models that are pretrained already; does not look where they are.
 
     Raises:
-        ValueError: For two of one name, texts to be scored, or seeds that the study names itself.
+        ValueError: For two of one name, texts to be scored, nothing to be scored, or seeds that the study
+            names itself.
     """
     names = [StudyBackbone(model, 0).variant for model in models]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -106,6 +107,10 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
         raise ValueError(
             f"backbones score no texts, and evaluation names {', '.join(texts)}; write suites: [glue], or "
             "suites: [] and classify: [...]"
+        )
+    if not (evaluation.suites or evaluation.classify):
+        raise ValueError(
+            "backbones are only scored, and evaluation names nothing; write suites: [glue] or classify: [...]"
         )
     if isinstance(evaluation.finetune.seeds, tuple):
         raise ValueError("the study's seeds are those of fine-tuning backbones; leave finetune.seeds out")

@@ -14,7 +14,7 @@ from base.progress import duration
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.training.usable import check_all_usable
+from pretrain.training.usable import check_all_usable, check_folder
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.cells import Cell, backbone_cells, trained_cells
@@ -85,6 +85,7 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
     left = [cell for cell in trained_cells(study.cells) if not RunFolder(cell.run_dir).is_complete]
     processes = load_preset(options.preset).num_processes if options.cluster == "slurm" else 1
     check_all_usable((cell.config for cell in left), processes)
+    check_folder(study.folder.parent)
     for cell in backbone_cells(study.cells):
         if not RunFolder(cell.run_dir).is_scored:
             cell.backbone.locate()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 import ffn_variants
 from base.baseline import BASELINE
@@ -23,6 +23,7 @@ from base.config_input import deep_merge, read_config
 from base.errors import UsageError, shown, unknown_name
 from base.families import PRETRAINED, get_family
 from base.files import write_text
+from base.mistakes import explain
 from base.names import check_name
 from base.sealed_text import sealed_text
 from eval.classification.heads.choice import check_head, parse_head
@@ -38,7 +39,7 @@ from eval.significance.factor import NOUNS, Factor, find_level, levels, listed_h
 from eval.significance.statistics.bootstrap import MIN_RUNS
 from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
-from pretrain.config import OutputConfig, RunConfig
+from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
@@ -138,6 +139,8 @@ class StudyConfig(Section):
             raise ValueError("backbones stand in place of families and variants; leave out one or the other")
         if set(self.config) - {"output"}:
             raise ValueError("config has no effect on backbones, as nothing is pretrained; leave it out")
+        if _nested(self.config, ["output", "run_name"]) is not None:
+            raise ValueError("config.output.run_name has no effect on backbones; leave it out")
         check_backbones(self.backbones, self.evaluation)
 
     @model_validator(mode="after")
@@ -331,7 +334,7 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     extra = deep_merge(config.config, dict(overrides or {}))
     first = config.all_seeds[0]
     if config.backbones:
-        return _of_backbones(config, extra)
+        return _of_backbones(config, path, extra)
     # Seeds differ in nothing else, and there may be thousands.
     pairs = [(family, variant) for family in config.families for variant in config.variants]
     of_first = [_cell(config, path, *pair, first, extra) for pair in pairs]
@@ -340,9 +343,12 @@ def load_study(path: Path, overrides: Mapping[str, Any] | None = None) -> Study:
     return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
 
 
-def _of_backbones(config: StudyConfig, values: dict[str, Any]) -> Study:
+def _of_backbones(config: StudyConfig, path: Path, values: dict[str, Any]) -> Study:
     """Expand a study that pretrains nothing."""
-    output = OutputConfig.model_validate(values.get("output") or {})
+    try:
+        output = RunConfig.model_validate({"output": values.get("output", {})}).output
+    except ValidationError as error:
+        raise explain(error, RunConfig, f"{path}: config") from None
     folder = Path(output.runs_dir) / config.name
     cells = expand_backbones(config.backbones, config.all_seeds, config.evaluation, folder)
     return Study(config=config, folder=folder, planned=cells).now()

@@ -34,6 +34,7 @@ TASK: dict[str, Any] = {
     "label": "label",
     "labels": ["no", "yes"],
 }
+TURNS: dict[str, Any] = TASK | {"multi_label": True, "metrics": ["micro_f1"], "segment_labels": "own"}
 
 UNREADABLE = {
     "empty.bin": b"",
@@ -69,6 +70,7 @@ def files() -> dict[str, bytes]:
         "tiny.yaml": yaml.safe_dump(CONFIG),
         "study.yaml": yaml.safe_dump(STUDY),
         "task.yaml": yaml.safe_dump(TASK),
+        "turns.yaml": yaml.safe_dump(TURNS),
         "train.jsonl": rows,
         "validation.jsonl": rows,
         "scores.csv": f"family,variant,seed,benchmark,score\n{scores}\n",
@@ -108,6 +110,8 @@ def _merged(values: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     }
     return values | both
 
+
+_GROWING = {"ffn": "spline-kan", "ffn_options": {"splines": "growing"}}
 
 # Each change of a configuration, and words of what is said of it.
 CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
@@ -180,6 +184,28 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "spans": ({"family": "t5", "train": {"mean_noise_span_length": float("inf")}}, "finite"),
     "suite": ({"train": {"eval_every": 2, "eval_suite": "blimpp"}}, "unknown suite"),
     "suite-dir": ({"train": {"eval_every": 2, "eval_suite": "blimp", "eval_dir": "absent"}}, "absent"),
+    "growth-of-none": ({"splines": {"grow_at": [0.1]}}, "which has no splines"),
+    "growth-without": ({"model": {"ffn": "spline-kan"}, "splines": {"grow_at": [0.1]}}, "splines growing"),
+    "growth-never": ({"model": _GROWING}, "stays at 4 knots"),
+    "growth-number": ({"model": _GROWING, "splines": {"grow_at": 0.5}}, "must be a list"),
+    "growth-nan": ({"model": _GROWING, "splines": {"grow_at": [float("nan")]}}, "finite"),
+    "growth-negative": ({"model": _GROWING, "splines": {"grow_at": [-0.1]}}, "must be at least 0"),
+    "growth-after": ({"model": _GROWING, "splines": {"grow_at": [1.5]}}, "must be less than 1"),
+    "growth-none-left": (
+        {
+            "model": {"ffn": "spline-kan", "ffn_options": {"splines": "growing", "num_knots": 4}},
+            "splines": {"grow_at": [0.1]},
+        },
+        "num_knots 4",
+    ),
+    "growth-typo": (
+        {"model": {"ffn": "spline-kan", "ffn_options": {"splines": "growin"}}},
+        "did you mean 'growing'?",
+    ),
+    "initialisation": (
+        {"model": {"ffn": "spline-kan", "ffn_options": {"initialisation": "publishd"}}},
+        "did you mean 'published'?",
+    ),
     "knots-of-none": ({"splines": {"knot_updates": [0.1]}}, "which has no splines"),
     "source": ({"data": {"source": "tinystory"}}, "did you mean 'tinystories'?"),
     "files-without": ({"data": {"source": "files"}}, "needs data.train_files"),
@@ -230,6 +256,14 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "variants-unknown": ({"variants": {"kann": {}}}, "did you mean 'kan'?"),
     "variants-inside": ({"variants": {"gelu": {"model": {"hiden_size": 1}}}}, "did you mean hidden_size?"),
     "variants-word": ({"variants": {"gelu": "wide"}}, "not a mapping"),
+}
+
+_BACKBONES = {
+    "families": {},
+    "variants": [],
+    "backbones": ["mine"],
+    "evaluation": {"suites": [], "classify": ["task.yaml"]},
+    "report": {"factor": "head", "baseline": "default"},
 }
 
 # Each change of a study, and words of what is said of it.
@@ -310,6 +344,49 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "tuning-rate-inf": ({"evaluation": {"finetune": {"learning_rate": float("inf")}}}, "finite"),
     "tuning-rate-nan": ({"evaluation": {"finetune": {"learning_rate": float("nan")}}}, "learning_rate"),
     "tuning-decay-inf": ({"evaluation": {"finetune": {"weight_decay": float("inf")}}}, "finite"),
+    "score-on-unknown": (
+        {"evaluation": {"classify": ["sst2"], "score_on": ["sst3"]}},
+        "did you mean 'sst5'?",
+    ),
+    "score-on-word": ({"evaluation": {"classify": ["sst2"], "score_on": "sst2"}}, "must be a list"),
+    "score-on-nothing": ({"evaluation": {"suites": [], "score_on": ["sst2"]}}, "needs --classify"),
+    "rates-nan": ({"evaluation": {"finetune": {"head_learning_rates": [float("nan")]}}}, "finite"),
+    "rates-twice": (
+        {"evaluation": {"finetune": {"head_learning_rates": [0.1], "head_learning_rate": 0.1}}},
+        "leave out one",
+    ),
+    "scales-zero": (
+        {"evaluation": {"finetune": {"head": ["fourier-kan"], "init_scales": [0]}}},
+        "must be greater than 0",
+    ),
+    "scales-of-none": (
+        {"evaluation": {"finetune": {"head": ["linear"], "init_scales": [0.1]}}},
+        "has no effect with linear",
+    ),
+    "dropout-one": ({"evaluation": {"finetune": {"head_dropout": 1}}}, "must be less than 1"),
+    **{
+        f"backbones-{name}": (_BACKBONES | change, words)
+        for name, (change, words) in {
+            "word": ({"backbones": "mine"}, "must be a list"),
+            "null": ({"backbones": [None]}, "must be text"),
+            "empty": ({"backbones": [""]}, "no saved model"),
+            "folder": ({"backbones": ["folder"]}, "no saved model"),
+            "file": ({"backbones": ["one.jsonl"]}, "there is no such folder"),
+            "parent": ({"backbones": ["../x"]}, "there is no such folder"),
+            "absolute": ({"backbones": ["/absent/x"]}, "there is no such folder"),
+            "newline": ({"backbones": ["a\nb"]}, "there is no such folder"),
+            "long": ({"backbones": [LONG]}, "too long"),
+            "twice": ({"backbones": ["mine", "mine"]}, "two backbones are called mine"),
+            "families": ({"families": {"gpt_neo": "tiny.yaml"}}, "in place of families"),
+            "config": ({"config": {"optim": {}}}, "no effect on backbones"),
+            "run-name": ({"config": {"output": {"run_name": "mine"}}}, "run_name has no effect"),
+            "runs-number": ({"config": {"output": {"runs_dir": 3}}}, "must be text"),
+            "runs-typo": ({"config": {"output": {"runs_dirr": "x"}}}, "did you mean runs_dir?"),
+            "runs-file": ({"config": {"output": {"runs_dir": "one.jsonl"}}}, "one.jsonl is a file"),
+            "texts": ({"evaluation": {"suites": ["blimp"]}}, "score no texts"),
+            "nothing": ({"evaluation": {"suites": []}}, "names nothing"),
+        }.items()
+    },
     "pairs-zero": ({"evaluation": {"max_pairs": 0}}, "must be at least 1"),
     "device": ({"evaluation": {"device": "gpu"}}, "device"),
     "margin-nan": ({"report": {"margin": float("nan")}}, "margin"),
@@ -337,6 +414,11 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "bootstrap-few": ({"report": {"method": "bootstrap"}}, "needs 5 runs"),
 }
 
+
+def _hub(**splits: Any) -> dict[str, Any]:
+    return {"files": None, "hub": {"path": "a/b", **splits}}
+
+
 # Each change of a classification task, and words of what is said of it.
 TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "typo": ({"lables": []}, "did you mean labels?"),
@@ -355,6 +437,19 @@ TASKS: dict[str, tuple[dict[str, Any], str]] = {
     "metrics-unknown": ({"metrics": ["acuracy"]}, "did you mean 'accuracy'?"),
     "words-negative": ({"min_words": -1}, "must be at least 0"),
     "no-source": ({"files": None}, "files"),
+    "benchmark-own": ({"benchmark": "cross-task"}, "has tasks of its own"),
+    "segments-one-label": ({"segment_labels": "own"}, "needs multi_label: true"),
+    "segments-number": ({"multi_label": True, "segment_labels": 3}, "must be text"),
+    "segments-empty": (
+        {"multi_label": True, "metrics": ["micro_f1"], "segment_labels": ""},
+        "segment_labels",
+    ),
+    "segments-typo": ({"segment_lables": "own"}, "did you mean segment_labels?"),
+    "splits-list": (_hub(train=["train", "validation"]), "must be text"),
+    "splits-open": (_hub(train="train+"), "splits joined by +"),
+    "splits-none": (_hub(validation=""), "splits joined by +"),
+    "splits-twice": (_hub(train="train+train"), "each once"),
+    "splits-same": (_hub(train="train+validation"), "trained on and reported on"),
     "two-sources": ({"hub": {"path": "a/b"}}, "files"),
     "label-names": ({"label_names": ["a", "b", "c"]}, "label_names has 3 names"),
 }
@@ -409,6 +504,12 @@ CORPORA: dict[str, tuple[str | bytes, str]] = {
     "empty.jsonl": ("", "no train document"),
     "blank.txt": ("\n \n\n", "no train document"),
     "lines.txt": ("".join(f"Story number {i}.\n" for i in range(3000)), "--data.txt-split lines"),
+}
+
+# Commands that look into a run, and a task that each could take.
+LOOKING = {
+    **dict.fromkeys(("eval.explain", "eval.sufficiency", "eval.concept_space"), "sst2"),
+    "eval.explainable_segments": "turns.yaml",
 }
 
 TYPED: list[tuple[str, str]] = [
@@ -510,6 +611,15 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --finetune.max-length 3", "max-length"),
     ("eval folder --finetune.eval-steps nan", "eval-steps"),
     ("eval folder --protocol babylm", "protocol"),
+    ("eval folder --classify sst2 --score-on sst3", "unknown classification task"),
+    ("eval folder --classify sst2 --score-on trec-50", "cannot be scored on trec-50"),
+    ("eval folder --score-on sst2", "needs --classify"),
+    ("eval folder --finetune.head-learning-rates nan", "finite"),
+    ("eval folder --finetune.head-learning-rates -1", "must be greater than 0"),
+    ("eval folder --finetune.head-learning-rates 0.1 --finetune.select-on validation", "held-out"),
+    ("eval folder --finetune.init-scales 0.1 --head linear", "has no effect with linear"),
+    ("eval folder --finetune.head-dropout 1", "must be less than 1"),
+    ("eval folder --finetune.preset frkan", "did you mean 'fr-kan'?"),
     # Reports.
     ("eval.report", "name what to report on"),
     ("eval.report absent.csv", "absent.csv"),
@@ -537,6 +647,12 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report scores.csv --head linear", "head"),
     ("eval.report scores.csv --factor heads", "factor"),
     ("eval.report scores.csv --method student", "method"),
+    ("eval.report scores.csv --published thesiss", "did you mean 'thesis'?"),
+    ("eval.report scores.csv --published thesis --plan", "leave out one"),
+    ("eval.report thesis:table9", "unknown published table"),
+    ("eval.report thesis:../table5", "unknown published table"),
+    ("eval.report thesis:table5-times", "unknown published table"),
+    ("eval.report fr-kan:table3", "--published fr-kan"),
     ("eval.report --plan --sd nan", "--sd"),
     ("eval.report --plan --sd inf", "--sd"),
     ("eval.report --plan --sd 0", "--sd"),
@@ -550,6 +666,9 @@ TYPED: list[tuple[str, str]] = [
     ("eval.heads 'kan grid_size=x'", "grid_size"),
     ("eval.heads 'kan grid_size=-1'", "grid_size"),
     ("eval.heads ''", "head"),
+    ("eval.heads 'swipe positions=cosine'", "did you mean 'sine'?"),
+    ("eval.heads 'segment-attention window=0'", "at least 3"),
+    ("eval.heads 'segment-lstm width=8'", "unknown option"),
     ("eval.heads --hidden-size 0", "hidden-size"),
     ("eval.heads --hidden-size many", "--hidden-size"),
     ("eval.heads --num-labels -1", "num-labels"),
@@ -566,27 +685,62 @@ TYPED: list[tuple[str, str]] = [
     ("ffn_variants --grid-size 0", "grid_size"),
     ("ffn_variants --grid-size 999999999999999999999", "grid"),
     ("ffn_variants kan", "one word too many"),
+    # Other FFNs in a pretrained model.
+    ("ffn_variants.swap", "is missing"),
+    ("ffn_variants.swap folder --data train.jsonl", "--ffn"),
+    ("ffn_variants.swap folder --ffn kan", "--data"),
+    ("ffn_variants.swap folder --ffn kann --data one.jsonl", "did you mean 'kan'?"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl", "no saved model"),
+    ("ffn_variants.swap absent/there/x --ffn kan --data one.jsonl", "saved model"),
+    ("ffn_variants.swap ../x --ffn kan --data one.jsonl", "x"),
+    ("ffn_variants.swap one.jsonl --ffn kan --data one.jsonl", "one.jsonl"),
+    ("ffn_variants.swap {long} --ffn kan --data one.jsonl", "name"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --out folder", "folder exists"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --out one.jsonl/x", "one.jsonl is a file"),
+    ("ffn_variants.swap folder --ffn kan --data absent.jsonl", "absent.jsonl"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --ffn-options grid 3", "grid"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --ffn-budget parms", "did you mean 'params'?"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --tokens 0", "--tokens"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --held-out-tokens -3", "--held-out-tokens"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --steps -1", "--steps"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --steps many", "--steps"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --learning-rate nan", "--learning-rate"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --learning-rate inf", "--learning-rate"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --finetune-learning-rate -1", "learning-rate"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --batch-size 0", "--batch-size"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --block-size 0", "--block-size"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --intermediate-size 0", "intermediate-size"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --seed -1", "--seed"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --seed 99999999999999999999", "--seed"),
+    ("ffn_variants.swap folder --ffn kan --data one.jsonl --layers -1", "--layers"),
+    ("ffn_variants.swap folder --ffn kan --data lines.txt", "--txt-split"),
     # Looking into a run.
     *(
         case
-        for command in ("eval.explain", "eval.sufficiency", "eval.concept_space")
+        for command, task in LOOKING.items()
         for case in (
             (command, "is missing"),
             (f"{command} folder", "is missing"),
-            (f"{command} absent sst2", "absent"),
-            (f"{command} folder sst2", "folder"),
-            (f"{command} one.jsonl sst2", "one.jsonl"),
+            (f"{command} absent {task}", "absent"),
+            (f"{command} folder {task}", "folder"),
+            (f"{command} one.jsonl {task}", "one.jsonl"),
             (f"{command} folder sst3", "unknown classification task"),
             (f"{command} folder twice.yaml", "named twice"),
-            (f"{command} folder sst2 --head liner", "did you mean 'linear'?"),
-            (f"{command} folder sst2 --glue-dir absent", ""),
-            (f"{command} folder sst2 --finetune.learning-rate nan", "learning-rate"),
+            (f"{command} folder {task} --head liner", "did you mean 'linear'?"),
+            (f"{command} folder {task} --glue-dir absent", ""),
+            (f"{command} folder {task} --finetune.learning-rate nan", "learning-rate"),
         )
     ),
     ("eval.explain folder sst2 --examples 0", "--examples"),
     ("eval.sufficiency folder sst2 --draws -1", "--draws"),
     ("eval.sufficiency folder sst2 --segments-kept 0", "--segments-kept"),
     ("eval.sufficiency folder sst2 --seed -1", "--seed"),
+    ("eval.sufficiency folder sst2 --lengths 0", "window must be at least 3"),
+    ("eval.sufficiency folder sst2 --lengths many", "--lengths"),
+    ("eval.sufficiency folder sst2 --train-documents 0", "--train-documents"),
+    ("eval.explainable_segments folder sst2 --head 'swipe segments=turns'", "segment_labels"),
+    ("eval.explainable_segments folder turns.yaml --head linear", '--head "swipe segments=turns"'),
+    ("eval.explainable_segments folder turns.yaml --seed -1", "--seed"),
     ("eval.concept_space folder sst2 --max-examples 0", "--max-examples"),
     ("pretrain.generate", "is missing"),
     ("pretrain.generate absent", "no such folder"),

@@ -295,6 +295,11 @@ class FinetuneConfig(Section):
                 f"{' and '.join(tried)} would be chosen on the validation file that is reported; set "
                 "select_on to held-out"
             )
+        if self.init_scales and not any(_can_try_scales(choice) for choice in self.heads):
+            named = ", ".join(map(str, self.heads))
+            raise ValueError(
+                f"init_scales has no effect with {named}; choose a head that has init_scale and is given none"
+            )
         if self.head_learning_rates and self.head_learning_rate is not None:
             raise ValueError("head_learning_rate and head_learning_rates are given; leave out one of them")
         return self

@@ -26,6 +26,7 @@ from base.errors import UsageError
 from base.progress import Tell
 from eval.classification.finetune import finetune
 from eval.classification.heads.choice import HeadChoice, check_head, parse_head
+from eval.classification.heads.registry import HEADS
 from eval.classification.inputs.data import read_task_data, split, with_turns
 from eval.classification.inputs.example_text import JOINT, as_one_text
 from eval.classification.inputs.segments import Segmented
@@ -34,7 +35,12 @@ from eval.classification.metrics import METRICS
 from eval.classification.prediction import decide, predict
 from eval.classification.tasks.examples import read_examples
 from eval.classification.tasks.task import ClassificationTask
-from eval.interpretation.arguments import ATTENTION_HEAD, ExplainableSegmentsArgs, with_head
+from eval.interpretation.arguments import (
+    ATTENTION_HEAD,
+    SEGMENT_HEAD,
+    ExplainableSegmentsArgs,
+    with_head,
+)
 from eval.interpretation.kept_classifiers import FinetunedClassifier, find_task
 from eval.interpretation.lime import WordForest
 from eval.interpretation.segment_classifiers import like_cut, load_segment_classifier, predict_segments
@@ -93,9 +99,12 @@ def _choices(args: ExplainableSegmentsArgs, task: ClassificationTask) -> list[He
     choices = [check_head(choice, task.multi_label) for choice in args.config.finetune.heads]
     for choice in choices:
         if dict(choice.options).get("segments", "windows") == "windows":
+            name = (
+                choice.name if choice.name in HEADS and HEADS[choice.name].scores_segments else SEGMENT_HEAD
+            )
             raise UsageError(
-                f"head {str(choice)!r} reads windows, which may lie in several turns; choose for example "
-                f'--head "{choice.name} segments=turns"'
+                f"head {str(choice)!r} reads no segments of single turns; choose for example "
+                f'--head "{name} segments=turns"'
             )
     if all(choice.name != ATTENTION_HEAD for choice in choices):
         choices.append(like_cut(choices[0], ATTENTION_HEAD))

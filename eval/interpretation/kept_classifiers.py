@@ -6,12 +6,14 @@ alone where the backbone is frozen, and in its metadata what it depends on and h
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -36,6 +38,8 @@ from pretrain.run.folders import RunFolder
 
 _COURSE = "course"
 """Seconds and scores of a training, in the metadata."""
+_DIGEST = "sha256"
+"""Of the weights and of the course; earlier versions wrote none."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,9 @@ def finetuned(
         classifier = trained.classifier
         path.parent.mkdir(parents=True, exist_ok=True)
         state = {name: value.contiguous() for name, value in trained_state(classifier).items()}
-        course = {_COURSE: json.dumps([trained.seconds, trained.finetuned.scores])}
-        write_atomically(path, lambda temporary: save_file(state, temporary, metadata=wanted | course))
+        course = json.dumps([trained.seconds, trained.finetuned.scores])
+        known = wanted | {_COURSE: course, _DIGEST: _digest(state, course)}
+        write_atomically(path, lambda temporary: save_file(state, temporary, metadata=known))
         seconds, scores = trained.seconds, trained.finetuned.scores
     else:
         state, (seconds, scores) = kept
@@ -129,15 +134,27 @@ def _file_name(head: str) -> str:
 def _read(
     path: Path, wanted: dict[str, str]
 ) -> tuple[dict[str, Tensor], tuple[float | None, Sequence[float]]] | None:
-    """Return the weights in a file and how their training went, if they are what is wanted."""
+    """Return the weights in a file and how their training went, if they are what is wanted and whole."""
     if not path.is_file():
         return None
     try:
         with safe_open(path, framework="pt") as file:
             known = dict(file.metadata() or {})
-            course = json.loads(known.pop(_COURSE, "[null, []]"))
+            course, digest = known.pop(_COURSE, "[null, []]"), known.pop(_DIGEST, None)
             if known != wanted:
                 return None
-            return {name: file.get_tensor(name) for name in file.keys()}, course  # noqa: SIM118
-    except SafetensorError:
-        return None  # cut off; fine-tuning writes it again
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if digest is not None and digest != _digest(state, course):
+            return None
+        seconds, scores = json.loads(course)
+    except (SafetensorError, ValueError, TypeError):
+        return None  # cut off or damaged; fine-tuning writes it again
+    return state, (seconds, scores)
+
+
+def _digest(state: Mapping[str, Tensor], course: str) -> str:
+    digest = hashlib.sha256(course.encode())
+    for name, value in sorted(state.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

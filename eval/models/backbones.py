@@ -21,7 +21,7 @@ from pathlib import Path
 import yaml
 
 from base.config_input import read_yaml
-from base.errors import UsageError
+from base.errors import UsageError, shown
 from base.families import PRETRAINED
 from base.files import write_text
 from base.model_folders import clean_name, from_hub, refuse_code
@@ -108,11 +108,16 @@ class StudyBackbone:
         if path.is_dir():
             _saved_model(path)
             return "folder"
+        no_name = UsageError(
+            f"backbone {shown(self.model)}: there is no such folder, and it can be no name on the hub; name "
+            "one or the other"
+        )
         if path.exists() or not _HUB_NAME.fullmatch(_REVISION.sub("", self.model)):
-            raise UsageError(
-                f"no folder {self.model}, and it can be no name on the hub; name one or the other"
-            )
-        return "hub, in the cache here" if _in_cache(self.model) else "hub, to be downloaded"
+            raise no_name
+        try:
+            return "hub, in the cache here" if _in_cache(self.model) else "hub, to be downloaded"
+        except ValueError:  # not as the hub spells names, such as ../x
+            raise no_name from None
 
     def prepare(self, run_dir: Path) -> None:
         """Find the model, from the hub if need be, and note in its folder of scores where it is.

@@ -155,6 +155,8 @@ def _plan(args: ReportArgs) -> str:
             "--plan reckons with Welch's tests, Holm's correction and one look; leave out --looks, --method "
             "bootstrap and --correction max-t"
         )
+    if args.published is not None:
+        raise UsageError("--plan writes no report, in which --published would stand; leave out one of them")
     if args.source is not None:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")

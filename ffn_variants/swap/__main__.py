@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from pydantic import Field
 
 from base.baseline import Budget
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from base.seeds import SEED_END
 from base.text.files import TextSplit
 from ffn_variants.swap.run import Settings, swap
+
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 EXAMPLES = """Replace the feed-forward networks (FFNs) of a pretrained model by a variant, fit them to what
 they replace on text, and save the model.
@@ -36,41 +40,41 @@ class SwapArgs:
     """A run's folder, one with a saved GPT-Neo, RoBERTa or T5 (ours or stock), or its name on the hub."""
     ffn: str
     """Variant to put in; `python -m ffn_variants` lists them."""
-    data: tuple[Path, ...]
+    data: tuple[Path, ...] = ()
     """Texts to fit to: .jsonl, .jsonl.gz, .parquet or .txt. Every tenth document is held out."""
     out: Path | None = None
     """Folder for the model; it must not exist (null: swapped/<model>-<ffn>)."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `grid_size 5`."""
-    intermediate_size: int | None = None
+    intermediate_size: Annotated[int, Field(ge=1)] | None = None
     """Inner width of the new FFNs (null: that of the model)."""
     ffn_budget: Budget = "width"
     """params or flops = the inner width at which a new FFN has as many as a gelu one of the model's width."""
-    layers: tuple[int, ...] = ()
+    layers: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """Which layers, from 0; a T5's encoder has the first numbers. None = all."""
-    tokens: int = 50_000
+    tokens: Annotated[int, Field(ge=1)] = 50_000
     """Tokens to fit to."""
-    held_out_tokens: int = 20_000
+    held_out_tokens: Annotated[int, Field(ge=1)] = 20_000
     """Tokens to measure losses and errors on."""
-    block_size: int | None = None
+    block_size: Annotated[int, Field(ge=1)] | None = None
     """Tokens that a document is cut into pieces of (null: the model's positions, 512 at most)."""
-    steps: int = 1000
+    steps: Annotated[int, Field(ge=0)] = 1000
     """Steps of Adam for each layer; 0 = do not fit."""
-    learning_rate: float = 3e-3
+    learning_rate: Rate = 3e-3
     """Of fitting, at its start; it falls to zero in a straight line."""
-    batch_tokens: int = 512
+    batch_tokens: Annotated[int, Field(ge=1)] = 512
     """Tokens of a step of fitting."""
-    finetune_steps: int = 0
+    finetune_steps: Annotated[int, Field(ge=0)] = 0
     """Steps that then train the whole model with its own objective."""
-    finetune_learning_rate: float = 5e-4
+    finetune_learning_rate: Rate = 5e-4
     """Of fine-tuning, at its start; it falls to zero in a straight line."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Field(ge=1)] = 16
     """Pieces of text of a step of fine-tuning."""
     text_field: str = "text"
     """Field or column of the document in jsonl and parquet files."""
     txt_split: TextSplit = "endoftext"
     """What ends a document of a .txt file: <|endoftext|>, each line, blank lines, or the file alone."""
-    seed: int = 1
+    seed: Annotated[int, Field(ge=0, lt=SEED_END)] = 1
     """Decides the new weights and the order of what they are fitted to."""
 
 

@@ -23,7 +23,7 @@ from base.files import replace_durably, write_text
 from base.model_folders import from_hub
 from base.progress import ProgressBar
 from base.records import peek_record
-from base.text.files import TextSplit, check_split, read_documents
+from base.text.files import TextSplit, check_file, check_split, read_documents
 from ffn_variants.budget import matching_width
 from ffn_variants.models.families import count_parameters
 from ffn_variants.models.layers import ffn_modules
@@ -97,14 +97,16 @@ def _check(settings: Settings, out: Path) -> None:
     get_variant(settings.ffn).resolve(settings.ffn_options)
     if out.exists():
         raise UsageError(f"{out} exists; name another folder with --out, or remove it")
-    for name in ("tokens", "held_out_tokens", "batch_tokens", "batch_size", "learning_rate"):
-        if getattr(settings, name) <= 0:
-            raise UsageError(f"--{name.replace('_', '-')} must be above 0, got {getattr(settings, name)}")
-    for name in ("steps", "finetune_steps", "seed"):
-        if getattr(settings, name) < 0:
-            raise UsageError(f"--{name.replace('_', '-')} must be 0 or more, got {getattr(settings, name)}")
+    above = next(path for path in out.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise UsageError(
+            f"{above} is a file, so nothing can be saved in {out}; name another folder with --out"
+        )
+    if not settings.data:
+        raise UsageError("--data is missing: texts to fit to; --help says more")
     for path in settings.data:
-        check_split(path, settings.txt_split) if path.is_file() else None
+        check_file(path)
+        check_split(path, settings.txt_split)
 
 
 def _load(model: Path) -> Pretrained:
@@ -244,8 +246,6 @@ def _chosen(settings: Settings, count: int) -> list[int]:
 
 
 def _new_ffn(settings: Settings, old: Pretrained, width: int) -> dict[str, Any]:
-    if settings.intermediate_size is not None and settings.intermediate_size < 1:
-        raise UsageError(f"--intermediate-size must be at least 1, got {settings.intermediate_size}")
     options = settings.ffn_options or None
     size = matching_width(
         settings.ffn,

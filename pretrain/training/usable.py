@@ -36,7 +36,7 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     corpus.check_present(config.data)
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer)
-    _check_folder(Path(config.output.runs_dir))
+    check_folder(Path(config.output.runs_dir))
 
 
 def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> None:
@@ -81,8 +81,12 @@ def _check_tracker(tracker: str) -> None:
         )
 
 
-def _check_folder(folder: Path) -> None:
-    """Refuse a place for runs that is a file, or is below one."""
+def check_folder(folder: Path) -> None:
+    """Refuse a place for runs that is a file, or is below one.
+
+    Raises:
+        UsageError: Naming the file.
+    """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir():
         raise UsageError(f"{there} is a file, and --runs-dir {folder} must be a folder; give another one")

@@ -38,8 +38,8 @@ class HeadSpec:
     options: Mapping[str, Option] = field(default_factory=dict)
     """What may be given behind the name: ``--head "fourier-kan grid_size=10"``."""
     named_with: Mapping[str, str] = field(default_factory=dict)
-    """Options that its name in rows holds even at their defaults wherever another option is not at its own:
-    without them that name once meant something else."""
+    """Options that its name in rows holds, even at their defaults, exactly where another option is not at its
+    own: elsewhere they have no effect, and without them that name once meant something else."""
     scores_segments: bool = False
     """Whether it says what each segment adds to or says of each label."""
 
@@ -56,7 +56,7 @@ class HeadSpec:
         return {
             name: value
             for name, value in (known | dict(values)).items()
-            if is_changed(name) or (name in self.named_with and is_changed(self.named_with[name]))
+            if is_changed(self.named_with.get(name, name))
         }
 
     def resolve(self, options: Mapping[str, Any] | None = None) -> dict[str, int | float | str]:

@@ -45,6 +45,18 @@ class HubSource(Section):
     """The split that is reported on. The epoch is chosen on a part held out of the training split, so this
     may be a test split."""
 
+    @model_validator(mode="after")
+    def _check_splits(self) -> HubSource:
+        train, validation = self.train.split("+"), self.validation.split("+")
+        for name, parts in (("train", train), ("validation", validation)):
+            if not all(map(str.strip, parts)) or len(set(parts)) < len(parts):
+                raise ValueError(f"{name} is {'+'.join(parts)!r}; splits joined by +, each once")
+        if both := sorted(set(train) & set(validation)):
+            raise ValueError(
+                f"split {both[0]} is trained on and reported on; name another one under train or validation"
+            )
+        return self
+
 
 class FileSource(Section):
     """Files: .jsonl, .json, .csv, .tsv (each may be gzipped) or .parquet."""
@@ -95,7 +107,7 @@ class TaskFile(Section):
     """What readers are told each of ``labels`` means, in their order; scores do not depend on it."""
     multi_label: bool = False
     """The label's field holds a list, and any number of labels may be right."""
-    segment_labels: str | None = None
+    segment_labels: str | None = Field(None, min_length=1)
     """The field with the labels of each turn of ``text``, a list for each turn; with these it is judged how
     well segments explain labels (``python -m eval.explainable_segments``), and nothing is trained on them
     but what that is compared with."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
@@ -32,21 +33,30 @@ CITED: Mapping[PublishedSource, str] = {
     "swipe": "Wang et al. 2023 (arXiv:2304.01638)",
 }
 FOLDER = Path(__file__).parent
+_OF_RUNS: PublishedSource = "thesis"
+"""The source whose tables of scores have a row for each run."""
+_COLUMNS = ["family", "variant", "head", "benchmark", "task", "metric", "seed", "score"]
 
 
 def shipped_table(source: Path) -> Path:
     """Return the file of a shipped table named as ``thesis:table5``; any other path as it is.
 
     Raises:
-        UsageError: For a table of a known source that does not ship.
+        UsageError: For a table of a known source that does not ship, or has no scores of single runs.
     """
     name, colon, table = str(source).partition(":")
     if not colon or name not in get_args(PublishedSource) or source.exists():
         return source
-    known = [f"{name}:{path.stem.removeprefix(f'{name}-')}" for path in sorted(FOLDER.glob(f"{name}-*.csv"))]
-    if str(source) not in known:
-        raise unknown_name("published table", str(source), known)
-    return FOLDER / f"{name}-{table}.csv"
+    if name != _OF_RUNS:
+        raise UsageError(
+            f"{source}: this source printed no single runs, so no report can be made of it; set own scores "
+            f"beside it: python -m eval.report SOURCE --published {name}"
+        )
+    if table not in COMPARED[_OF_RUNS]:
+        raise unknown_name(
+            "published table", str(source), [f"{name}:{known}" for known in COMPARED[_OF_RUNS]]
+        )
+    return _installed(FOLDER / f"{name}-{table}.csv")
 
 
 @lru_cache
@@ -71,9 +81,19 @@ def read_table(source: str, table: str) -> pd.DataFrame:
     """Return one shipped table; text but for ``score``.
 
     Raises:
-        UsageError: If there is none of that name, as in a broken installation.
+        UsageError: If there is none of that name or it cannot be read, as in a broken installation.
     """
-    path = FOLDER / f"{source}-{table}.csv"
+    path = _installed(FOLDER / f"{source}-{table}.csv")
+    try:
+        rows = pd.read_csv(path, dtype=str, keep_default_na=False)[_COLUMNS].astype({"score": float})
+    except (ValueError, KeyError):
+        rows = None
+    if rows is None or rows.empty or not np.isfinite(rows.score).all():
+        raise UsageError(f"{path} is damaged; install the package again")
+    return rows
+
+
+def _installed(path: Path) -> Path:
     if not path.is_file():
         raise UsageError(f"{path} is not there; install the package again")
-    return pd.read_csv(path, dtype=str, keep_default_na=False).astype({"score": float})
+    return path

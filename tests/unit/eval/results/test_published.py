@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -135,3 +136,40 @@ def test_a_shipped_table_has_a_name_and_other_paths_stay(tmp_path: Path) -> None
         shipped_table(Path("thesis:tabel5"))
     with pytest.raises(UsageError, match="unknown published source 'thesi'; did you mean 'thesis'"):
         read_published("thesi")
+
+
+@pytest.mark.parametrize("name", ["thesis:table5-times", "thesis:table6"])
+def test_seconds_are_no_scores_to_report_on(name: str) -> None:
+    """Of seconds a report would say that more are better."""
+    with pytest.raises(UsageError, match=r"unknown published table .* thesis:all-seeds, thesis:table5$"):
+        shipped_table(Path(name))
+
+
+@pytest.mark.parametrize("name", ["fr-kan:table3", "swipe:table6", "swipe:tabel6"])
+def test_a_source_without_single_runs_says_how_it_is_used(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--published {name.partition(':')[0]}"):
+        shipped_table(Path(name))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: bytes(len(data)),
+        lambda data: data.replace(b"54.94", b"5x.94"),
+        lambda data: data.replace(b"54.94", b"nan"),
+        lambda data: data.replace(b"54.94", b""),
+        lambda data: data.replace(b"variant", b"veriant"),
+        lambda data: data.replace(b"54.94", b"54.94,3,4"),
+        lambda data: data.replace(b"gelu", b"g\xff", 1),
+        lambda data: data.splitlines()[0],
+    ],
+)
+def test_a_damaged_table_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
+) -> None:
+    data = (FOLDER / "thesis-table5.csv").read_bytes()
+    (tmp_path / "thesis-table5.csv").write_bytes(damage(data))
+    monkeypatch.setattr("eval.results.published.FOLDER", tmp_path)
+    with pytest.raises(UsageError, match=r"thesis-table5.csv is damaged; install the package again"):
+        read_table("thesis", "table5")

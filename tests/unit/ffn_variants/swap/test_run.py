@@ -71,7 +71,9 @@ def test_what_cannot_be_done_is_told_in_one_line(ours, saved, texts, tmp_path):
     refused(Settings(folder, "kam", (texts,)), out, "unknown FFN variant 'kam'; did you mean 'kan'")
     refused(Settings(folder, "kan", (texts,), layers=(2,)), out, "--layers 2: .* are 0 to 1")
     refused(Settings(folder, "kan", (texts,), block_size=66), out, "positions, got 66")
-    refused(Settings(folder, "kan", (texts,), steps=-1), out, "--steps must be 0 or more")
+    refused(
+        Settings(folder, "kan", (texts,)), short / "out", "short.jsonl is a file, so nothing can be saved"
+    )
     refused(Settings(folder, "kan", (texts,), text_field="story"), out, "has no field 'story'")
     refused(Settings(tmp_path / "nothing" / "here" / "at-all", "kan", (texts,)), out, "holds no saved model")
     bert = BertConfig(hidden_size=8, num_attention_heads=1, intermediate_size=8, num_hidden_layers=1)
