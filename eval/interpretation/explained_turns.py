@@ -33,7 +33,7 @@ from eval.classification.inputs.segments import Segmented
 from eval.classification.loading import load_for_task
 from eval.classification.metrics import METRICS
 from eval.classification.prediction import decide, predict
-from eval.classification.tasks.examples import read_examples
+from eval.classification.tasks.examples import SPLITS, read_examples
 from eval.classification.tasks.task import ClassificationTask
 from eval.interpretation.arguments import (
     ATTENTION_HEAD,
@@ -77,6 +77,8 @@ def measure(args: ExplainableSegmentsArgs, tell: Tell = lambda message: None) ->
     task = find_task(args.task, args.config)
     turn_labels(task, [])
     choices = _choices(args, task)
+    for part in SPLITS:  # before anything is trained
+        turn_labels(task, read_examples(task, part, args.config))
     first = load_segment_classifier(args.run, task, with_head(args.config, str(choices[0])))
     gold = turn_labels(task, first.rows)
     turns = [task.turns(row) or [] for row in first.rows]

@@ -72,9 +72,14 @@ def model_folder(run_dir: Path) -> Path:
     """Return the folder of a run's trained model.
 
     Raises:
-        UsageError: If there is none yet.
+        UsageError: If there is none yet, or that of others was removed.
     """
     if (other := read_backbone(run_dir)) is not None:
+        if not Path(other.folder).is_dir():
+            raise UsageError(
+                f"{other.folder}, which {run_dir} has scores of, is gone; put the model back there, or name "
+                "it again from where it is"
+            )
         return Path(other.folder)
     folder = RunFolder(run_dir)
     if not folder.has_model:

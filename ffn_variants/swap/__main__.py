@@ -29,19 +29,20 @@ Examples:
 Each layer is fitted by itself, to the inputs and outputs of its own FFN. Variants that keep the two linear
 layers take their weights over: gelu for gelu changes nothing. A layer of a KAN has several times the
 parameters at equal width; --ffn-budget params gives it as many. What comes out is a saved model with
-swap.json, which has what is printed; from_pretrained loads it, and python -m eval takes it as a backbone."""
+swap.json, which has what is printed. from_pretrained loads it after `import ffn_variants`, and python -m eval
+takes it as a backbone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SwapArgs:
     """What ``python -m ffn_variants.swap`` is asked to do."""
 
-    model: Annotated[Path, tyro.conf.Positional]
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's folder, one with a saved GPT-Neo, RoBERTa or T5 (ours or stock), or its name on the hub."""
     ffn: str
     """Variant to put in; `python -m ffn_variants` lists them."""
     data: tuple[Path, ...] = ()
-    """Texts to fit to: .jsonl, .jsonl.gz, .parquet or .txt. Every tenth document is held out."""
+    """Texts to fit to, needed: .jsonl, .jsonl.gz, .parquet or .txt. Every tenth document is held out."""
     out: Path | None = None
     """Folder for the model; it must not exist (null: swapped/<model>-<ffn>)."""
     ffn_options: dict[str, int | float | bool | str] | None = None

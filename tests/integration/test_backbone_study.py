@@ -96,11 +96,16 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     again = slurm("submit", study, "--runs-dir", runs, "--workers", 1)
     assert "0 cells run" in again.stdout
 
+    bert.rename(bert.with_name("elsewhere"))
+    gone = run_command("eval", runs / "published", timeout_s=280)
+    assert "Traceback" not in gone.stderr
+    assert f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-" in gone.stderr
+
 
 def test_what_cannot_be_found_is_told_before_anything_runs(study: Path, tmp_path: Path) -> None:
     content = yaml.safe_load(study.read_text())
     for name, said in {
-        "/no/such/folder": "error: no folder /no/such/folder, and it can be no name on the hub",
+        "/no/such/folder": "backbone '/no/such/folder': there is no such folder, and it can be no name",
         str(tmp_path): "holds no saved model (no config.json)",
         "google-bert/no-such-model": "no-such-model is no folder, and cannot be loaded from the hub",
     }.items():

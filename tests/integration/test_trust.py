@@ -113,6 +113,18 @@ def hostile(make_run, mark: Path) -> Path:
     (study / "code" / "base" / "__init__.py").write_text(code)
     for name in ("decisions.json", "history.jsonl", "cells/a--b--c.json", "submissions/1.json"):
         (study / name).write_bytes(pickle.dumps(Mark(mark)))
+    (study / "turns.jsonl").write_text(
+        json.dumps({"text": ["a", "b"], "own": [["x"], []], "label": ["x"]}) + "\n"
+    )
+    (study / "turns.yaml").write_text(
+        "files: {train: turns.jsonl, validation: turns.jsonl}\ntext: text\nlabels: [x, y]\n"
+        "multi_label: true\nsegment_labels: own\nmetrics: [micro_f1]\n"
+    )
+    (study / "backbones.yaml").write_text(
+        f"name: backbones\nbackbones: [{run.path}]\nseeds: [1]\n"
+        f"evaluation: {{suites: [], classify: [{study}/turns.yaml]}}\n"
+        "report: {factor: head, baseline: default}\n"
+    )
     run.eval_dir.mkdir()
     for path in (run.rows_file, run.ledger_file, run.baselines_file, run.eval_dir / "rows.csv"):
         path.write_bytes(pickle.dumps(Mark(mark)))
@@ -129,6 +141,9 @@ def hostile(make_run, mark: Path) -> Path:
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
         ("eval", "{run}/model", "--classify", "sst2"),
+        ("eval.explainable_segments", "{run}", "{study}/turns.yaml"),
+        ("slurm.submit", "{study}/backbones.yaml", "--runs-dir", "{study}/runs"),
+        ("ffn_variants.swap", "{run}", "--ffn", "kan", "--data", "{study}/turns.jsonl"),
     ],
     ids=lambda words: " ".join(words),
 )
