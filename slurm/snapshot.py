@@ -13,7 +13,7 @@ from base.records import set_aside, write_record
 from pretrain.run.code_copy import content_hash, is_as_copied
 from pretrain.run.folders import StudyFolder
 
-SUFFIXES = (".py", ".yaml")
+SUFFIXES = (".py", ".yaml", ".csv", ".md")
 """Of the files that the packages consist of."""
 
 

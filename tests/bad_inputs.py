@@ -269,7 +269,7 @@ _BACKBONES = {
 # Each change of a study, and words of what is said of it.
 STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "typo": ({"varients": ["gelu"]}, "did you mean variants?"),
-    "no-variants": ({"variants": []}, "must have 1 or more"),
+    "no-variants": ({"variants": []}, "name families and variants to be trained"),
     "variants-word": ({"variants": "gelu"}, "must be a list"),
     "variants-unknown": ({"variants": ["gelu", "kann"]}, "did you mean 'kan'?"),
     "variants-twice": ({"variants": ["gelu", "relu", "relu"]}, "named twice"),

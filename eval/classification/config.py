@@ -214,8 +214,8 @@ class FinetuneConfig(Section):
     ] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
     rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
-    frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". python -m eval.heads
-    lists them."""
+    frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". The command
+    eval.heads lists them."""
     freeze_backbone: Annotated[bool, tyro.conf.arg(aliases=["--freeze-backbone"])] = False
     """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
     pooling: Pooling = "auto"

@@ -30,7 +30,7 @@ def trained_like(layer: KANLinear) -> KANLinear:
 
 
 def test_the_variants_with_spline_layers_are_those_with_the_option():
-    assert set(SPLINE_VARIANTS) == {"kan", "spline-kan", "spline-activation"}
+    assert set(SPLINE_VARIANTS) == {"kan", "thesis-kan", "spline-kan", "spline-activation"}
     for name in FFN_VARIANTS:
         assert bool(spline_layers(build_ffn(name, 8, 8))) == (name in SPLINE_VARIANTS)
 
