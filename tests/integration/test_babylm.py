@@ -13,7 +13,7 @@ from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
 from pretrain.training.train import train
 
-CHILDES = "*MOT:\tdo you want the red ball ?\n*CHI:\tmore ball .\n" * 60
+CHILDES = "*FAT:\tdo you want the red ball ?\n*CHI:\tmore ball .\n" * 60
 WIKI = "= = = April = = =\n\nApril is the fourth month of the year. It has thirty days.\n\n" * 60
 
 

@@ -157,7 +157,7 @@ def test_turns_are_judged_by_their_own_labels(
 @pytest.mark.parametrize(
     ("head", "message"),
     [
-        ("swipe", "head 'swipe' reads windows, which may lie in several turns"),
+        ("swipe", "head 'swipe' reads no segments of single turns"),
         ("segment-lstm segments=turns", "'segment-lstm segments=turns' says nothing of single segments"),
     ],
 )
