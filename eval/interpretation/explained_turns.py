@@ -84,13 +84,16 @@ def measure(args: ExplainableSegmentsArgs, tell: Tell = lambda message: None) ->
     gold = turn_labels(task, first.rows)
     turns = [task.turns(row) or [] for row in first.rows]
     labels = np.asarray(first.validation.labels)
-    explained = {SUPERVISED: _supervised(args, task, first, tell)}
+    training = _training(args, task, first)
+    explained = {SUPERVISED: _supervised(args, task, first, training, tell)}
     for choice in choices:
         tell(f"explaining by {choice}")
-        found = load_segment_classifier(args.run, task, with_head(args.config, str(choice)))
+        found = first
+        if choice != choices[0]:
+            found = load_segment_classifier(args.run, task, with_head(args.config, str(choice)))
         explained[str(choice)] = _by_head(found, choice.name, turns)
     tell("explaining by LIME")
-    explained[LIME] = _by_lime(args, task, first, turns)
+    explained[LIME] = _by_lime(args, task, training[0], turns)
     return [
         judge(name, gold, own.turns, METRICS["micro_f1"](labels, own.documents), args.seed)
         for name, own in explained.items()
@@ -133,11 +136,10 @@ def _in_turns(data: Segmented, said: Sequence[np.ndarray], turns: list[list[str]
 def _by_lime(
     args: ExplainableSegmentsArgs,
     task: ClassificationTask,
-    first: FinetunedClassifier,
+    train: Segmented,
     turns: list[list[str]],
 ) -> _Explained:
     rows = read_examples(task, "train", args.config)
-    train, _ = _training(args, task, first)
     names = {str(row.get("idx", number)): row for number, row in enumerate(rows)}
     texts = [as_one_text(with_turns(task, names[name])) for name in train.idx]
     forest = WordForest(texts, train.labels, args.seed)
@@ -165,10 +167,14 @@ def _training(
 
 
 def _supervised(
-    args: ExplainableSegmentsArgs, task: ClassificationTask, first: FinetunedClassifier, tell: Tell
+    args: ExplainableSegmentsArgs,
+    task: ClassificationTask,
+    first: FinetunedClassifier,
+    training: tuple[Segmented, Segmented],
+    tell: Tell,
 ) -> _Explained:
     """Train a linear head on the labels of turns."""
-    train, selection = _training(args, task, first)
+    train, selection = training
     frozen = parse_head(first.settings.head).is_frozen
     settings = first.settings.model_copy(update={"head": str(HeadChoice("linear", (), frozen))})
     seed = settings.seeds[0]
