@@ -70,6 +70,23 @@ def lines(path: Path) -> list[dict]:
     return [{key: value for key, value in line.items() if key not in times} for line in found]
 
 
+def train_killed(config, stops, monkeypatch):
+    """Train with a kill before each of some steps, and go on after each; returns the run's folder."""
+    left = list(stops)
+
+    def stop(loop, step, update=Loop._update):
+        if loop.state.step in left:
+            left.remove(loop.state.step)
+            raise KeyboardInterrupt
+        return update(loop, step)
+
+    monkeypatch.setattr(Loop, "_update", stop)
+    for _ in stops:
+        with pytest.raises(KeyboardInterrupt):
+            train(config)
+    return train(config)
+
+
 @pytest.mark.parametrize(
     "ffn",
     ["kan", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spline-kan", "spline-activation"))],
@@ -78,20 +95,8 @@ def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny,
     monkeypatch.setattr(knots, "NUM_TOKENS", 512)
     flags = [*SPARSE, *ALL]
     whole = train(tiny(ffn, *flags, "--run-name", "whole"))
-    config = tiny(ffn, *flags, "--run-name", "killed")
-    stops = [4, 6, 7]  # knots move before steps 0 and 4, pruning is before 6
-
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step in stops:
-            stops.remove(loop.state.step)
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", stop)
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
-    path = train(config)
+    # Knots move before steps 0 and 4, pruning is before 6.
+    path = train_killed(tiny(ffn, *flags, "--run-name", "killed"), [4, 6, 7], monkeypatch)
     assert json.loads((path / "provenance.json").read_text())["sessions"][-1]["resumed_from_step"] == 7
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(path)[name]), name
@@ -102,20 +107,8 @@ def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny,
 def test_splines_grow_at_their_steps_and_a_killed_run_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
     flags = ["--model.ffn-options", "splines", "growing", "--splines.grow-at", "0.75", "0.25"]
     whole = train(tiny(ffn, *flags, "--run-name", "whole"))
-    stops = [2, 3, 7]  # growth is before steps 2 and 6
-
-    def stop(loop, step, update=Loop._update):
-        if loop.state.step in stops:
-            stops.remove(loop.state.step)
-            raise KeyboardInterrupt
-        return update(loop, step)
-
-    monkeypatch.setattr(Loop, "_update", stop)
-    config = tiny(ffn, *flags, "--run-name", "killed")
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            train(config)
-    path = train(config)
+    # Growth is before steps 2 and 6.
+    path = train_killed(tiny(ffn, *flags, "--run-name", "killed"), [2, 3, 7], monkeypatch)
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(path)[name]), name
     assert lines(path) == lines(whole)

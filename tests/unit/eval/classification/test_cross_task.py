@@ -24,9 +24,7 @@ from eval.results.baselines import read_baselines
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
-from ffn_variants import UsageError, build_model
-from pretrain.data.embedded import stories
-from pretrain.data.tokenizer import train_tokenizer
+from ffn_variants import UsageError
 
 WORDS = {"weather": ("rain", "sun"), "food": ("mud", "cake")}
 
@@ -47,19 +45,6 @@ def tasks(tmp_path) -> dict[str, str]:
         paths[name] = str(tmp_path / f"{name}.yaml")
         Path(paths[name]).write_text(yaml.safe_dump({"files": files, "text": "text"} | named))
     return paths
-
-
-@pytest.fixture
-def model(tmp_path) -> Path:
-    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
-    torch.manual_seed(0)
-    sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32}
-    layers = {"num_layers": 1, "num_heads": 2, "max_position_embeddings": 33}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    folder = tmp_path / "tiny"
-    build_model("gpt_neo", "gelu", **sizes, **layers, **ids).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def config(tasks: dict[str, str], **changes) -> EvalConfig:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 import yaml
 from pydantic import ValidationError
 
@@ -25,24 +24,8 @@ from eval.classification.tasks.chosen import find_task
 from eval.config import EvalConfig
 from eval.results.chosen import chosen_settings
 from eval.results.rows import read_rows
-from ffn_variants import build_model
-from pretrain.data.embedded import stories
-from pretrain.data.tokenizer import train_tokenizer
 
 RATES = (1e-6, 3e-3, 0.1)
-
-
-@pytest.fixture
-def model(tmp_path) -> Path:
-    tokenizer = train_tokenizer(iter(stories(200, 0)), 400)
-    torch.manual_seed(0)
-    sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32}
-    layers = {"num_layers": 1, "num_heads": 2, "max_position_embeddings": 33}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    folder = tmp_path / "tiny"
-    build_model("gpt_neo", "gelu", **sizes, **layers, **ids).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture
