@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import GPTNeoForSequenceClassification, PreTrainedModel, RobertaForSequenceClassification
@@ -18,9 +19,10 @@ from eval.classification.heads.spec import Reads
 from eval.classification.inputs.chunks import embed_in_chunks
 from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.inputs.tokens import Encoded, Resident
+from eval.models.transfers import all_to_device
 
-Batch = Encoded | Segmented
+Batch = Encoded | Resident | Segmented
 
 
 class StockHead(nn.Module):
@@ -120,7 +122,7 @@ class HeadClassifier(Classifier):
     def head_parameters(self) -> list[nn.Parameter]:
         return list(self.head.parameters())
 
-    def _pooled(self, batch: Encoded) -> Tensor:
+    def _pooled(self, batch: Encoded | Resident) -> Tensor:
         return self.encoder.pooled(batch, self.pooling)
 
 
@@ -139,7 +141,7 @@ class PaddedClassifier(Classifier):
     def body(self) -> PreTrainedModel:
         return self.model.base_model
 
-    def forward(self, batch: Encoded) -> HeadOutput:
+    def forward(self, batch: Encoded | Resident) -> HeadOutput:
         """Classify a batch."""
         return HeadOutput(self.model(**padded_inputs(self.model, batch)).logits)
 
@@ -166,7 +168,7 @@ def make_classifier(model: PreTrainedModel, is_frozen: bool = False) -> HeadClas
     return PaddedClassifier(model)
 
 
-def stack(vectors: Tensor, counts: Any) -> tuple[Tensor, Tensor]:
+def stack(vectors: Tensor, counts: np.ndarray) -> tuple[Tensor, Tensor]:
     """Put ragged vectors into one tensor.
 
     Args:
@@ -176,7 +178,7 @@ def stack(vectors: Tensor, counts: Any) -> tuple[Tensor, Tensor]:
     Returns:
         (n, M, D), zero behind an example's last, and (n, M), true where there is a vector.
     """
-    counts = torch.as_tensor(counts, device=vectors.device)
-    mask = torch.arange(int(counts.max()), device=vectors.device) < counts[:, None]
-    out = vectors.new_zeros(*mask.shape, vectors.shape[1])
-    return out.masked_scatter(mask.unsqueeze(-1), vectors), mask
+    inside = np.arange(counts.max()) < counts[:, None]
+    places, mask = all_to_device((np.flatnonzero(inside), inside), vectors.device)
+    out = vectors.new_zeros(inside.size, vectors.shape[1]).index_copy(0, places, vectors)
+    return out.view(*inside.shape, -1), mask.bool()

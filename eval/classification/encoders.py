@@ -18,14 +18,16 @@ import torch
 from torch import Tensor, nn
 from transformers import GPTNeoModel, PreTrainedConfig, PreTrainedModel, RobertaModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+from transformers.models.t5.modeling_t5 import T5Stack
 
 from base.families import family_of
 from eval.classification.config import Pooling
 from eval.classification.inputs.layout import Layout, lay_out, padded_inputs
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.inputs.tokens import Encoded, Resident
 from eval.models.one_query import attend_with_one_query
 from ffn_variants.models import packed_attention
 from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.autocast import cast_inputs_once
 from ffn_variants.models.dropout import replace_dropouts
 
 
@@ -42,6 +44,7 @@ class PackedEncoder(nn.Module):
         self.body: Any = model.base_model
         self.in_one_row = model.device.type == "cpu" if in_one_row is None else in_one_row
         model.set_attn_implementation(packed_attention.NAME)
+        cast_inputs_once(model)
         replace_dropouts(model)
 
     @property
@@ -49,7 +52,7 @@ class PackedEncoder(nn.Module):
         """D."""
         return self.body.config.hidden_size
 
-    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
+    def pooled(self, batch: Encoded | Resident, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D): the last layer at one token of each text, or the mean over its tokens.
 
         ``auto`` is the token that transformers' classifiers read: RoBERTa's first, GPT-Neo's last.
@@ -62,7 +65,7 @@ class PackedEncoder(nn.Module):
         steps = torch.zeros_like(layout.lengths) if pooling == "first" else layout.lengths - 1
         return (_roberta_at if isinstance(self.body, RobertaModel) else _gpt_neo_at)(self.body, layout, steps)
 
-    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
+    def tokens(self, batch: Encoded | Resident) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         layout = self._lay_out(batch)
         body: Any = self.body
@@ -70,9 +73,9 @@ class PackedEncoder(nn.Module):
             hidden = _roberta_layers(body, layout, body.encoder.layer)
         else:
             hidden = body.ln_f(_gpt_neo_layers(body, layout, body.h))
-        return hidden.flatten(0, 1)[layout.places], layout.mask
+        return layout.of_texts(hidden.flatten(0, 1)), layout.mask
 
-    def _lay_out(self, batch: Encoded) -> Layout:
+    def _lay_out(self, batch: Encoded | Resident) -> Layout:
         return lay_out(batch, self.body.config.pad_token_id, self.body.device, self.in_one_row)
 
 
@@ -81,18 +84,22 @@ class PaddedEncoder(nn.Module):
 
     Args:
         model: Reads padding on the right; of an encoder-decoder the encoder serves.
+        whole_mask: Whether T5's encoder gets the mask that transformers would make of (n, L) zeros and ones.
+            To see whether there is a zero, it reads the device. None: off the CPU, where attention is SDPA.
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, whole_mask: bool | None = None) -> None:
         super().__init__()
         self.body: Any = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+        is_known = isinstance(self.body, T5Stack) and self.body.config._attn_implementation == "sdpa"
+        self.whole_mask = is_known and (model.device.type != "cpu" if whole_mask is None else whole_mask)
 
     @property
     def hidden_size(self) -> int:
         """D."""
         return self.body.config.hidden_size
 
-    def pooled(self, batch: Encoded, pooling: Pooling = "auto") -> Tensor:
+    def pooled(self, batch: Encoded | Resident, pooling: Pooling = "auto") -> Tensor:
         """Return (n, D). ``auto``: a masked model's first token, a causal one's last, else the mean."""
         hidden, mask = self.tokens(batch)
         if pooling == "auto":
@@ -102,10 +109,14 @@ class PaddedEncoder(nn.Module):
         steps = 0 if pooling == "first" else mask.sum(1) - 1
         return hidden[torch.arange(len(hidden), device=hidden.device), steps]
 
-    def tokens(self, batch: Encoded) -> tuple[Tensor, Tensor]:
+    def tokens(self, batch: Encoded | Resident) -> tuple[Tensor, Tensor]:
         """Return the (n, L, D) last hidden states, and (n, L), true where there is a token."""
         inputs = padded_inputs(self.body, batch)
-        return self.body(**inputs).last_hidden_state, inputs["attention_mask"].bool()
+        mask = inputs["attention_mask"].bool()
+        if self.whole_mask:
+            length = mask.shape[1]
+            inputs["attention_mask"] = mask[:, None, None].expand(-1, 1, length, -1)
+        return self.body(**inputs).last_hidden_state, mask
 
 
 Encoder = PackedEncoder | PaddedEncoder
@@ -144,15 +155,17 @@ def mean(vectors: Tensor, mask: Tensor) -> Tensor:
 def _roberta_layers(body: Any, layout: Layout, layers: nn.ModuleList) -> Tensor:
     first_position = body.embeddings.padding_idx + 1
     hidden = body.embeddings(layout.input_ids, position_ids=layout.position_ids + first_position)
+    mask = packed_attention.document_mask(body, layout.position_ids, layout.starts, causal=False)
     for layer in layers:
-        hidden = layer(hidden, layout.numbers)
+        hidden = layer(hidden, mask)
     return hidden
 
 
 def _gpt_neo_layers(body: Any, layout: Layout, layers: nn.ModuleList) -> Tensor:
     hidden = body.drop(body.wte(layout.input_ids) + body.wpe(layout.position_ids))
+    mask = packed_attention.document_mask(body, layout.position_ids, layout.starts, causal=True)
     for layer in layers:
-        hidden = layer(hidden, attention_mask=layout.numbers)[0]
+        hidden = layer(hidden, attention_mask=mask)[0]
     return hidden
 
 
@@ -161,12 +174,12 @@ def _roberta_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
     hidden = _roberta_layers(body, layout, body.encoder.layer[:-1])
     layer = body.encoder.layer[-1]
     attention, tokens = layer.attention.self, hidden.flatten(0, 1)
-    chosen = tokens.index_select(0, layout.places.gather(1, steps[:, None])[:, 0])
+    chosen = layout.at(tokens, steps)
     query = attention.query(chosen) * attention.scaling
     heads = attention.num_attention_heads
     p = attention.dropout.p if attention.training else 0.0
     context, weight = attend_with_one_query(
-        query, tokens[layout.places], attention.key, attention.value, heads, layout.mask, p
+        query, layout.of_texts(tokens), attention.key, attention.value, heads, layout.mask, p
     )
     context = context + weight * attention.value.bias.unflatten(0, (heads, -1))
     return layer.feed_forward_chunk(layer.attention.output(context.flatten(1), chosen))
@@ -177,16 +190,15 @@ def _gpt_neo_at(body: Any, layout: Layout, steps: Tensor) -> Tensor:
     hidden = _gpt_neo_layers(body, layout, body.h[:-1])
     block = body.h[-1]
     attention, tokens = block.attn.attention, hidden.flatten(0, 1)
-    chosen = layout.places.gather(1, steps[:, None])[:, 0]
     normed = block.ln_1(tokens)
-    query = attention.q_proj(normed.index_select(0, chosen)) * attention.scaling
-    places = torch.arange(layout.places.shape[1], device=tokens.device)
+    query = attention.q_proj(layout.at(normed, steps)) * attention.scaling
+    places = torch.arange(layout.mask.shape[1], device=tokens.device)
     visible = places <= steps[:, None]
     if attention.sliding_window is not None:
         visible &= places > steps[:, None] - attention.sliding_window
     p = attention.config.attention_dropout if attention.training else 0.0
     context, _ = attend_with_one_query(
-        query, normed[layout.places], attention.k_proj, attention.v_proj, attention.num_heads, visible, p
+        query, layout.of_texts(normed), attention.k_proj, attention.v_proj, attention.num_heads, visible, p
     )
-    pooled = tokens.index_select(0, chosen) + attention.resid_dropout(attention.out_proj(context.flatten(1)))
+    pooled = layout.at(tokens, steps) + attention.resid_dropout(attention.out_proj(context.flatten(1)))
     return body.ln_f(pooled + block.mlp(block.ln_2(pooled)))

@@ -17,6 +17,9 @@ from torch import nn
 from eval.classification.classifier import Batch, Classifier, HeadClassifier, stack
 from eval.classification.heads.output import HeadOutput
 from eval.classification.inputs.segments import Segmented
+from eval.classification.inputs.tokens import Encoded
+from eval.models.memory import Budget
+from eval.models.transfers import to_device
 
 BATCH_SIZE = 64
 MAX_BYTES = 2**31
@@ -47,8 +50,12 @@ class Features:
         lengths = self.lengths[indices]
         starts = (np.cumsum(self.lengths) - self.lengths)[indices]
         places = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-        vectors = self.vectors[torch.from_numpy(places).to(self.vectors.device)]
+        vectors = self.vectors[to_device(places, self.vectors.device)]
         return Features(vectors, lengths, self.labels[indices], self.truncated[indices], self.idx[indices])
+
+    def on(self, device: torch.device) -> Features:
+        """Return them as they are: a backbone left them there."""
+        return self
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -126,15 +133,21 @@ def _compute(
 ) -> Features:
     classifier.eval()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    vectors, lengths = [], []
-    for first in range(0, len(order), BATCH_SIZE):
+    there = data.on(classifier.device)
+
+    def embed(rows: slice) -> torch.Tensor:
+        part = there.take(order[rows])
         with autocast():
-            found, mask = classifier.embed(data.take(order[first : first + BATCH_SIZE]))
-        vectors.append((found if mask is None else found[mask]).float())
-        lengths.append(np.ones(len(found), np.int64) if mask is None else mask.sum(1).cpu().numpy())
+            found, mask = classifier.embed(part)
         tick()
-    counts = np.concatenate(lengths)
-    sorted_features = Features(torch.cat(vectors), counts, counts, counts, counts)
+        if mask is None:
+            return found.float()
+        inside = np.arange(mask.shape[1]) < _counts(classifier, part)[:, None]
+        return found.flatten(0, 1).index_select(0, to_device(np.flatnonzero(inside), found.device)).float()
+
+    vectors = torch.cat(list(Budget(BATCH_SIZE).fit(len(order), embed, BATCH_SIZE)))
+    counts = _counts(classifier, data)[order]
+    sorted_features = Features(vectors, counts, counts, counts, counts)
     back = sorted_features.take(np.argsort(order, kind="stable"))
     return Features(back.vectors, back.lengths, data.labels, data.truncated, data.idx)
 
@@ -144,14 +157,20 @@ def _num_bytes(found: Features) -> int:
 
 
 def _num_vectors(classifier: HeadClassifier, data: Batch) -> int:
+    return int(_counts(classifier, data).sum())
+
+
+def _counts(classifier: HeadClassifier, data: Batch) -> np.ndarray:
+    """(n,) vectors of each example."""
     if isinstance(data, Segmented):
-        return int(data.counts.sum())
-    return int(data.lengths.sum()) if classifier.reads == "tokens" else len(data)
+        return data.counts
+    return data.lengths if classifier.reads == "tokens" else np.ones(len(data), dtype=np.int64)
 
 
 def _digest(data: Batch) -> str:
     segmented = isinstance(data, Segmented)
     texts = data.pieces if segmented else data
+    assert isinstance(texts, Encoded)
     arrays = [texts.tokens, texts.lengths, data.counts if segmented else texts.lengths]
     if texts.token_type_ids is not None:
         arrays.append(texts.token_type_ids)

@@ -25,6 +25,8 @@ from eval.classification.classifier import Classifier
 from eval.classification.config import Finetuning
 from eval.classification.heads.output import HeadOutput
 from eval.classification.prediction import Examples, autocast, decide, predict
+from eval.models.memory import told_if_memory_runs_out
+from eval.models.transfers import to_device
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
@@ -107,22 +109,19 @@ def finetune(
     max_steps = steps_per_epoch * settings.num_train_epochs
     eval_steps = evaluation_interval(steps_per_epoch, settings)
     optimizer = build_optimizer(classifier, settings)
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     scheduler = build_scheduler(optimizer, settings, max_steps)
     best = _Best(settings)
+    train, selection = train.on(classifier.device), selection.on(classifier.device)
+    advice = (
+        f"a step of {settings.per_device_train_batch_size} examples of up to {settings.max_length} tokens "
+        "does not fit: lower --finetune.per-device-train-batch-size or --finetune.max-length"
+    )
     step = 0
     for epoch in range(1, settings.num_train_epochs + 1):
         for indices in shuffled_batches(len(train), generator, settings):
-            classifier.train()
-            batch = train.take(indices)
-            with autocast(classifier.device, settings.dtype):
-                output = classifier(batch)
-            training_loss(output, torch.from_numpy(batch.labels)).backward()
-            if settings.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
-            optimizer.step()
+            with told_if_memory_runs_out(advice):
+                update(classifier, train.take(indices), optimizer, settings)
             scheduler.step()
-            optimizer.zero_grad(set_to_none=True)
             step += 1
             ticker.say(f"epoch {epoch}/{settings.num_train_epochs} step {step}/{max_steps}{best.text}")
             if step % eval_steps == 0:
@@ -132,6 +131,21 @@ def finetune(
                     return Finetuned(best.step, step, tuple(best.scores), best.key)
     best.restore(classifier)
     return Finetuned(best.step or step, step, tuple(best.scores), best.key)
+
+
+def update(
+    classifier: Classifier, batch: Examples, optimizer: torch.optim.Optimizer, settings: Finetuning
+) -> None:
+    """Train on a batch once. A GPU is not waited for."""
+    classifier.train()
+    with autocast(classifier.device, settings.dtype):
+        output = classifier(batch)
+    training_loss(output, to_device(batch.labels, classifier.device)).backward()
+    if settings.max_grad_norm is not None:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        nn.utils.clip_grad_norm_(parameters, settings.max_grad_norm)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def training_loss(output: HeadOutput, labels: torch.Tensor) -> torch.Tensor:

@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from base.errors import UsageError
+from base.text.special_tokens import with_ends
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.config import Finetuning
 from eval.classification.encoders import make_encoder
@@ -24,12 +25,12 @@ from ffn_variants.models.loading import check_loaded, choose_device, load_pretra
 
 
 def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:
-    """Load a run's tokenizer.
+    """Load a run's tokenizer; with it a single text ends in eos, as in the training of a causal model.
 
     Raises:
         UsageError: If it has no padding token, which a classifier needs to batch examples.
     """
-    tokenizer = load_tokenizer(model_dir)
+    tokenizer = with_ends(load_tokenizer(model_dir))
     if tokenizer.pad_token_id is None:
         raise UsageError(
             f"the tokenizer in {model_dir} has no pad_token, which fine-tuning in batches needs; set "

@@ -5,7 +5,7 @@ Shapes: C labels, N examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -14,7 +14,9 @@ import torch
 
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.features import Features
+from eval.classification.heads.output import HeadOutput
 from eval.classification.inputs.segments import Segmented
+from eval.models.memory import Budget
 
 Examples = Batch | Features
 
@@ -46,24 +48,37 @@ def predict(
     dtype: str = "auto",
     tick: Callable[[], None] = lambda: None,
 ) -> Predictions:
-    """Let a classifier read examples, batches of similar lengths at a time; ``tick`` is called after each."""
+    """Let a classifier read examples, batches of similar lengths at a time; ``tick`` is called after each.
+
+    Where memory runs out, batches are halved. What a GPU found comes back at the end.
+    """
     classifier.eval()
-    logits, scores = list[np.ndarray](), list[np.ndarray]()
     order = np.argsort(data.lengths, kind="stable")  # so that there is little to pad
-    for first in range(0, len(order), batch_size):
-        part = data.take(order[first : first + batch_size])
+    there = data.on(classifier.device)
+
+    def read(rows: slice) -> HeadOutput:
         with autocast(classifier.device, dtype):
-            output = classifier(part)
-        logits.append(output.logits.float().cpu().numpy())
-        if output.segment_scores is not None:
-            counts = part.counts if isinstance(part, Segmented) else part.lengths
-            padded = output.segment_scores.float().cpu().numpy()
-            scores += [own[:count] for own, count in zip(padded, counts, strict=True)]
+            output = classifier(there.take(order[rows]))
         tick()
+        return output
+
+    outputs = list(Budget(batch_size).fit(len(order), read, batch_size))
     places = np.argsort(order, kind="stable")
-    return Predictions(
-        np.concatenate(logits)[places], [scores[place] for place in places] if scores else None
-    )
+    logits = torch.cat([output.logits.float() for output in outputs]).cpu().numpy()
+    padded = [output.segment_scores for output in outputs if output.segment_scores is not None]
+    if not padded:
+        return Predictions(logits[places], None)
+    counts = data.counts if isinstance(data, Segmented) else data.lengths
+    scores = [own for part in _to_host(padded) for own in part]
+    found = [own[:count] for own, count in zip(scores, counts[order], strict=True)]
+    return Predictions(logits[places], [found[place] for place in places])
+
+
+def _to_host(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
+    """Fetch tensors of several shapes in one copy, as float32."""
+    flat = torch.cat([tensor.float().flatten() for tensor in tensors]).cpu().numpy()
+    ends = np.cumsum([tensor.numel() for tensor in tensors])
+    return [own.reshape(t.shape) for own, t in zip(np.split(flat, ends[:-1]), tensors, strict=True)]
 
 
 def decide(logits: np.ndarray, is_multi_label: bool) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Who a run is, and which weights it has; loads no model."""
+"""Who a run is, which weights it has, and whether code of its may run; loads no model."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from base.families import family_of, get_family
 from base.records import peek_record
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
+from ffn_variants.models.own_variants import admit_variants
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import damage, read_completion
 from pretrain.run.run_dir import read_run, run_id
 
-# Everything in a model folder that can change a score; the model card cannot.
-_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model")
+# Everything in a model folder that can change a score, own variants' code too; the model card cannot.
+_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,17 @@ def model_folder(run_dir: Path) -> Path:
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
         )
     return folder.model_dir
+
+
+def admit_run(run_dir: Path, trust_remote_code: bool) -> None:
+    """Load the FFN variant that a run's model brings as code, if it is as its training left it, or refuse it.
+
+    Raises:
+        UsageError: Without consent; or if there is no run or no model, or its files are others.
+    """
+    identify_run(run_dir)
+    weights_hash(run_dir)
+    admit_variants(model_folder(run_dir), trust_remote_code)
 
 
 def weights_hash(run_dir: Path) -> str:

@@ -10,7 +10,7 @@ Shapes: B trees of a batch, L nodes of the largest, R nodes that predict somethi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.scoring.plain import ScoredText, Scores, split_rows, sum_by_owner
+from eval.models.memory import Budget
+from eval.models.transfers import all_to_device
+from eval.scoring.plain import ScoredText, Scores, sum_by_owner, to_host
 from eval.scoring.prefix_trees import PrefixTrees, build_prefix_trees
 
 TREE_TOKENS = 96
@@ -27,14 +29,14 @@ _TABLE_TOKENS = 1 << 21
 
 
 def shared_causal_scores(
-    model: PreTrainedModel, texts: Sequence[ScoredText], batch_tokens: int, tree_tokens: int = TREE_TOKENS
+    model: PreTrainedModel, texts: Sequence[ScoredText], budget: Budget, tree_tokens: int = TREE_TOKENS
 ) -> Scores:
     """Score texts with a causal model.
 
     Args:
         model: Takes a mask of four dimensions and position ids, and has a head that is its output embedding.
         texts: What to score; nodes (tokens before the last scored one) no more than ``longest_tree``.
-        batch_tokens: Nodes per forward pass.
+        budget: Of a forward pass, in nodes.
         tree_tokens: Nodes of a tree.
     """
     ids = [list(text.input_ids[: text.end]) for text in texts]
@@ -44,7 +46,7 @@ def shared_causal_scores(
     for first in range(0, len(texts), size):
         part = slice(first, first + size)
         trees = build_prefix_trees(ids[part], starts[part], tree_tokens, longest_tree(model))
-        total[part], greedy[part] = _score_trees(model, trees, len(ids[part]), batch_tokens)
+        total[part], greedy[part] = _score_trees(model, trees, len(ids[part]), budget)
     return Scores(total, greedy)
 
 
@@ -57,52 +59,89 @@ def longest_tree(model: PreTrainedModel) -> int:
     return min((limit for limit in limits if limit), default=_TABLE_TOKENS)
 
 
-def _score_trees(model: PreTrainedModel, trees: PrefixTrees, num_texts: int, batch_tokens: int) -> Scores:
+def _score_trees(model: PreTrainedModel, trees: PrefixTrees, num_texts: int, budget: Budget) -> Scores:
     scored = []
-    for first, last in _batches(np.diff(trees.tree_start), batch_tokens):
-        begin, end = np.searchsorted(trees.parent, trees.tree_start[[first, last]])
-        states = _parent_states(model, trees, slice(first, last), trees.parent[begin:end])
-        scored.append(_edge_scores(model, states, trees.edge_start[begin : end + 1], trees.target))
-    log_probs, greedy = (torch.cat(parts).cpu().numpy() for parts in zip(*scored, strict=True))
+    for first, last in _batches(np.diff(trees.tree_start), budget):
+
+        def score(some: slice, first: int = first) -> tuple[Tensor, Tensor]:
+            return _score_batch(model, trees, slice(first + some.start, first + some.stop), budget)
+
+        scored += budget.fit(last - first, score)
+    log_probs, greedy = to_host(scored)
     edges = trees.edge_of_token
     return sum_by_owner(trees.text_of_token, log_probs[edges], greedy[edges], num_texts)
 
 
-def _batches(sizes: np.ndarray, batch_tokens: int) -> Iterator[tuple[int, int]]:
+def _batches(sizes: np.ndarray, budget: Budget) -> Iterator[tuple[int, int]]:
     """Split trees, largest first, into batches whose rows have the length of their first tree."""
     first = 0
     while first < len(sizes):
-        last = min(len(sizes), first + max(1, batch_tokens // int(sizes[first])))
+        length = int(sizes[first])
+        last = min(len(sizes), first + budget.texts(length))
         yield first, last
         first = last
 
 
-def _parent_states(model: PreTrainedModel, trees: PrefixTrees, batch: slice, parents: np.ndarray) -> Tensor:
-    """Return the (R, D) last hidden states of a batch's nodes that predict something."""
-    start, end = trees.tree_start[:-1][batch, None], trees.tree_start[1:][batch, None]
-    node = start + np.arange((end - start).max())
-    exists = node < end
+def _score_batch(
+    model: PreTrainedModel, trees: PrefixTrees, batch: slice, budget: Budget
+) -> tuple[Tensor, Tensor]:
+    """Return (E,) log-probabilities of what some trees predict, and whether each is the first choice."""
+    begin, end = np.searchsorted(trees.parent, trees.tree_start[[batch.start, batch.stop]])
+    start, stop = trees.tree_start[:-1][batch, None], trees.tree_start[1:][batch, None]
+    node = start + np.arange((stop - start).max())
+    exists = node < stop
     node = np.where(exists, node, start)  # padding repeats the root
-    inputs = (
+    edge_start = trees.edge_start[begin : end + 1]
+    edges = slice(edge_start[0], edge_start[-1])
+    arrays = (
         trees.token[node],
         trees.depth[node],
         np.where(exists, trees.subtree_end[node] - start, node.shape[1]),
-        np.flatnonzero(exists)[parents - start[0, 0]],
+        np.flatnonzero(exists)[trees.parent[begin:end] - start[0, 0]],
+        np.repeat(np.arange(end - begin), np.diff(edge_start)),
+        trees.target[edges],
+        trees.target[edge_start[:-1]],
     )
-    ids, positions, subtree_end, rows = (torch.from_numpy(array).to(model.device) for array in inputs)
-    place = torch.arange(ids.shape[1], device=model.device)
+    ids, positions, subtree_end, rows, row, wanted, any_wanted = all_to_device(arrays, model.device)
+    states = _states(model, ids, positions, subtree_end).flatten(0, 1)[rows]
+    return _edge_scores(model, states, edge_start - edges.start, _Edges(row, wanted, any_wanted), budget)
+
+
+def _states(model: PreTrainedModel, ids: Tensor, positions: Tensor, subtree_end: Tensor) -> Tensor:
+    """Return the (B, L, D) last hidden states of trees.
+
+    Args:
+        model: The model.
+        ids: (B, L) tokens.
+        positions: (B, L) of each in its texts.
+        subtree_end: (B, L) the place behind a node's last descendant.
+    """
+    place = torch.arange(ids.shape[1], device=ids.device)
     # Nodes come before their descendants, which are in one piece. A mask of numbers serves all backends.
     sees = (place <= place[:, None]) & (place[:, None] < subtree_end[:, None])
-    mask = torch.zeros(sees.shape, dtype=model.dtype, device=model.device)
+    mask = torch.zeros(sees.shape, dtype=model.dtype, device=ids.device)
     mask.masked_fill_(~sees, torch.finfo(model.dtype).min)
-    states = model.base_model(
+    return model.base_model(
         input_ids=ids, attention_mask=mask[:, None], position_ids=positions, use_cache=False
     ).last_hidden_state
-    return states.flatten(0, 1)[rows]
+
+
+class _Edges(NamedTuple):
+    """What R nodes predict.
+
+    Attributes:
+        row: (E,) which node predicts it.
+        wanted: (E,) token ids.
+        any_wanted: (R,) the first token id of each node.
+    """
+
+    row: Tensor
+    wanted: Tensor
+    any_wanted: Tensor
 
 
 def _edge_scores(
-    model: PreTrainedModel, states: Tensor, edge_start: np.ndarray, target: np.ndarray
+    model: PreTrainedModel, states: Tensor, edge_start: np.ndarray, edges: _Edges, budget: Budget
 ) -> tuple[Tensor, Tensor]:
     """Return (E,) log-probabilities of the targets behind R nodes, and whether each is the first choice.
 
@@ -110,24 +149,20 @@ def _edge_scores(
         model: Its output embedding is the head.
         states: (R, D).
         edge_start: (R + 1,) first edge of each node; the softmax is taken once for all edges of one.
-        target: Token ids of all edges.
+        edges: What the nodes predict.
+        budget: Rows of logits at a time.
     """
     head: Any = model.get_output_embeddings()
-    log_probs, greedy = [], []
-    first = 0
-    for rows in split_rows(states):
-        starts = edge_start[first : first + len(rows) + 1]
-        first += len(rows)
-        indices = (
-            np.repeat(np.arange(len(rows)), np.diff(starts)),
-            target[starts[0] : starts[-1]],
-            target[starts[:-1]],
-        )
-        row, wanted, any_wanted = (torch.from_numpy(array).to(states.device) for array in indices)
-        logits = head(rows).float()
+
+    def score(rows: slice) -> tuple[Tensor, Tensor]:
+        own = slice(edge_start[rows.start], edge_start[rows.stop])
+        row, wanted, any_wanted = edges.row[own] - rows.start, edges.wanted[own], edges.any_wanted[rows]
+        logits = head(states[rows]).float()
         normaliser = F.cross_entropy(logits, any_wanted, reduction="none")
         normaliser += logits.gather(1, any_wanted[:, None])[:, 0]
         found = logits[row, wanted]
-        log_probs.append(found - normaliser[row])
-        greedy.append(found >= logits.amax(1)[row])
-    return torch.cat(log_probs), torch.cat(greedy)
+        return found - normaliser[row], found >= logits.amax(1)[row]
+
+    scored = list(budget.fit(len(states), score, budget.rows_at_once(len(states))))
+    log_probs, greedy = (torch.cat(parts) for parts in zip(*scored, strict=True))
+    return log_probs, greedy

@@ -61,6 +61,7 @@ class _SavedModel(LMEvalModel):
     Args:
         pretrained: A folder that holds a model and its tokenizer, or a run's folder.
         device: Where to run; None takes the GPU if there is one.
+        trust_remote_code: Whether to run an FFN variant that the folder brings, as lm-eval's own flag.
         **options: What its scorer takes: ``protocol``, ``batch_tokens``, and fields of ``ProtocolConfig``.
             What lm-eval's command line passes to every model is left unused.
 
@@ -70,7 +71,13 @@ class _SavedModel(LMEvalModel):
 
     objective: ClassVar[str]
 
-    def __init__(self, pretrained: str | Path, device: str | None = None, **options: object) -> None:
+    def __init__(
+        self,
+        pretrained: str | Path,
+        device: str | None = None,
+        trust_remote_code: bool = False,
+        **options: object,
+    ) -> None:
         folder = Path(pretrained)
         # lm-eval's command line asks for this device where it is told none; its own models do without.
         absent = device == "cuda:0" and not torch.cuda.is_available()
@@ -78,6 +85,7 @@ class _SavedModel(LMEvalModel):
             model_folder(folder) if RunFolder(folder).has_model else folder,
             self.objective,
             None if absent else device,
+            trust_remote_code,
         )
         chosen = {name: value for name, value in options.items() if name not in _UNUSED_ARGUMENTS}
         super().__init__(SCORERS[self.objective](model, tokenizer, **chosen))  # type: ignore[bad-argument-type]

@@ -21,11 +21,13 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+from eval.models.memory import Budget, told_if_memory_runs_out
 from eval.scoring.causal import longest_tree, shared_causal_scores
 from eval.scoring.masked import shared_masked_scores
 from eval.scoring.plain import ScoredText, Scores, plain_causal_scores, plain_masked_scores
 from eval.scoring.protocol import Formulation, Masking
 from eval.scoring.span import infilling_scores, span_scores
+from pretrain.training.memory import is_out_of_memory
 
 # Whether the fast way applies, for each model and what can change without making it another one.
 _fits: WeakKeyDictionary[PreTrainedModel, dict[tuple, bool]] = WeakKeyDictionary()
@@ -40,21 +42,23 @@ class _Ways(NamedTuple):
 
 @torch.inference_mode()
 def causal_log_likelihoods(
-    model: PreTrainedModel, texts: Sequence[ScoredText], batch_tokens: int = 2048
+    model: PreTrainedModel, texts: Sequence[ScoredText], batch_tokens: int | Budget | None = None
 ) -> Scores:
     """Score texts with a causal model: the sum of log p(token | all tokens before it).
 
     Args:
         model: A causal language model, in evaluation mode.
         texts: What to score; no longer than the model's positions.
-        batch_tokens: Tokens per forward pass. Changes speed and memory, not scores.
+        batch_tokens: Tokens per forward pass, or what it may hold; None chooses. Changes speed and memory,
+            not scores.
     """
+    budget = _budget(model, batch_tokens)
 
     def fast(texts: Sequence[ScoredText]) -> Scores:
-        return shared_causal_scores(model, texts, batch_tokens)
+        return shared_causal_scores(model, texts, budget)
 
     def plain(texts: Sequence[ScoredText]) -> Scores:
-        return plain_causal_scores(model, texts, batch_tokens)
+        return plain_causal_scores(model, texts, budget)
 
     longest = longest_tree(model)
     assert all(text.start for text in texts), "a causal model cannot predict the first token of a text"
@@ -70,7 +74,7 @@ def pseudo_log_likelihoods(
     model: PreTrainedModel,
     texts: Sequence[ScoredText],
     mask_token_id: int,
-    batch_tokens: int = 2048,
+    batch_tokens: int | Budget | None = None,
     masking: Masking = "original",
 ) -> Scores:
     """Score texts with a masked model: mask one token at a time and sum log p(token | what is not masked).
@@ -79,17 +83,19 @@ def pseudo_log_likelihoods(
         model: A masked language model, in evaluation mode.
         texts: What to score; tokens outside ``start:end``, such as special ones, are never masked.
         mask_token_id: The id that stands for a masked token.
-        batch_tokens: Tokens per forward pass, over all masked copies. Changes speed and memory, not scores.
+        batch_tokens: Tokens per forward pass over all masked copies, or what it may hold; None chooses.
+            Changes speed and memory, not scores.
         masking: What else is masked with a token: nothing (``original``, Salazar et al. 2020,
             https://aclanthology.org/2020.acl-main.240) or what follows it in its word (``within_word_l2r``,
             Kauf and Ivanova 2023, https://aclanthology.org/2023.acl-short.80), which needs the texts' words.
     """
+    budget = _budget(model, batch_tokens)
 
     def fast(texts: Sequence[ScoredText]) -> Scores:
-        return shared_masked_scores(model, texts, mask_token_id, batch_tokens, masking)
+        return shared_masked_scores(model, texts, mask_token_id, budget, masking)
 
     def plain(texts: Sequence[ScoredText]) -> Scores:
-        return plain_masked_scores(model, texts, mask_token_id, batch_tokens, masking)
+        return plain_masked_scores(model, texts, mask_token_id, budget, masking)
 
     padding = model.config.pad_token_id
 
@@ -105,7 +111,7 @@ def span_log_likelihoods(
     model: PreTrainedModel,
     texts: Sequence[ScoredText],
     sentinel_id: int,
-    batch_tokens: int = 2048,
+    batch_tokens: int | Budget | None = None,
     formulation: Formulation = "span",
 ) -> Scores:
     """Score texts with an encoder-decoder, as a missing span or token by token (see ``span.py``).
@@ -114,16 +120,22 @@ def span_log_likelihoods(
         model: An encoder-decoder trained by span corruption, in evaluation mode.
         texts: What to score; tokens outside ``start:end`` are read by the encoder and never left out.
         sentinel_id: The id of the first sentinel.
-        batch_tokens: Tokens per forward pass. Changes speed and memory, not scores.
+        batch_tokens: Tokens per forward pass, or what it may hold; None chooses. Changes speed and memory,
+            not scores.
         formulation: ``span`` sums log p(token | what is outside the span, the span up to it), ``infilling``
             log p(token | all other tokens).
     """
+    budget = _budget(model, batch_tokens)
     way = span_scores if formulation == "span" else infilling_scores
 
     def plain(texts: Sequence[ScoredText]) -> Scores:
-        return way(model, texts, sentinel_id, batch_tokens)
+        return way(model, texts, sentinel_id, budget)
 
     return _score(model, texts, _Ways(None, plain), lambda text: False, formulation)
+
+
+def _budget(model: PreTrainedModel, batch_tokens: int | Budget | None) -> Budget:
+    return batch_tokens if isinstance(batch_tokens, Budget) else Budget.of(model, batch_tokens)
 
 
 def num_positions(model: PreTrainedModel) -> int:
@@ -152,7 +164,9 @@ def _score(
     number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     different = [texts[index] for index in np.unique([number[key] for key in keys], return_index=True)[1]]
     scores = Scores(np.zeros(len(different)), np.ones(len(different), dtype=bool))
-    with torch.autocast(model.device.type, enabled=False):
+    longest = max((len(text.input_ids) for text in different), default=0)
+    advice = f"one text of {longest} tokens does not fit; score on a CPU with --device cpu"
+    with torch.autocast(model.device.type, enabled=False), told_if_memory_runs_out(advice):
         fits = bool(different) and _is_fit(model, ways, kind)
         is_fast = np.array([fits and suits(text) for text in different], dtype=bool)
         is_empty = np.array([text.start >= text.end for text in different], dtype=bool)
@@ -193,6 +207,8 @@ def _misfit(model: PreTrainedModel, ways: _Ways) -> str | None:
     try:
         found = ways.fast(texts).log_likelihood
     except Exception as error:  # modules of any other design fail in any way
+        if is_out_of_memory(error):
+            raise
         return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     exact = model.dtype in (torch.float32, torch.float64)
     tolerance = {"rtol": 1e-5, "atol": 1e-4} if exact else {"rtol": 1e-2, "atol": 0.25}

@@ -18,18 +18,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from eval.models.memory import Budget
 from eval.models.one_query import attend_with_one_query
-from eval.scoring.plain import (
-    ScoredText,
-    Scores,
-    TokenTable,
-    batches_of_one_length,
-    masked_tokens,
-)
+from eval.scoring.plain import Batch, ScoredText, Scores, TokenTable, batches_of_one_length, masked_tokens
 from eval.scoring.protocol import Masking
 
 
@@ -37,7 +33,7 @@ def shared_masked_scores(
     model: PreTrainedModel,
     texts: Sequence[ScoredText],
     mask_token_id: int,
-    batch_tokens: int,
+    budget: Budget,
     masking: Masking,
 ) -> Scores:
     """Score texts with a masked model built of BERT's modules; ``AttributeError`` for any other.
@@ -46,23 +42,40 @@ def shared_masked_scores(
         model: A masked language model.
         texts: What to score.
         mask_token_id: The id that stands for a masked token.
-        batch_tokens: Tokens per forward pass, over all copies.
+        budget: Of a forward pass, over all copies.
         masking: Which tokens are masked with a scored one.
     """
     encoder = _Encoder(model.base_model, mask_token_id)
     head = model.get_submodule("lm_head" if hasattr(model, "lm_head") else "cls")
-    table = TokenTable(texts, head, model.device)
-    for batch in batches_of_one_length(texts, batch_tokens, model.device, copies=True):
-        masked = masked_tokens(texts, batch, masking)
-        places = table.places(batch.indices, batch.end - batch.start)
-        read = encoder.read(batch.ids)
-        # The copies of one text may be more than a batch.
-        size = max(1, batch_tokens // batch.ids.numel())
-        for scored in torch.arange(batch.start, batch.end, device=model.device).split(size):
-            copies = scored - batch.start
-            states = encoder.states_at(read, masked[:, copies], scored)
-            table.put(places[:, copies].flatten(), states, batch.ids[:, scored].flatten())
+    table = TokenTable(len(texts), budget, head)
+    for batch in batches_of_one_length(texts, budget, model.device, copies=True, masking=masking):
+
+        def states_of(rows: slice, batch: Batch = batch) -> list[tuple[np.ndarray, Tensor, Tensor]]:
+            return _scored_states(encoder, batch.part(rows), masking, budget)
+
+        for part in budget.fit(len(batch.indices), states_of):
+            for found in part:
+                table.put(*found)
     return table.scores()
+
+
+def _scored_states(
+    encoder: _Encoder, batch: Batch, masking: Masking, budget: Budget
+) -> list[tuple[np.ndarray, Tensor, Tensor]]:
+    """Return the texts, the (R, D) last hidden states and the token ids of all scored tokens of a batch."""
+    masked = masked_tokens(batch, masking)
+    read = encoder.read(batch.ids)
+    num_texts, length = batch.ids.shape
+    places = torch.arange(batch.start, batch.end, device=batch.ids.device)
+
+    def states_of(copies: slice) -> tuple[np.ndarray, Tensor, Tensor]:
+        scored = places[copies]
+        states = encoder.states_at(read, masked[:, copies], scored)
+        return np.repeat(batch.indices, len(scored)), states, batch.ids[:, scored].flatten()
+
+    # The copies of one text may be more than a batch.
+    size = budget.texts(length, copies=num_texts, rows=num_texts)
+    return list(budget.fit(len(places), states_of, size))
 
 
 class _Read(NamedTuple):

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from base.errors import UsageError, unknown_name
+from eval.models.memory import Budget
 from eval.scoring.log_likelihood import (
     causal_log_likelihoods,
     num_positions,
@@ -22,11 +23,6 @@ from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.protocol import Protocol, ProtocolConfig
 from eval.scoring.tokens import TextTokenizer
 from pretrain.data.tokenizer import sentinel
-
-# Measured with 2-layer models of hidden sizes 128 and 512, gelu and kan: from 1024 to 4096 tokens a core is
-# within 4% of its best. A GPU needs more per launch.
-CPU_BATCH_TOKENS = 2048
-GPU_BATCH_TOKENS = 65536
 
 
 class ContinuationScores(NamedTuple):
@@ -58,7 +54,7 @@ class TextScorer(ABC):
         model: A language model of the kind.
         tokenizer: Its tokenizer.
         protocol: How texts are scored, or the name of a preset.
-        batch_tokens: Tokens per forward pass; None chooses by device.
+        batch_tokens: Tokens per forward pass; None chooses by device and its free memory.
         **options: Fields of ``ProtocolConfig`` to change, such as ``prefix``.
 
     Raises:
@@ -80,8 +76,7 @@ class TextScorer(ABC):
         )
         self.model = _in_dtype(model, self.protocol.dtype).eval()
         self.texts = TextTokenizer(tokenizer, self.protocol, num_positions(self.model))
-        on_cpu = model.device.type == "cpu"
-        self.batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if on_cpu else GPU_BATCH_TOKENS)
+        self.budget = Budget.of(self.model, batch_tokens)
 
     @abstractmethod
     def score(self, texts: Sequence[ScoredText]) -> Scores:
@@ -137,7 +132,7 @@ class CausalScorer(TextScorer):
     objective = "causal"
 
     def score(self, texts: Sequence[ScoredText]) -> Scores:
-        return causal_log_likelihoods(self.model, texts, self.batch_tokens)
+        return causal_log_likelihoods(self.model, texts, self.budget)
 
 
 class MaskedScorer(TextScorer):
@@ -147,7 +142,7 @@ class MaskedScorer(TextScorer):
 
     def score(self, texts: Sequence[ScoredText]) -> Scores:
         mask_id = self.texts.required_id("mask_token")
-        return pseudo_log_likelihoods(self.model, texts, mask_id, self.batch_tokens, self.protocol.masking)
+        return pseudo_log_likelihoods(self.model, texts, mask_id, self.budget, self.protocol.masking)
 
 
 class SpanScorer(TextScorer):
@@ -158,7 +153,7 @@ class SpanScorer(TextScorer):
     def score(self, texts: Sequence[ScoredText]) -> Scores:
         gap = self.texts.token_id(sentinel(0))
         formulation = self.protocol.formulation
-        return span_log_likelihoods(self.model, texts, gap, self.batch_tokens, formulation)
+        return span_log_likelihoods(self.model, texts, gap, self.budget, formulation)
 
 
 SCORERS: dict[str, type[TextScorer]] = {

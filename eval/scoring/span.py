@@ -23,18 +23,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from eval.scoring.plain import (
-    ScoredText,
-    Scores,
-    TokenTable,
-    as_they_are,
-    batches_of_one_length,
-    score_copies,
-)
+from eval.models.memory import Budget
+from eval.scoring.plain import Batch, ScoredText, Scores, logits_of, score_batches, score_copies
 
 
 def span_scores(
-    model: PreTrainedModel, texts: Sequence[ScoredText], sentinel_id: int, batch_tokens: int
+    model: PreTrainedModel, texts: Sequence[ScoredText], sentinel_id: int, budget: Budget
 ) -> Scores:
     """Score texts as one missing span each.
 
@@ -42,31 +36,32 @@ def span_scores(
         model: An encoder-decoder.
         texts: What to score.
         sentinel_id: The first sentinel.
-        batch_tokens: Tokens per forward pass.
+        budget: Of a forward pass.
     """
-    table = TokenTable(texts, as_they_are, model.device)
-    for batch in batches_of_one_length(texts, batch_tokens, model.device):
+
+    def predict(batch: Batch) -> Tensor:
         gap = torch.full_like(batch.ids[:, :1], sentinel_id)
         scored = batch.ids[:, batch.start : batch.end]
         read = torch.cat([batch.ids[:, : batch.start], gap, batch.ids[:, batch.end :]], 1)
         # The first two tokens that the decoder reads are given; behind the second it predicts the text.
         written = torch.cat([_start(model, len(gap)), gap, scored[:, :-1]], 1)
-        logits = model(input_ids=read, decoder_input_ids=written, use_cache=False).logits[:, 1:]
-        places = table.places(batch.indices, batch.end - batch.start)
-        table.put(places.flatten(), logits.flatten(0, 1), scored.flatten())
-    return table.scores()
+        inputs = {"input_ids": read, "decoder_input_ids": written, "use_cache": False}
+        return logits_of(model, inputs, lambda rows: rows[:, 1:], budget)
+
+    return score_batches(texts, budget, model.device, predict)
 
 
 def infilling_scores(
-    model: PreTrainedModel, texts: Sequence[ScoredText], sentinel_id: int, batch_tokens: int
+    model: PreTrainedModel, texts: Sequence[ScoredText], sentinel_id: int, budget: Budget
 ) -> Scores:
     """Score texts token by token; arguments as in ``span_scores``."""
 
     def predict(copies: Tensor, scored: Tensor) -> Tensor:
         written = torch.cat([_start(model, len(copies)), torch.full_like(copies[:, :1], sentinel_id)], 1)
-        return model(input_ids=copies, decoder_input_ids=written, use_cache=False).logits[:, 1]
+        inputs = {"input_ids": copies, "decoder_input_ids": written, "use_cache": False}
+        return logits_of(model, inputs, lambda rows: rows[:, 1:], budget)[:, 0]
 
-    return score_copies(texts, sentinel_id, batch_tokens, "original", predict, model.device)
+    return score_copies(texts, sentinel_id, budget, "original", predict, model.device)
 
 
 def _start(model: PreTrainedModel, num_texts: int) -> Tensor:

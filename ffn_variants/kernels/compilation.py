@@ -6,43 +6,90 @@ once: Inductor keeps what it compiled on disk, and every later process reads it 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
+import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+
+from base.errors import UsageError
 
 
 class _State:
     """What holds for the whole process."""
 
-    enabled = False
-    broken = False
-    """Set once compiling has failed; everything is eager from then on."""
+    choice: bool | None = None
+    fallback = False
+    by_hand = True
+    failure = ""
+    """Why compiling has failed, in a line; everything is eager from then on."""
     seconds = 0.0
 
 
-def use_compiled_kernels(enabled: bool = True) -> None:
+class _Thread(threading.local):
+    in_graph = False
+
+
+_THREAD = _Thread()
+
+
+def use_compiled_kernels(enabled: bool | None = True, fallback: bool = False, by_hand: bool = True) -> None:
     """Choose, for this process, whether the variants' elementwise functions are compiled.
 
-    They are not by default: compiling takes 5 to 20 seconds a variant the first time and 1 to 4 seconds in
-    each later process, which a long training earns back and a short look at a model does not. The function
-    computed is the same up to rounding. Where there is no compiler, one warning says so and all stays eager.
+    Compiling takes 5 to 20 seconds a variant the first time and 1 to 4 seconds in each later process, which a
+    long training earns back and a short look at a model does not. The function computed is the same up to
+    rounding. Where compiling fails on a CPU, one warning says so and all stays eager. On a GPU, where an
+    eager KAN takes a multiple of the time, that is an error.
+
+    Args:
+        enabled: None, as before any choice, compiles in somebody's ``torch.compile`` and nowhere else.
+        fallback: Be eager with a warning on a GPU too.
+        by_hand: On a GPU, take this project's own Triton kernels where it has some; else those of Inductor,
+            which write and read several times as much.
     """
-    _State.enabled = enabled
+    _State.choice, _State.fallback, _State.by_hand = enabled, fallback, by_hand
+    _State.failure = ""  # of a run before in this process, which may have had another variant
     if enabled:
         _keep_cache_at_home()
 
 
+@contextlib.contextmanager
+def eager_kernels() -> Iterator[None]:
+    """Leave kernels uncompiled for a while, whatever was chosen."""
+    before, _State.choice = _State.choice, False
+    try:
+        yield
+    finally:
+        _State.choice = before
+
+
 def compiled_kernels_in_use() -> bool:
-    """Whether kernels are compiled: asked for, and not found impossible."""
-    return _State.enabled and not _State.broken
+    """Whether kernels are compiled: chosen, and not found impossible."""
+    chosen = _THREAD.in_graph if _State.choice is None else _State.choice
+    return chosen and not _State.failure
+
+
+def compile_failure() -> str:
+    """Why kernels are eager that were to be compiled, in a line; empty if they are not."""
+    return "" if _State.choice is False else _State.failure
+
+
+@contextlib.contextmanager
+def in_compiled_graph() -> Iterator[None]:
+    """Mark what an operation of somebody's ``torch.compile`` does, to be as fast as the rest of it."""
+    before, _THREAD.in_graph = _THREAD.in_graph, True
+    try:
+        yield
+    finally:
+        _THREAD.in_graph = before
 
 
 def compile_seconds() -> float:
@@ -50,26 +97,26 @@ def compile_seconds() -> float:
     return _State.seconds
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Wrap a function of tensors and hashable values so that it is compiled while that is chosen.
 
+    Only where compiling fails does the function run as it stands. By then nothing has run, so what it does in
+    place is done once. Errors of what was compiled, such as a lack of memory, are raised.
+
     Args:
-        function: Without data-dependent control flow; it may be called again with the same arguments. It is
-            a part of an ``autograd.Function``: no gradient flows through it.
+        function: Without data-dependent control flow. It is a part of an ``autograd.Function``: no gradient
+            flows through it.
+        by_hand: The same on CUDA tensors, none of them in float64, by a kernel that is compiled at its first
+            call.
 
     Returns:
         The same function. Inside somebody else's ``torch.compile`` it is traced as it stands.
     """
     seen: set[tuple[Any, ...]] = set()
 
-    @functools.cache
-    def fused() -> Callable[..., Any]:
-        # Broken graphs would be slow without a word; so they are errors, and end in the eager function.
-        return torch.compile(function, dynamic=True, fullgraph=True, **_ISOLATED)
-
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        if not compiled_kernels_in_use() or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not compiled_kernels_in_use():
             return function(*args)
         losing = torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in args)
         assert not losing, (
@@ -80,9 +127,13 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         kind = (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), *map(_kind, args))
         start = time.perf_counter()
         try:
-            result = fused()(*args)
-        except Exception as error:  # whatever Dynamo, Inductor, Triton or a C++ compiler may raise
+            chosen = by_hand if by_hand is not None and _serves_by_hand(args) else fused()
+            result = chosen(*args)
+        except _compile_errors() as error:
+            _check_fallback(error, args)
+            spent = time.perf_counter() - start
             result = function(*args)  # if this raises as well, compiling is not to blame
+            _State.seconds += spent
             _give_up(error)
             return result
         if kind not in seen:
@@ -90,7 +141,24 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             _State.seconds += time.perf_counter() - start
         return result
 
+    @functools.cache
+    def fused() -> Callable[..., Any]:
+        # Broken graphs would be slow without a word; so they are errors, and end in the eager function.
+        try:
+            return torch.compile(function, dynamic=True, fullgraph=True, **_ISOLATED)
+        except RuntimeError as error:  # this Python or system is not supported
+            raise UnsupportedError(str(error)) from error
+
     return call
+
+
+class UnsupportedError(RuntimeError):
+    """A function cannot be compiled here; it has not run."""
+
+
+def _serves_by_hand(args: tuple[Any, ...]) -> bool:
+    tensors = [value for value in args if isinstance(value, Tensor)]
+    return _State.by_hand and all(t.is_cuda and t.dtype != torch.float64 for t in tensors)
 
 
 # Else the kernels of all bases, whose code is the same, share torch's limit of 8 compilations
@@ -109,15 +177,57 @@ def _kind(value: Any) -> Any:
     return value.dtype, value.device, tuple(size == 1 for size in value.shape)
 
 
+def _compile_errors() -> tuple[type[Exception], ...]:
+    """What Dynamo, Inductor, Triton and C++ compilers raise, before any of a function has run.
+
+    OSError is of a folder for what they compile that is full, or that cannot be made: kernels have no files.
+    """
+    from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException  # takes a second
+
+    return UnsupportedError, TorchDynamoException, FailOnRecompileLimitHit, OSError
+
+
+_FAULTS = (MemoryError, torch.OutOfMemoryError, torch.AcceleratorError)
+"""Of memory and of the device: no fault of compiling, though it may have met them first."""
+
+
+def _check_fallback(error: Exception, args: tuple[Any, ...]) -> None:
+    """Raise where a failure of compiling is not to be passed over."""
+    if fault := next((each for each in _causes(error) if isinstance(each, _FAULTS)), None):
+        raise fault from error
+    on_cpu = all(value.device.type == "cpu" for value in args if isinstance(value, Tensor))
+    if not (on_cpu or _State.fallback):
+        _refuse(error)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = getattr(cause, "inner_exception", None) or cause.__cause__ or cause.__context__
+
+
+def _refuse(error: Exception) -> NoReturn:
+    raise UsageError(
+        f"torch.compile failed on a GPU ({_in_a_line(error)}), without which several variants take a "
+        "multiple of the time; mend Triton, or run eagerly: train.py --train.no-torch-compile, or "
+        "--train.torch-compile-fallback; from Python use_compiled_kernels(fallback=True)"
+    ) from error
+
+
 def _give_up(error: Exception) -> None:
-    _State.broken = True
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    _State.failure = _in_a_line(error)
     warnings.warn(
-        f"torch.compile failed ({type(error).__name__}: {lines[0] if lines else 'no message'}): the FFN runs "
-        "eagerly, with the same results but slower. It needs a C++ compiler on a CPU and Triton on a GPU; "
+        f"torch.compile failed ({_State.failure}): the FFN runs eagerly, with the same results but slower. "
+        "It needs a C++ compiler on a CPU and Triton on a GPU; "
         "train.py --train.no-torch-compile leaves it out without this warning",
         stacklevel=3,
     )
+
+
+def _in_a_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def _keep_cache_at_home() -> None:

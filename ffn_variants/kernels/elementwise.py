@@ -9,14 +9,15 @@ Shapes: N rows, C channels.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.compilation import compiled, compiled_kernels_in_use
+from ffn_variants.kernels.compilation import compiled, compiled_kernels_in_use, in_compiled_graph
+from ffn_variants.kernels.naming import name_of, named
 
 Function = Callable[..., Tensor]
 """``function(x, *parameters)``: (N, C) to (N, C), each row on its own; a function of a module."""
@@ -33,6 +34,8 @@ def elementwise(
 ) -> Tensor:
     """Apply a function; all is computed in float32 at least. It cannot be differentiated twice.
 
+    In somebody's ``torch.compile`` it is one operation, ``ffn_variants::elementwise``, like ``basis_linear``.
+
     Args:
         function: What to compute.
         x: (..., C) inputs.
@@ -42,8 +45,21 @@ def elementwise(
     Returns:
         (..., C) in the dtype of x.
     """
-    out = _Elementwise.apply(function, gradients, x.reshape(-1, x.shape[-1]), *parameters)
+    rows = x.reshape(-1, x.shape[-1])
+    if torch.compiler.is_compiling():
+        out = _in_a_graph(function, gradients, rows, parameters)
+    else:
+        out = _Elementwise.apply(function, gradients, rows, *parameters)
     return out.view_as(x)  # type: ignore[union-attr]
+
+
+def _in_a_graph(
+    function: Function, gradients: Gradients | None, x: Tensor, parameters: Sequence[Tensor]
+) -> Tensor:
+    names = name_of(function), "" if gradients is None else name_of(gradients)
+    if names[0] is not None and names[1] is not None:
+        return _operation(x, list(parameters), *names)
+    return _rounded(function, x, *parameters)
 
 
 class _Elementwise(torch.autograd.Function):
@@ -53,26 +69,94 @@ class _Elementwise(torch.autograd.Function):
     ) -> Tensor:
         forward, ctx.pull_back = _kernels(function, gradients)
         ctx.save_for_backward(x, *parameters)
-        if compiled_kernels_in_use():
-            return forward(x, *parameters)
-        # Operation by operation, it is the temporaries that want to stay in the cache.
-        out = torch.empty_like(x)
-        for block in _blocks(x):
-            out[block] = forward(x[block], *parameters)
-        return out
+        return _values(forward, x, parameters)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         x, *parameters = ctx.saved_tensors
-        grad = grads[0].contiguous()  # that of a sum is expanded, and would be compiled for anew
-        grad_x = torch.empty_like(x)
-        sums = [torch.zeros_like(p, dtype=_exact(p.dtype)) for p in parameters]
-        for block in _blocks(x):
-            parts = ctx.pull_back(grad[block], x[block], grad_x[block], *parameters)
-            for total, part in zip(sums, parts, strict=True):
-                total += part
-        return None, None, grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))
+        return None, None, *_sums(ctx.pull_back, grads[0], x, parameters)
+
+
+# The same as an operation of a graph, which neither Dynamo nor Inductor looks into.
+
+
+@torch.library.custom_op(
+    "ffn_variants::elementwise",
+    mutates_args=(),
+    schema="(Tensor x, Tensor[] parameters, str function, str gradients) -> Tensor",
+)
+def _operation(x: Tensor, parameters: list[Tensor], function: str, gradients: str) -> Tensor:
+    forward, _ = _named_kernels(function, gradients)
+    with in_compiled_graph():
+        return _values(forward, x.contiguous(), parameters)
+
+
+@_operation.register_fake
+def _(x: Tensor, *_: Any) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@torch.library.custom_op(
+    "ffn_variants::elementwise_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor x, Tensor[] parameters, str function, str gradients) -> Tensor[]",
+)
+def _backward_operation(
+    grad: Tensor, x: Tensor, parameters: list[Tensor], function: str, gradients: str
+) -> list[Tensor]:
+    _, pull_back = _named_kernels(function, gradients)
+    with in_compiled_graph():
+        return _sums(pull_back, grad, x.contiguous(), parameters)
+
+
+@_backward_operation.register_fake
+def _(grad: Tensor, x: Tensor, parameters: list[Tensor], *_: Any) -> list[Tensor]:
+    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (x, *parameters)]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    x, parameters, ctx.function, ctx.gradients = inputs
+    ctx.save_for_backward(x, *parameters)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    x, *parameters = ctx.saved_tensors
+    grad_x, *sums = _backward_operation(grad, x, parameters, ctx.function, ctx.gradients)
+    return grad_x, sums, None, None
+
+
+_operation.register_autograd(_backward, setup_context=_keep)
+
+
+def _values(forward: Callable[..., Tensor], x: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    if compiled_kernels_in_use():
+        return forward(x, *parameters)
+    # Operation by operation, it is the temporaries that want to stay in the cache.
+    out = torch.empty_like(x)
+    for block in _blocks(x):
+        out[block] = forward(x[block], *parameters)
+    return out
+
+
+def _sums(
+    pull_back: Callable[..., tuple[Tensor, ...]], grad: Tensor, x: Tensor, parameters: Sequence[Tensor]
+) -> list[Tensor]:
+    """The gradients of x and of the parameters."""
+    grad = grad.contiguous()  # that of a sum is expanded, and would be compiled for anew
+    grad_x = torch.empty_like(x)
+    sums = [
+        torch.zeros_like(p, dtype=_exact(p.dtype), memory_format=torch.contiguous_format) for p in parameters
+    ]
+    for block in _blocks(x):
+        parts = pull_back(grad[block], x[block], grad_x[block], *parameters)
+        for total, part in zip(sums, parts, strict=True):
+            total += part
+    return [grad_x, *(total.to(p.dtype) for total, p in zip(sums, parameters, strict=True))]
+
+
+def _named_kernels(function: str, gradients: str) -> Any:
+    return _kernels(named(function), named(gradients) if gradients else None)
 
 
 @functools.cache
@@ -82,7 +166,7 @@ def _kernels(
     """The function; and the gradients of x, written where it is told, and of the parameters, unrounded."""
 
     def forward(x: Tensor, *parameters: Tensor) -> Tensor:
-        return function(*(t.to(_exact(t.dtype)) for t in (x, *parameters))).to(x.dtype)
+        return _rounded(function, x, *parameters)
 
     def pull_back(grad: Tensor, x: Tensor, grad_x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         inputs = tuple(t.to(_exact(t.dtype)) for t in (x, *parameters))
@@ -96,6 +180,10 @@ def _kernels(
         return tuple(parts)
 
     return compiled(forward), compiled(pull_back)
+
+
+def _rounded(function: Function, x: Tensor, *parameters: Tensor) -> Tensor:
+    return function(*(t.to(_exact(t.dtype)) for t in (x, *parameters))).to(x.dtype)
 
 
 def _exact(dtype: torch.dtype) -> torch.dtype:

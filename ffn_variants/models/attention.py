@@ -76,13 +76,16 @@ class GPTNeoBackendAttention(nn.Module):
             query: (B, H, Q, D).
             key: (B, H, K, D).
             mask: (B, 1, Q, K), true or zero where a query may look; None for every key up to the query.
-                Numbers of documents are left to the backend that they are for.
+                What says where documents are is left to the backend that it is for. (B, 2, Q, K) are two
+                masks that need no more, of global layers and of local ones.
 
         Returns:
             The mask of this layer, in the same form; None where that says enough.
         """
         if mask is not None and numbers_documents(mask):
             return mask
+        if mask is not None and mask.shape[1] == 2:
+            return mask[:, 0 if self.sliding_window is None else 1, None]
         keys = torch.arange(key.shape[2], device=key.device)
         distance = keys[key.shape[2] - query.shape[2] :, None] - keys
         visible = distance >= 0
@@ -98,7 +101,7 @@ class GPTNeoBackendAttention(nn.Module):
 
 
 def numbers_documents(mask: Tensor) -> bool:
-    """Whether a mask says to which document each token belongs, rather than who may look at whom."""
+    """Whether a mask says in integers where the documents are, rather than who may look at whom."""
     return mask.dtype != torch.bool and not mask.is_floating_point()
 
 

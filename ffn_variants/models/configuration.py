@@ -12,7 +12,7 @@ from huggingface_hub.dataclasses import strict
 from transformers import GPTNeoConfig, RobertaConfig, T5Config
 
 from base.errors import UsageError
-from ffn_variants.registry import get_variant
+from ffn_variants.registry import get_variant, is_registered
 
 
 def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field: str) -> None:
@@ -21,7 +21,9 @@ def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field
     Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
     """
     for each in [{"ffn": config.ffn, "ffn_options": config.ffn_options}, *(config.layer_ffns or [])]:
-        get_variant(each["ffn"]).resolve(each["ffn_options"])
+        # A variant in a file beside the weights is run by the model, and only with consent.
+        if is_registered(each["ffn"]) or each["ffn"] not in (config.ffn_files or {}):
+            get_variant(each["ffn"]).resolve(each["ffn_options"])
     default = type(config).__dataclass_fields__[activation_field].default
     if getattr(config, activation_field) != default:
         raise UsageError(
@@ -30,8 +32,16 @@ def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field
         )
 
 
+class InstalledCode:
+    """Keeps transformers from copying this project's own files beside weights of remote code."""
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Do nothing: what travels with a model is its variant's file alone."""
+
+
 @strict
-class FFNGPTNeoConfig(GPTNeoConfig):
+class FFNGPTNeoConfig(InstalledCode, GPTNeoConfig):
     r"""GPT-Neo whose feed-forward networks are all of one variant.
 
     ``activation_function`` stays at its default and takes effect only where ``ffn`` is "gelu".
@@ -46,6 +56,8 @@ class FFNGPTNeoConfig(GPTNeoConfig):
             weights are trained through; kept when a model is loaded and saved. None in older models.
         layer_ffns (`list`, *optional*): A dict with ``ffn``, ``ffn_options`` and ``intermediate_size`` for
             each layer, where not all have the same; then ``ffn`` is that of the layers that were replaced.
+        ffn_files (`dict`, *optional*): By variant the file beside the weights that it is in, and the name of
+            its spec there, as ``"ffn_mine.py:SPEC"``. None where all come from this project or a package.
     """
 
     model_type = "ffn_gpt_neo"
@@ -55,6 +67,7 @@ class FFNGPTNeoConfig(GPTNeoConfig):
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
     layer_ffns: list | None = None
+    ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -70,7 +83,7 @@ class FFNGPTNeoConfig(GPTNeoConfig):
 
 
 @strict
-class FFNRobertaConfig(RobertaConfig):
+class FFNRobertaConfig(InstalledCode, RobertaConfig):
     r"""RoBERTa whose feed-forward networks are all of one variant.
 
     ``hidden_act`` stays at its default and takes effect only where ``ffn`` is "gelu".
@@ -81,6 +94,7 @@ class FFNRobertaConfig(RobertaConfig):
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
         ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
         layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_roberta"
@@ -90,6 +104,7 @@ class FFNRobertaConfig(RobertaConfig):
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
     layer_ffns: list | None = None
+    ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -102,7 +117,7 @@ class FFNRobertaConfig(RobertaConfig):
 
 
 @strict
-class FFNT5Config(T5Config):
+class FFNT5Config(InstalledCode, T5Config):
     r"""T5 whose feed-forward networks, in encoder and decoder, are all of one variant.
 
     ``feed_forward_proj`` stays at its default and takes effect only where ``ffn`` is "gelu". T5 has no table
@@ -115,6 +130,7 @@ class FFNT5Config(T5Config):
         paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
         ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
         layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
     """
 
     model_type = "ffn_t5"
@@ -129,6 +145,7 @@ class FFNT5Config(T5Config):
     paired_intermediate_size: int | None = None
     ffn_source: str | None = None
     layer_ffns: list | None = None
+    ffn_files: dict | None = None
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
@@ -158,6 +175,11 @@ def ffn_of_layer(config: FFNConfig, number: int) -> dict[str, Any]:
         return dict(config.layer_ffns[number])
     width = config.intermediate_size or 4 * config.hidden_size
     return {"ffn": config.ffn, "ffn_options": config.ffn_options or None, "intermediate_size": width}
+
+
+def variants_of(config: FFNConfig) -> list[str]:
+    """Name the variants of a model's layers, each once."""
+    return list(dict.fromkeys([config.ffn, *(each["ffn"] for each in config.layer_ffns or [])]))
 
 
 def config_of_layer(config: FFNConfig, number: int) -> FFNConfig:

@@ -12,10 +12,11 @@ import transformers
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.families import AUTO_CLASSES
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from ffn_variants.models import families  # noqa: F401  registers the variants' model types
+from ffn_variants.models.own_variants import admit_variants
 
 
 def choose_device(name: str | None) -> str:
@@ -44,14 +45,14 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **AS_DATA)
     except (OSError, ValueError) as error:
-        raise UsageError(f"no tokenizer in {folder}, save it there: {_first_line(error)}") from error
+        raise UsageError(f"no tokenizer in {folder}, save it there: {first_line(error)}") from error
     if tokenizer is None:
         raise UsageError(f"no tokenizer in {folder}, save it there")
     return tokenizer
 
 
 def load_language_model(
-    folder: Path, objective: str, device: str | None = None
+    folder: Path, objective: str, device: str | None = None, trust_remote_code: bool = False
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Load a language model in fp32 and evaluation mode, and its tokenizer.
 
@@ -59,22 +60,26 @@ def load_language_model(
         folder: What ``save_pretrained`` wrote.
         objective: ``causal``, ``masked`` or ``span_corruption``.
         device: Where to put it; None chooses.
+        trust_remote_code: Whether to run an FFN variant that the folder brings, which is refused otherwise.
 
     Raises:
         UsageError: If there is no such model, or if some of its weights are not in the folder: they would be
             random numbers, and its scores with them.
     """
-    model, info = load_pretrained(getattr(transformers, AUTO_CLASSES[objective]), folder)
+    model, info = load_pretrained(getattr(transformers, AUTO_CLASSES[objective]), folder, trust_remote_code)
     check_loaded(info, backbone=None, folder=folder)
     return model.to(choose_device(device)).eval(), load_tokenizer(folder)
 
 
-def load_pretrained(auto: Any, folder: Path, **config: object) -> tuple[Any, dict]:
+def load_pretrained(
+    auto: Any, folder: Path, trust_remote_code: bool = False, **config: object
+) -> tuple[Any, dict]:
     """Load a model in fp32, whatever it was trained in: bf16 flips decisions of minimal pairs.
 
     Args:
         auto: An Auto class of transformers.
         folder: What ``save_pretrained`` wrote.
+        trust_remote_code: Whether to run an FFN variant that the folder brings, which is refused otherwise.
         **config: Changes of the model's config, such as ``num_labels``.
 
     Returns:
@@ -84,12 +89,13 @@ def load_pretrained(auto: Any, folder: Path, **config: object) -> tuple[Any, dic
         UsageError: If the folder holds no model that can be loaded, or brings code.
     """
     refuse_code(folder)
+    admit_variants(folder, trust_remote_code)
     how = {"dtype": torch.float32, "output_loading_info": True, **WEIGHTS_AS_DATA}
     try:
         with quiet_transformers():
             return auto.from_pretrained(folder, **how, **config)
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
-        raise UsageError(f"cannot load the model in {folder}: {_first_line(error)}") from error
+        raise UsageError(f"cannot load the model in {folder}: {first_line(error)}") from error
 
 
 @contextmanager
@@ -128,7 +134,3 @@ def check_loaded(info: dict, backbone: str | None, folder: Path) -> None:
             f"{folder}: {len(missing)} weights are missing, {len(mismatched)} have another shape ({named}); "
             "they would be random numbers, save the model again"
         )
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0][:300]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from transformers import (
     GPTNeoForCausalLM,
     GPTNeoForSequenceClassification,
     GPTNeoModel,
+    PreTrainedConfig,
     PreTrainedModel,
     RobertaForMaskedLM,
     RobertaForSequenceClassification,
@@ -39,6 +41,7 @@ from ffn_variants.models.configuration import (
     config_of_layer,
 )
 from ffn_variants.models.layers import ffn_modules, replace_ffn
+from ffn_variants.models.own_variants import hub_arguments, load_variants, need_variants, save_variants
 from ffn_variants.source import cure, describe_change, is_same_source
 
 # A mixin only at run time: before a stock class in the bases it must not itself be a PreTrainedModel.
@@ -63,6 +66,7 @@ class FFNVariantMixin(_Base):
     """Exchanges every layer's FFN after the stock constructor, and refuses checkpoints of another FFN."""
 
     def __init__(self, config: FFNConfig, *args: Any, **kwargs: Any):
+        need_variants(config)
         with _paired_width(config):
             super().__init__(config, *args, **kwargs)
         for module in self.modules():
@@ -82,12 +86,15 @@ class FFNVariantMixin(_Base):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
         """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.
 
-        A model that was trained through another source of its variant is told of, once in a process.
+        A variant that lies beside the weights is loaded from there, if ``trust_remote_code=True`` is given. A
+        model that was trained through another source of its variant is told of, once in a process.
 
         Raises:
             UsageError: If FFN weights are missing or left over, as after overriding ``ffn``. They would hold
                 arbitrary memory: transformers initialises missing parameters only of modules that it knows.
+                Or if a variant lies beside the weights, and ``trust_remote_code`` is not given.
         """
+        cls._load_variants(pretrained_model_name_or_path, **kwargs)
         wants_info = kwargs.pop("output_loading_info", False)
         loaded: Any = super().from_pretrained(
             pretrained_model_name_or_path, *model_args, output_loading_info=True, **kwargs
@@ -102,6 +109,23 @@ class FFNVariantMixin(_Base):
         if not is_same_source(model.config.ffn, model.config.ffn_source):
             _tell_other_source(model.config.ffn, model.config.ffn_source, str(pretrained_model_name_or_path))
         return (model, info) if wants_info else model
+
+    @classmethod
+    def _load_variants(cls, model: Any, **kwargs: Any) -> None:
+        """Load the variants that lie beside the weights, with consent."""
+        if model is None:
+            return  # transformers then takes all from arguments
+        config: Any = kwargs.get("config")
+        if not isinstance(config, PreTrainedConfig):
+            wanted: Any = cls.config_class
+            config = wanted.from_pretrained(config or model, **hub_arguments(kwargs))
+        load_variants(config, model, bool(kwargs.get("trust_remote_code")), **hub_arguments(kwargs))
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """Save as ``PreTrainedModel.save_pretrained`` does, with the file of a variant that came from one."""
+        if kwargs.get("is_main_process", True):
+            save_variants(self.config, Path(save_directory))  # type: ignore[bad-argument-type]
+        super().save_pretrained(save_directory, *args, **kwargs)
 
 
 def _tell_other_source(ffn: str, recorded: str, folder: str) -> None:

@@ -1,11 +1,11 @@
 """Attention of packed documents, registered with transformers as ``packed``.
 
-Its mask says to which document each token belongs: (B, 1, 1, T) integers. On a CPU documents of about the
-same length are attended to together, padded to it, so that few scores are computed that no document needs;
-elsewhere a mask of pairs is made of the numbers. Any other mask goes to ``sdpa``.
+Its mask, made once for all layers by ``document_mask``, says where the documents are. On a CPU documents of
+about the same length are attended to together, padded to it, so that few scores are computed that no document
+needs; GPUs have flash attention where it fits. Any other mask goes to ``sdpa``, of pairs of tokens as well.
 
 Shapes: B batch, H heads, T tokens of a row, N = B T tokens of a batch, D size of a head; M slots for tokens,
-n documents of L slots each.
+n documents of L slots each, C documents of a batch.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from ffn_variants.models.attention import numbers_documents
+from ffn_variants.models.autocast import product_dtype
 from ffn_variants.models.dropout import draw_dropped
+from ffn_variants.models.flash_attention import flash_attention, takes_flash
 
 NAME = "packed"
 
@@ -33,6 +35,34 @@ STEP = 64
 
 WORTHWHILE = 0.7
 """Share of the pairs of tokens in whole rows up to which those in padded documents are computed instead."""
+
+
+def document_mask(
+    model: PreTrainedModel, position_ids: Tensor, starts: Tensor | None, causal: bool
+) -> Tensor:
+    """Say where the documents of a batch are, in the way that attention on its device is fastest with.
+
+    Args:
+        model: Whose layers attend.
+        position_ids: (B, T) positions, 0 at every start of a document and on padding.
+        starts: (C + 1,) int32 of ``flash_attention``; None where nobody listed them.
+        causal: Whether tokens see earlier ones only.
+
+    Returns:
+        (1, 1, 1, C + 1) int32 ``starts`` for flash attention. Else on a CPU (B, 1, 1, T) int64 numbers of
+        documents, elsewhere what ``sdpa`` adds to scores: (B, 1, T, T), and of a model with windows
+        (B, 2, T, T), for layers without and with one.
+    """
+    config: Any = model.config
+    device = position_ids.device
+    dtype = product_dtype(model, device)
+    head_size = config.hidden_size // config.num_attention_heads
+    if starts is not None and takes_flash(device, dtype, head_size):
+        return starts[None, None, None]
+    numbers = document_numbers(position_ids)
+    if device.type == "cpu":
+        return numbers
+    return _pairs(numbers[:, 0, 0], dtype, causal, getattr(config, "window_size", None))
 
 
 def document_numbers(position_ids: Tensor) -> Tensor:
@@ -46,6 +76,17 @@ def document_numbers(position_ids: Tensor) -> Tensor:
     """
     rows = torch.arange(len(position_ids), device=position_ids.device) * (position_ids.shape[1] + 1)
     return ((position_ids == 0).cumsum(dim=1) + rows[:, None])[:, None, None]
+
+
+def _pairs(numbers: Tensor, dtype: torch.dtype, causal: bool, window: int | None) -> Tensor:
+    """(B, 1 or 2, T, T) of (B, T) numbers: 0 where a token sees another, else as low as a dtype goes."""
+    visible = _same_document(numbers)
+    if causal:
+        places = torch.arange(numbers.shape[1], device=numbers.device)
+        distance = places[:, None] - places
+        reaches = [numbers.shape[1]] if window is None else [numbers.shape[1], window]
+        visible = visible & torch.stack([(distance >= 0) & (distance < reach) for reach in reaches])
+    return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
 def packed_attention(
@@ -66,7 +107,7 @@ def packed_attention(
         query: (B, H, T, D).
         key: (B, H, T, D).
         value: (B, H, T, D).
-        attention_mask: (B, 1, 1, T) number of each token's document, or a mask that ``sdpa`` knows.
+        attention_mask: Of ``document_mask``, or any that ``sdpa`` knows.
         dropout: Of the attention weights.
         scaling: Of the scores; None for one over the root of D.
         sliding_window: Tokens that a token of a causal layer looks back on, itself included.
@@ -79,13 +120,13 @@ def packed_attention(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )
-    numbers = attention_mask[:, 0, 0]
-    attend = functools.partial(
-        _attend, causal=bool(module.is_causal), window=sliding_window, dropout=dropout, scaling=scaling
-    )
-    if query.device.type == "cpu":
-        return _attend_on_cpu(attend, query, key, value, numbers, padding_is_seen=not module.is_causal), None
-    return attend(query, key, value, mask=_same_document(numbers)).transpose(1, 2), None
+    how: dict[str, Any] = {"causal": bool(module.is_causal), "window": sliding_window}
+    how |= {"dropout": dropout, "scaling": scaling}
+    documents = attention_mask[:, 0, 0]
+    if documents.dtype == torch.int32:
+        return flash_attention(query, key, value, documents[0], **how), None
+    attend = functools.partial(_attend, **how)
+    return _attend_on_cpu(attend, query, key, value, documents, padding_is_seen=not module.is_causal), None
 
 
 def _same_document(numbers: Tensor) -> Tensor:
@@ -198,11 +239,9 @@ def _attend(
         visible = ones.tril().triu(1 - reach)
         mask = visible if mask is None else mask & visible
         causal = False
-    if query.device.type != "cpu" or (dropout == 0 and query.dtype != torch.bfloat16):
-        return scaled_dot_product_attention(
-            query, key, value, mask, dropout_p=dropout, is_causal=causal, scale=scaling
-        )
-    # There torch's own is slow in bf16, and with dropout it draws a number for every weight.
+    if dropout == 0 and query.dtype != torch.bfloat16:
+        return scaled_dot_product_attention(query, key, value, mask, is_causal=causal, scale=scaling)
+    # On a CPU torch's own is slow in bf16, and with dropout it draws a number for every weight.
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     bias = None
     if mask is not None:

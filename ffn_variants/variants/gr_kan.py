@@ -20,6 +20,7 @@ Shapes: R rows, G groups, C channels of a group.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,7 @@ from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
 from ffn_variants.kernels.compilation import compiled
+from ffn_variants.kernels.triton_ops import has_triton, rational_gradients
 from ffn_variants.spec import FFNSpec
 
 DEFAULT_GROUPS = 8
@@ -88,7 +90,7 @@ def _values(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:
     return (_horner(a, u) / (1 + (_horner(b, u) * u).abs())).to(x.dtype)
 
 
-@compiled
+@functools.partial(compiled, by_hand=rational_gradients if has_triton() else None)
 def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
     """Differentiate P / Q in one pass over x.
 
@@ -99,9 +101,9 @@ def _gradients(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) 
         denominator: (G, 4).
 
     Returns:
-        (R, G, C) gradient of x, and for each row the (10, R, G) gradients of a_0 ... a_5, b_1 ... b_4. Their
-        sum over rows is left to torch, which adds pairwise: a compiled loop has one accumulator, and with it
-        ten times the error at 4,096 rows.
+        (R, G, C) gradient of x, and for each row the (10, R, G) gradients of a_0 ... a_5, b_1 ... b_4; for
+        each few rows, where the kernel is by hand. Their sum over rows is left to torch, which adds pairwise:
+        a compiled loop has one accumulator, and with it ten times the error at 4,096 rows.
     """
     exact = torch.promote_types(x.dtype, torch.float32)
     a, b = _columns(numerator, exact), _columns(denominator, exact)
@@ -236,4 +238,5 @@ SPEC = FFNSpec(
         "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
+    earlier_sources=("5ece01ba712b", "f6b626f17ee6"),
 )

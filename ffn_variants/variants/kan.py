@@ -22,7 +22,7 @@ from base import kan_layers
 from base.options import Option
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
-from ffn_variants.splines.b_splines import b_splines, splines_on
+from ffn_variants.splines.b_splines import GridSplines, b_splines
 from ffn_variants.splines.kan_grid import adapted_grid, refitted
 from ffn_variants.splines.pruning import largest_levels
 from ffn_variants.splines.spline_layer import SPLINES_OPTION, SplineLayer
@@ -74,7 +74,6 @@ class KANLinear(SplineLayer):
         self.spline_weight = nn.Parameter(torch.empty(out_features, in_features, grid_size + spline_order))
         self.spline_scaler = nn.Parameter(torch.empty(out_features, in_features))
         self.make_mask(self.spline_weight, splines)
-        self._known: tuple[Tensor, int, Any] | None = None
         self.reset_parameters()
 
     @torch.no_grad()
@@ -103,15 +102,7 @@ class KANLinear(SplineLayer):
         return torch.einsum("cg,gio->oic", inverse, values)
 
     def _splines(self) -> tuple[Any, tuple[Tensor, ...]]:
-        """Look at the grid once, and again only after it was changed or replaced, as when loading."""
-        if self.grid.is_inference():  # such a tensor does not count its changes
-            return splines_on(self.grid, self.spline_order)
-        known = self._known
-        if known is None or known[0] is not self.grid or known[1] != self.grid._version:
-            with torch.inference_mode(False):  # for what is trained later, which could not save its tensors
-                splines = splines_on(self.grid, self.spline_order)
-            known = self._known = (self.grid, self.grid._version, splines)
-        return known[2]
+        return GridSplines(self.spline_order).settle(self.grid)
 
     def curve_coefficients(self) -> Tensor:
         """(O, I, G + K) coefficients with their scaler."""
@@ -122,8 +113,7 @@ class KANLinear(SplineLayer):
         # Every input's base weight first, then its coefficients of the first basis, and so on.
         splines = self.curve_coefficients().transpose(1, 2)
         weight = torch.cat([self.base_weight.unsqueeze(1), splines], 1).flatten(1)
-        basis, constants = self._splines()
-        return basis_linear(x, weight, basis, *constants)
+        return basis_linear(x, weight, GridSplines(self.spline_order), self.grid)
 
     @torch.no_grad()
     def update_grid(self, x: Tensor, even_share: float = 0.02) -> None:
@@ -246,6 +236,7 @@ SPEC = FFNSpec(
         "splines": SPLINES_OPTION,
     },
     multiply_adds=_multiply_adds,
+    earlier_sources=("596177ab86ff", "ff83987fc922"),
 )
 
 THESIS_SPEC = FFNSpec(
@@ -260,4 +251,5 @@ THESIS_SPEC = FFNSpec(
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
+    earlier_sources=("7a95d0221159", "050b62d93b85"),
 )

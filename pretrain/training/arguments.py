@@ -18,7 +18,7 @@ class TrainArgs(Section):
     """Pretrain a model."""
 
     config_file: Annotated[Path | None, Positional, tyro.conf.arg(metavar="[CONFIG.yaml]")] = None
-    """YAML file with values of the flags below, which win over it."""
+    """YAML file, or the name of a shipped one, with values of the flags below, which win over it."""
     dry_run: Annotated[bool, FlagCreatePairsOff] = False
     """Print the resolved configuration, parameter counts, token budget and run folder, and write nothing."""
     seeds: tuple[str, ...] = ()

@@ -57,14 +57,12 @@ class Snapshot:
 def take_snapshot(
     model: nn.Module, optimizer: Optimizer, scheduler: LambdaLR, state: dict[str, Any], run: str = ""
 ) -> Snapshot:
-    """Copy what a checkpoint holds; ``model`` is the unwrapped one."""
-    return Snapshot(
-        {name: _copy(tensor) for name, tensor in _unique(model).items()},
-        {name: _copy(tensor) for name, tensor in _moments(model, optimizer).items()},
-        scheduler.state_dict(),
-        state,
-        run,
-    )
+    """Copy what a checkpoint holds; ``model`` is the unwrapped one. A GPU is waited for once."""
+    weights = {name: _copy(tensor) for name, tensor in _unique(model).items()}
+    moments = {name: _copy(tensor) for name, tensor in _moments(model, optimizer).items()}
+    if any(tensor.device.type == "cuda" for tensor in _unique(model).values()):
+        torch.cuda.current_stream().synchronize()
+    return Snapshot(weights, moments, scheduler.state_dict(), state, run)
 
 
 def all_finite(model: nn.Module, optimizer: Optimizer) -> bool:
@@ -206,7 +204,7 @@ def load_newest(
         _restore_weights(model, safetensors.torch.load(content[WEIGHTS]))
         _restore_moments(model, optimizer, safetensors.torch.load(content[MOMENTS]))
         scheduler.load_state_dict(saved["scheduler"])
-        for group, rate in zip(optimizer.param_groups, scheduler.get_last_lr(), strict=True):
+        for group, rate in zip(scheduler.optimizer.param_groups, scheduler.get_last_lr(), strict=True):
             group["lr"] = rate
         return saved["state"], path
     return None
@@ -244,7 +242,11 @@ def _set_aside(path: Path, error: Exception) -> None:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    return tensor.detach().to("cpu", copy=True).contiguous()
+    """A copy in host memory; of a GPU's tensor, which is not there yet."""
+    if tensor.device.type != "cuda":
+        return tensor.detach().to("cpu", copy=True).contiguous()
+    pinned = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return pinned.copy_(tensor.detach(), non_blocking=True)
 
 
 def _unique(model: nn.Module) -> dict[str, Tensor]:
@@ -274,5 +276,5 @@ def _restore_moments(model: nn.Module, optimizer: Optimizer, saved: dict[str, Te
     optimizer.state.clear()
     for name, value in saved.items():
         parameter, _, key = name.rpartition("/")
-        # A fused AdamW keeps its step counters beside the parameters.
+        # Beside the parameter, where an optimizer on a GPU keeps all of it (see pretrain.training.optim).
         optimizer.state[parameters[parameter]][key] = value.to(parameters[parameter].device)

@@ -10,7 +10,7 @@ from base.text.span_corruption import NUM_SENTINELS
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.packing import TARGET_FILL
-from pretrain.data.prepare import cached_summary
+from pretrain.data.prepare import cached_summary, find
 from pretrain.data.shares import cut_step
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.model.build import build
@@ -47,11 +47,17 @@ def describe_run(config: RunConfig, num_processes: int = 1) -> str:
         f"parameters       {counts['total']:,} (ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
         *describe_costs(config, costs),
         f"vocabulary       {size:,} tokens{vocab_note}",
-        f"corpus           {corpus.describe(config.data)}",
+        *_corpus(config),
         *_budget(config, summary, num_processes),
         f"run folder       {_folder(config)}",
     ]
     return "\n".join(lines)
+
+
+def _corpus(config: RunConfig) -> list[str]:
+    """What the text holds, and doubts about it."""
+    found, doubts = find(config)
+    return [f"corpus           {found}", *doubts]
 
 
 def _folder(config: RunConfig) -> str:
@@ -63,9 +69,10 @@ def _folder(config: RunConfig) -> str:
 
 def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, str]:
     """Return the size of a run's vocabulary, or what is asked for where it is not trained yet, and a note."""
-    added = NUM_SENTINELS if get_family(config.family).objective == "span_corruption" else 0
+    objective = get_family(config.family).objective
+    added = NUM_SENTINELS if objective == "span_corruption" else 0
     if config.data.tokenizer and not summary:
-        tokenizer = load_tokenizer(config.data.tokenizer)
+        tokenizer = load_tokenizer(config.data.tokenizer, objective)
         if added:
             add_sentinels(tokenizer)
         return len(tokenizer), f" (from {config.data.tokenizer})"
@@ -76,8 +83,7 @@ def vocab_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, 
 def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: int) -> list[str]:
     block_size = config.data.block_size
     rows_per_step = config.train.batch_size
-    share, size = cut_step(config.train, num_processes)
-    passes = f"{-(-share // size)} of at most {size}" if share > size else "one"
+    share, passes = _passes(config, num_processes)
     per_step = (
         f"tokens per step  {rows_per_step * block_size:,} at most: {rows_per_step} packed rows of "
         f"{block_size}\n"
@@ -99,6 +105,14 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
         f"steps            {steps:,} = {epochs:.2f} epochs of {tokens:,} tokens{note}",
         f"token budget     {round(epochs * tokens):,}{note}",
     ]
+
+
+def _passes(config: RunConfig, num_processes: int) -> tuple[int, str]:
+    """Rows of a process, and how many forward passes it cuts them into."""
+    share, size = cut_step(config.train, num_processes)
+    passes = f"{-(-share // size)} of at most {size}" if share > size else "one"
+    is_cut_on_a_cpu = config.train.per_device_train_batch_size == "auto" and share > size
+    return share, f"{passes} on a CPU, one on a GPU if it fits" if is_cut_on_a_cpu else passes
 
 
 def token_budget(config: RunConfig) -> int | None:

@@ -11,58 +11,77 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
-from ffn_variants.kernels.compilation import compile_seconds
+from base.text.masking import IGNORE
+from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
 from pretrain.data.batches import Batch, BatchSource, Step, dropout_seed
-from pretrain.data.prefetch import one_ahead, pin
+from pretrain.data.prefetch import one_ahead
 from pretrain.data.prepare import PackedSplit, PreparedData
+from pretrain.data.staging import stage
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash
 from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
-from pretrain.training.health import Diverged, find_problem
+from pretrain.training.health import Diverged
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics import MetricsFile, StepProgress, Timer, perplexity
-from pretrain.training.optim import build_optimizer, build_scheduler, total_steps
+from pretrain.training.optim import Rates, build_optimizer, total_steps
+from pretrain.training.replay import CudaGraphs, ReplayedUpdate
+from pretrain.training.state import LoopState
 from pretrain.training.stopping import StopRequest
+from pretrain.training.update import Update
+
+FEWEST_TIMED = 3
+"""Steps that are timed, however long they take."""
 
 
-@dataclass
-class LoopState:
-    """What a checkpoint stores beside weights, moments and schedule.
+class Clock:
+    """Seconds since it was made, without what was compiled meanwhile.
 
-    Attributes:
-        step: Optimizer updates done.
-        tokens: Tokens trained on, without padding.
-        time_s: Seconds spent, over all sessions.
-        compile_s: How many of them went into compiling kernels.
-        rows_per_step: Packed rows of a step; a resumed run must keep it.
-        losses: Losses of the steps since the last logged line, in nats per target token.
-        grad_norms: Gradient norms of the same steps, before clipping.
-        first_loss: Loss of the first step, which is that of the untrained model.
+    Args:
+        wait: Called before each look: waits for the device.
     """
 
-    step: int = 0
-    tokens: int = 0
-    time_s: float = 0.0
-    compile_s: float = 0.0
-    rows_per_step: int = 0
-    losses: list[float] = field(default_factory=list)
-    grad_norms: list[float] = field(default_factory=list)
-    first_loss: float | None = None
+    def __init__(self, wait: Callable[[], None]) -> None:
+        wait()
+        self._wait, self._compiled_s, self._start = wait, compile_seconds(), time.perf_counter()
+
+    def seconds(self) -> float:
+        """Return the seconds so far."""
+        self._wait()
+        return time.perf_counter() - self._start - (compile_seconds() - self._compiled_s)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What training steps were timed to take.
+
+    Attributes:
+        seconds: Of all of them.
+        tokens: That they trained on.
+        updates: How many there were.
+        evaluation_s: Of a run's evaluations on held-out text, shared among its steps.
+    """
+
+    seconds: float
+    tokens: int
+    updates: int
+    evaluation_s: float
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens a second over a whole run, its evaluations included."""
+        return self.tokens / (self.seconds + self.updates * self.evaluation_s)
 
 
 class Loop:
@@ -78,6 +97,8 @@ class Loop:
         stop: Whether the process was told to stop.
         score: Scores the model on something else every ``eval_every`` steps, into metrics.jsonl; changes
             neither the model nor what the loop draws.
+        on_device: Whether updates read nothing from the device and are told nothing that changes, and batches
+            come in one piece (see ``pretrain.training.optim``); None where the device is a GPU.
     """
 
     def __init__(
@@ -90,6 +111,7 @@ class Loop:
         path: Path,
         stop: StopRequest | None = None,
         score: Callable[[PreTrainedModel], dict[str, float]] | None = None,
+        on_device: bool | None = None,
     ) -> None:
         self.config, self.accelerator, self.source, self.data, self.path = (
             config,
@@ -100,6 +122,7 @@ class Loop:
         )
         self.folder = RunFolder(path)
         self.run_hash = config_hash(config)
+        self.on_device = accelerator.device.type == "cuda" if on_device is None else on_device
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
@@ -131,7 +154,8 @@ class Loop:
         """
         train, main = self.config.train, self.accelerator.is_main_process
         metrics = MetricsFile(self.folder.metrics_file, self.state.step) if main else None
-        self.progress = StepProgress(self.max_steps, self.state.step, main)
+        name = f"{self.config.model.ffn}, seed {self.config.seed}"
+        self.progress = StepProgress(self.max_steps, self.state.step, main, name)
         timer = Timer()
         self.saved_s = time.monotonic()
         steps = one_ahead(self._step, range(self.state.step, self.max_steps))
@@ -167,41 +191,69 @@ class Loop:
 
     def repeat_until(self, step: int) -> None:
         """Do steps again up to one of this number, from where ``restart`` led to. Nothing is written."""
+        self.replayed = None  # whoever repeats steps looks at them by hooks, which no replay calls
         while self.state.step < step:
-            self._update(self.source.step(self.data.train, self.state.step))
+            self._update(self._step(self.state.step))
             self.state.step += 1
+
+    def time_updates(self, wanted: int, untimed: int, most_s: float) -> Timing:
+        """Train some steps and time those after the first, and one evaluation. Nothing is written.
+
+        Args:
+            wanted: Steps; a run of fewer has as many as it has.
+            untimed: Of them the first that are not timed, as memory and kernels are made there.
+            most_s: After so many seconds no further step is begun, once some were timed.
+        """
+        untimed, tokens, timed, clock = min(untimed, self.max_steps - 1), 0, 0, Clock(self._wait)
+        with contextlib.closing(one_ahead(self._step, range(min(wanted, self.max_steps)))) as steps:
+            for number, step in enumerate(steps):
+                if number == untimed:
+                    clock = Clock(self._wait)
+                self._update(step)
+                self.state.step += 1
+                if number >= untimed:
+                    tokens, timed = tokens + step.num_tokens, timed + 1
+                    if timed >= FEWEST_TIMED and clock.seconds() > most_s:
+                        break
+        spent, clock = clock.seconds(), Clock(self._wait)
+        self.evaluate(self.data.validation)
+        evaluations = -(-self.max_steps // self.eval_steps)
+        return Timing(spent, tokens, timed, clock.seconds() * evaluations / self.max_steps)
+
+    def _wait(self) -> None:
+        """Wait until the device has done what it was given."""
+        if self._on_gpu:
+            torch.cuda.synchronize(self.accelerator.device)
 
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
         step = self.source.step(self.data.train, number)
-        return replace(step, batches=[self._transferable(batch) for batch in step.batches])
+        if not self.on_device:
+            return step
+        return replace(step, staged=stage(step.batches, self._on_gpu, max(1, step.num_targets)))
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
-        self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
+        adapted = self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
+        if adapted and self.replayed:
+            self.replayed.forget()
         self._seed_dropout()
-        total = torch.zeros((), device=self.accelerator.device)
-        targets = max(1, step.num_targets)
-        for number, batch in enumerate(step.batches, start=1):
-            # Gradients are averaged over processes, but the step's loss is a sum over all of them.
-            with self._synchronised(number == len(step.batches)):
-                loss = self.loss(**self._on_device(batch)) / targets
-                self.accelerator.backward(loss * self.accelerator.num_processes)
-            total += loss.detach()
-        self.splines.add_penalty_gradients()
-        max_norm = self.config.optim.max_grad_norm or math.inf
-        grad_norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), max_norm)
-        self.optimizer.step()
-        self.scheduler.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return torch.stack([self.accelerator.reduce(total, "sum"), grad_norm.to(total.dtype)])
+        if self.replayed and step.staged:
+            result = self.replayed(step.staged)
+        elif step.staged:
+            numbers = step.staged.numbers.to(self.accelerator.device, non_blocking=True)
+            result = self.update(step.staged.views(numbers), step.staged.num_targets(numbers))
+        else:
+            result = self.update(self._on_device(step.batches), max(1, step.num_targets))
+        self.rates.advance()
+        return result
 
     @torch.no_grad()
     def _run_on_typical(self, num_tokens: int) -> None:
         """Run the model without dropout on rows of the step, the same in all processes."""
         loss = self.accelerator.unwrap_model(self.loss).eval()
-        for batch in self.source.typical(self.data.train, self.state.step, num_tokens):
-            loss(**self._on_device(batch))
+        for batch in self._on_device(self.source.typical(self.data.train, self.state.step, num_tokens)):
+            loss(**batch)
         loss.train()
 
     @torch.no_grad()
@@ -211,10 +263,10 @@ class Loop:
         loss = self.accelerator.unwrap_model(self.loss).eval()
         total, count = torch.zeros((), device=self.accelerator.device), 0
         for batch in self.source.held_out(split):
-            total += loss(**self._on_device(self._transferable(batch)))
-            count += len(batch["target_ids"])
+            total += loss(**self._on_device([batch])[0])
+            count += int(torch.count_nonzero(batch["target_ids"] != IGNORE))
         loss.train()
-        total, targets = self.accelerator.reduce(torch.stack([total, total.new_tensor(count)]), "sum")
+        total, targets = self.accelerator.reduce(torch.stack([total, torch.full_like(total, count)]), "sum")
         return (total / targets.clamp(min=1)).item()
 
     @contextlib.contextmanager
@@ -230,10 +282,6 @@ class Loop:
         if timer:
             timer.leave_out(spent)
 
-    def _synchronised(self, last: bool) -> AbstractContextManager[Any]:
-        """Processes exchange gradients only in the last forward pass of a step."""
-        return contextlib.nullcontext() if last else self.accelerator.no_sync(self.loss)
-
     def _seed_dropout(self) -> None:
         """Have what a step draws depend on its number alone.
 
@@ -244,26 +292,25 @@ class Loop:
         if self.accelerator.device.type != "cpu":
             torch.get_device_module(self.accelerator.device).manual_seed(seed)
 
-    def _transferable(self, batch: Batch) -> Batch:
-        """Where there is a GPU, in memory that it can read without the host."""
-        return pin(batch) if self.accelerator.device.type == "cuda" else batch
+    @property
+    def _on_gpu(self) -> bool:
+        return self.accelerator.device.type == "cuda"
 
-    def _on_device(self, batch: Batch) -> Batch:
-        return {name: tensor.to(self.accelerator.device, non_blocking=True) for name, tensor in batch.items()}
+    def _on_device(self, batches: Iterable[Batch]) -> list[Batch]:
+        device = self.accelerator.device
+        if self._on_gpu:
+            return stage(list(batches)).to(device)
+        return [{name: tensor.to(device) for name, tensor in batch.items()} for batch in batches]
 
     def _step_line(self, timer: Timer) -> dict[str, Any]:
         self._check_health()
-        state = self.state
-        loss, norms = sum(state.losses) / len(state.losses), list(state.grad_norms)
-        state.losses.clear()
-        state.grad_norms.clear()
+        means = self.state.take_means()
         return {
-            "step": state.step,
+            "step": self.state.step,
             "max_steps": self.max_steps,
-            "loss": loss,
-            "learning_rate": self.scheduler.get_last_lr()[0],
-            "grad_norm": sum(norms) / len(norms),
-            "grad_norm_max": max(norms),
+            "loss": means.pop("loss"),
+            "learning_rate": self.rates.scheduler.get_last_lr()[0],
+            **means,
             "tokens_per_s": round(timer.tokens_per_s(), 1),
             **self._place(timer),
         }
@@ -299,6 +346,7 @@ class Loop:
             "tokens": self.state.tokens,
             "time_s": round(seconds, 3),
             "compile_s": round(self.state.compile_s, 3),
+            **({"torch_compile_failed": True} if compile_failure() else {}),
         }
 
     def _record(self, line: dict[str, Any], metrics: MetricsFile | None) -> None:
@@ -316,23 +364,10 @@ class Loop:
             suite = self.config.train.eval_suite
             self.progress.say(f"step {line['step']}/{self.max_steps}: {suite} {line[suite]:.1f}")
 
-    def _read_losses(self) -> None:
-        """Fetch what the device has computed since; this waits for it."""
-        if self._unread:
-            for loss, grad_norm in torch.stack(self._unread).tolist():
-                self.state.losses.append(loss)
-                self.state.grad_norms.append(grad_norm)
-            self._unread.clear()
-
     def _problem(self) -> tuple[int, str] | None:
-        """What is wrong with the steps since the last logged line, and with which."""
-        self._read_losses()
-        guessing = math.log(self.model.config.vocab_size)
-        factor = self.config.train.max_loss_ratio or math.inf
-        if self.state.first_loss is None and self.state.losses:
-            self.state.first_loss = self.state.losses[0]
-        limit = factor * max(guessing, self.state.first_loss or 0.0)
-        return find_problem(self.state.losses, self.state.grad_norms, self.state.step, limit)
+        """What is wrong with the steps since the last logged line, and with which; waits for the device."""
+        self.state.read(self._unread)
+        return self.state.problem(self.model.config.vocab_size, self.config.train.max_loss_ratio)
 
     def _check_health(self) -> None:
         if problem := self._problem():
@@ -357,7 +392,9 @@ class Loop:
             if self._problem() or not all_finite(self.model, self.optimizer):
                 return
             state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
-            self.writer.save(take_snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash))
+            self.writer.save(
+                take_snapshot(self.model, self.optimizer, self.rates.scheduler, state, self.run_hash)
+            )
 
     def _must_stop(self, logged: bool) -> bool:
         """Whether to end here. Several processes must agree, which they do where they wait anyway."""
@@ -385,17 +422,23 @@ class Loop:
     def restart(self) -> Path | None:
         """Go to the newest checkpoint, or to the beginning; returns the checkpoint's folder."""
         self._unread.clear()
-        self.optimizer: Optimizer = build_optimizer(self.model, self.config.optim)
-        self.scheduler: LambdaLR = build_scheduler(self.optimizer, self.config.optim, self.max_steps)
+        optim, folder, tidy = self.config.optim, self.folder.checkpoints_dir, self.accelerator.is_main_process
+        self.optimizer = build_optimizer(self.model, optim, self.on_device)
+        self.rates = Rates(self.optimizer, optim, self.max_steps)
+        self.update = Update(
+            self.accelerator, self.loss, self.optimizer, self.rates, self.splines, optim.max_grad_norm
+        )
+        self.replayed: ReplayedUpdate | None = None
+        if self.config.train.cuda_graph:
+            device = self.accelerator.device
+            self.replayed = ReplayedUpdate(self.update, device, CudaGraphs(device))
         self.state = LoopState(rows_per_step=self.source.rows_per_step)
-        tidy = self.accelerator.is_main_process
         with self.accelerator.main_process_first():
-            found = load_newest(
-                self.folder.checkpoints_dir, self.model, self.optimizer, self.scheduler, tidy, self.run_hash
-            )
+            found = load_newest(folder, self.model, self.optimizer, self.rates.scheduler, tidy, self.run_hash)
         if found is None:
             return None
         self.state, path = LoopState(**found[0]), found[1]
+        self.rates.go_to(self.state.step)
         now = self.source.rows_per_step
         if self.state.rows_per_step != now:
             raise UsageError(

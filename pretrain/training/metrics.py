@@ -44,14 +44,15 @@ class StepProgress:
         max_steps: Steps of the run.
         step: Steps already done.
         shown: Whether this process reports.
+        name: What stands in front of the bar.
     """
 
-    def __init__(self, max_steps: int, step: int, shown: bool) -> None:
+    def __init__(self, max_steps: int, step: int, shown: bool, name: str | None = None) -> None:
         self.max_steps = max_steps
         self.first_step = step
         self.started = time.perf_counter()
         self.last_line = -math.inf
-        self.bar = ProgressBar(max_steps, "step", done=step, shown=shown)
+        self.bar = ProgressBar(max_steps, "step", done=step, name=name, shown=shown)
 
     def advance(self) -> None:
         self.bar.advance()
@@ -62,7 +63,7 @@ class StepProgress:
             f"loss {values['loss']:.4f}, perplexity {perplexity(values['loss']):.1f}, "
             f"lr {values['learning_rate']:.2e}, {values['tokens_per_s']:,.0f} tokens/s"
         )
-        if self.bar.in_terminal:
+        if self.bar.is_drawn:
             self.bar.show_beside(text)
             return
         now, step = time.perf_counter(), values["step"]
@@ -73,7 +74,7 @@ class StepProgress:
 
     def say(self, text: str) -> None:
         """Print a line that stays."""
-        self.bar.say(text)
+        self.bar.say(text, is_result=True)
 
     def close(self) -> None:
         self.bar.close()

@@ -1,15 +1,23 @@
-"""Optimizer and schedule of a run."""
+"""Optimizer and schedule of a run.
+
+Both are made in one of two ways. On a CPU they are torch's and transformers' with learning rates that are
+Python numbers. On a GPU (``on_device``) every number that changes with the steps is a tensor of the device,
+the learning rate included: no update waits for the host, and all steps are the same operations on the same
+tensors, as a CUDA graph needs.
+"""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import get_scheduler
 
 from pretrain.config import OptimConfig
+from pretrain.training.adafactor import DeviceAdafactor
 
 
 def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
@@ -19,11 +27,17 @@ def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
     return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
 
 
-def build_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = False) -> Optimizer:
     """Make the optimizer; it decays matrices only: decay would pull norms and activations towards zero.
 
-    Adafactor (Shazeer and Stern 2018) is torch's, with T5's settings: no momentum, updates clipped at a root
-    mean square of 1 and then scaled by that of the parameter.
+    Adafactor (Shazeer and Stern 2018) is torch's, or computes the same, with T5's settings: no momentum,
+    updates clipped at a root mean square of 1 and then scaled by that of the parameter.
+
+    Args:
+        model: Whose parameters it updates.
+        optim: Its settings.
+        on_device: Whether it reads nothing from the device. The groups' ``lr`` is then one float32 tensor
+            beside the parameters, and all state lies there too.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
@@ -31,14 +45,76 @@ def build_optimizer(model: nn.Module, optim: OptimConfig) -> torch.optim.Optimiz
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     if optim.optimizer == "adafactor":
-        return torch.optim.Adafactor(groups, lr=optim.learning_rate)
-    betas = (optim.adam_beta1, optim.adam_beta2)
-    return torch.optim.AdamW(groups, lr=optim.learning_rate, betas=betas, eps=optim.adam_epsilon, fused=True)
+        kind = DeviceAdafactor if on_device else torch.optim.Adafactor
+        built = kind(groups, lr=optim.learning_rate)
+    else:
+        betas = (optim.adam_beta1, optim.adam_beta2)
+        built = torch.optim.AdamW(
+            groups,
+            lr=optim.learning_rate,
+            betas=betas,
+            eps=optim.adam_epsilon,
+            fused=True,
+            capturable=on_device,
+        )
+    if on_device:  # not in the constructor, which compares the rate with 0 on the host
+        rate = torch.full((), optim.learning_rate, dtype=torch.float32, device=parameters[0].device)
+        for group in built.param_groups:
+            group["lr"] = rate
+    return built
 
 
-def build_scheduler(optimizer: torch.optim.Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
+def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
     """Warm-up and decay over ``max_steps`` updates."""
     warmup = math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
     return get_scheduler(
         optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
     )
+
+
+class Rates:
+    """The learning rates of a run: what the host logs and saves, and what the optimizer reads.
+
+    Attributes:
+        scheduler: transformers' schedule. It drives the optimizer itself where that takes Python numbers;
+            otherwise a stand-in of it on the host, as it would write numbers into the device's operations.
+
+    Args:
+        optimizer: Made by ``build_optimizer``.
+        optim: The same settings.
+        max_steps: Updates of the run.
+    """
+
+    def __init__(self, optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> None:
+        rate = optimizer.param_groups[0]["lr"]
+        self._rate: Tensor | None = rate if isinstance(rate, Tensor) else None
+        self.scheduler = build_scheduler(
+            optimizer if self._rate is None else _stand_in(optimizer, optim.learning_rate), optim, max_steps
+        )
+        if self._rate is not None:
+            self.scheduler.optimizer.step()  # else the schedule warns that it goes before the optimizer
+            share = self.scheduler.lr_lambdas[0]
+            every = [optim.learning_rate * share(step) for step in range(max_steps + 1)]
+            self._table = torch.tensor(every, dtype=torch.float32).to(self._rate.device)
+            self._next = torch.zeros(1, dtype=torch.int64, device=self._rate.device)
+
+    def go_to(self, step: int) -> None:
+        """Have the next update be the one after so many."""
+        if self._rate is not None:
+            self._next.fill_(step)
+
+    def write_next(self) -> None:
+        """Have the optimizer read the rate of the next update; these are operations of the device alone."""
+        if self._rate is not None:
+            torch.index_select(self._table, 0, self._next, out=self._rate.view(1))
+            self._next.add_(1).clamp_(max=len(self._table) - 1)
+
+    def advance(self) -> None:
+        """Count an update on the host."""
+        self.scheduler.step()
+
+
+def _stand_in(optimizer: Optimizer, learning_rate: float) -> Optimizer:
+    """An optimizer of nothing with as many groups, so that checkpoints of schedules look the same."""
+    groups = [{"params": [torch.zeros(())]} for _ in optimizer.param_groups]
+    return torch.optim.SGD(groups, lr=learning_rate)

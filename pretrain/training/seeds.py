@@ -12,14 +12,15 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from base.command_line import CommandLine
+from base.command_line import CommandLine, Typed
 from base.errors import UsageError, as_usage_error
 from base.seeds import parse_seeds
 from pretrain.config import RunConfig
-from pretrain.config_sources import merge_sources
 from pretrain.data.prepare import prepare_data
+from pretrain.own_variant import read_sources
 from pretrain.resolution import resolve_sources
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
@@ -40,21 +41,41 @@ def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
     Raises:
         UsageError: As ``load_config``, or if ``--seeds`` is misused.
     """
-    typed = line.typed.below("run")
-    single, several = typed.values.get(("seed",)), line.typed.values.get(("seeds",))
+    several = line.typed.values.get(("seeds",))
+    return find_configs(config_path(line), None, line.typed.below("run"), several)
+
+
+def find_configs(
+    path: Path | None,
+    values: dict[str, Any] | None,
+    typed: Typed,
+    several: Sequence[str] | None,
+    trust_remote_code: bool = False,
+) -> list[RunConfig]:
+    """Put together the configuration of every run that is asked for.
+
+    Args:
+        path: YAML file, or None for the defaults.
+        values: Nested values on top of it.
+        typed: What goes before both.
+        several: Seeds in place of the one of these, "1,2,3" or "1-3"; None for that one alone.
+        trust_remote_code: Whether to run a variant's file that the YAML file or the values name.
+
+    Raises:
+        UsageError: As ``resolve_sources``, or for seeds that cannot be used.
+    """
+    single = typed.values.get(("seed",))
     if several is None:
-        if single is not None and len(_numbers(single)) > 1:
+        if isinstance(single, str) and len(_numbers(single)) > 1:
             raise UsageError(f"--seed {single} is several seeds: --seeds {single}")
-        return [resolve_sources(merge_sources(config_path(line), None, typed))]
+        return [resolve_sources(read_sources(path, values, typed, trust_remote_code))]
     seeds = parse_seeds(several, "--seeds", "--seeds 1,2,3")
     if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
         raise UsageError(f"--seeds names {twice[0]} twice; give every seed once")
     if single is not None:
         raise UsageError(f"--seed {single} and --seeds {_join(seeds)} were both given; leave one out")
-    configs = [
-        resolve_sources(merge_sources(config_path(line), None, typed.given("--seed", ("seed",), seed)))
-        for seed in seeds
-    ]
+    of_seeds = [typed.given("--seed", ("seed",), seed) for seed in seeds]
+    configs = [resolve_sources(read_sources(path, values, each, trust_remote_code)) for each in of_seeds]
     name = configs[0].output.run_name
     if name is not None and len(seeds) > 1:
         raise UsageError(

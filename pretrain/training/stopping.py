@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+from base.system import STOP_SIGNALS
 
 EXIT_STOPPED = os.EX_TEMPFAIL
 """Exit code 75 of a run that was told to stop and can be continued: a temporary failure to sysexits.h."""
@@ -76,9 +76,6 @@ def stop_requests() -> Iterator[StopRequest]:
     Outside the main thread Python allows no handlers, and nothing is caught.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
     try:
         with _handled_by(request._remember):
             yield request
@@ -102,7 +99,10 @@ def stopped_between_runs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _handled_by(handler: Callable[[int, Any], None]) -> Iterator[None]:
-    before = {signum: signal.signal(signum, handler) for signum in SIGNALS}
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {signum: signal.signal(signum, handler) for signum in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
@@ -20,16 +19,19 @@ from base.errors import UsageError
 from base.families import get_family
 from base.faults import naming
 from base.files import replace_durably
-from ffn_variants.kernels.compilation import use_compiled_kernels
+from base.text.special_tokens import as_prompts
+from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.data.batches import BatchSource
+from pretrain.data.found import in_one_line
 from pretrain.data.prepare import PreparedData, prepare_data
 from pretrain.data.word_frequencies import word_frequency_loss
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.costs import cost_facts
 from pretrain.model.objective import build_loss
+from pretrain.own_variant import load_own_variant
 from pretrain.resolution import resolve
 from pretrain.run import provenance
 from pretrain.run.folders import RunFolder
@@ -38,8 +40,9 @@ from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.repair import is_finished_and_whole, repair
 from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
-from pretrain.run.variant_source import check_same_source, source_facts
-from pretrain.sampling import sample_section
+from pretrain.run.variant_source import check_same_source, keep_variant_file, source_facts
+from pretrain.sampling import generation_config, sample_section
+from pretrain.training.device import build_accelerator, without_deterministic_way
 from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
@@ -70,6 +73,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
         OSError: For a fault of the world, such as a full disk (see ``base.faults``).
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, with a checkpoint of the step it was at.
     """
+    load_own_variant(config.model)
     config = resolve(config)
     if config.train.eval_every and build_scorer is None:
         raise UsageError("train.eval_every needs a scorer: give train() eval's, or leave eval_every out")
@@ -109,25 +113,6 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     return False
 
 
-def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
-    """Devices, precision and trackers.
-
-    Raises:
-        UsageError: If bf16 is asked for on a GPU that lacks it.
-    """
-    if threads := os.environ.get("OMP_NUM_THREADS"):
-        torch.set_num_threads(int(threads))
-    supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
-    precision = config.train.mixed_precision
-    if precision == "auto":
-        precision = "bf16" if supported else "no"
-    elif precision == "bf16" and torch.cuda.is_available() and not supported:
-        raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")
-    AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
-    tracker = None if config.train.tracker == "none" else config.train.tracker
-    return Accelerator(mixed_precision=precision, log_with=tracker, project_dir=RunFolder(path).logs_dir)
-
-
 def _run(
     config: RunConfig,
     accelerator: Accelerator,
@@ -139,19 +124,23 @@ def _run(
     _check_same_data(path, data)
     if accelerator.is_main_process and not (RunFolder(path).is_run and has_batch_size(path)):
         write_config(path, config)
+    if accelerator.is_main_process:
+        keep_variant_file(path, config.model.ffn)
     if config.train.tracker != "none":
         accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
     with stop_requests() as stop:
         try:
-            if config.train.find_batch_size:
-                fit_to_memory(
-                    lambda fitting: _pretrain(fitting, config, accelerator, data, path, stop, build_scorer),
-                    config,
-                    accelerator.num_processes,
-                    first_size=provenance.read(path).get("per_device_train_batch_size"),
-                )
-            else:
-                _pretrain(config, config, accelerator, data, path, stop, build_scorer)
+            fit_to_memory(
+                lambda fitting: _pretrain(fitting, config, accelerator, data, path, stop, build_scorer),
+                config,
+                accelerator.num_processes,
+                accelerator.device.type == "cuda",
+                _rows_per_pass_before(path, accelerator.device),
+            )
+        except RuntimeError as error:
+            if told := without_deterministic_way(error):
+                raise told from error
+            raise
         except Stopped as stopped:
             if accelerator.is_main_process:
                 print(stopped, flush=True)
@@ -171,25 +160,18 @@ def _pretrain(
 ) -> None:
     """Build, train and save; ``config`` may cut a step into other forward passes than were asked for."""
     main = accelerator.is_main_process
-    use_compiled_kernels(config.train.torch_compile)
+    use_compiled_kernels(config.train.torch_compile, config.train.torch_compile_fallback)
     set_seed(config.seed)  # before the model is built: the seed decides its weights
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
     costs = cost_facts(config, network)
     score = None
     if main and config.train.eval_every and build_scorer is not None:
         score = build_scorer(config, network, data.tokenizer)
-    source = BatchSource(
-        config,
-        build_masker(config, data.tokenizer),
-        int(data.tokenizer.pad_token_id),  # type: ignore[arg-type]
-        accelerator.process_index,
-        accelerator.num_processes,
-    )
     loop = Loop(
         config,
         accelerator,
         build_loss(network, config.family, config.train.compile_model),
-        source,
+        batch_source(config, accelerator, data),
         data,
         path,
         stop,
@@ -210,19 +192,45 @@ def _pretrain(
     if main:
         facts["word_frequency_loss"] = _word_frequency_loss(config, data, path)
         provenance.start(path, facts, loop.state.step)
+        # The last session's stands for the run: those before may have had more, whose steps are rounded so.
+        rows = config.train.per_device_train_batch_size
+        provenance.note(path, {"per_device_train_batch_size": rows})
         print(_header(config, loop, facts, path), flush=True)
 
     try:
         results = loop.run()
     except Diverged as diverged:
         raise diagnose(loop, diverged) from None
+    finally:
+        if main and (failure := compile_failure()):
+            provenance.note(path, {"torch_compile_failure": failure})
 
     if main:
         results["peak_memory_mb"] = provenance.peak_memory_mb(accelerator.device)
         seconds = results["time_s"] - results["compile_s"]
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
-        _save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
+        save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
         _finish(RunFolder(path), results, asked)
+
+
+def batch_source(config: RunConfig, accelerator: Accelerator, data: PreparedData) -> BatchSource:
+    """What makes a run's batches, of this process's share of the rows."""
+    return BatchSource(
+        config,
+        build_masker(config, data.tokenizer),
+        int(data.tokenizer.pad_token_id),  # type: ignore[arg-type]
+        accelerator.process_index,
+        accelerator.num_processes,
+        fixed_shapes=accelerator.device.type == "cuda",
+    )
+
+
+def _rows_per_pass_before(path: Path, device: torch.device) -> int | None:
+    """What an earlier session of the run found to fit on such a device, or was given."""
+    record = provenance.read(path)
+    is_same_kind = str(record.get("device", "")).startswith("cpu") == (device.type == "cpu")
+    rows = record.get("per_device_train_batch_size")
+    return rows if is_same_kind and isinstance(rows, int) and rows > 0 else None
 
 
 def _word_frequency_loss(config: RunConfig, data: PreparedData, path: Path) -> float:
@@ -263,8 +271,8 @@ def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) ->
         [
             f"{config.family}, {config.model.ffn}, seed {config.seed}: {counts['total']:,} parameters "
             f"(ffn {counts['ffn']:,}, embedding {counts['embedding']:,})",
-            f"data    {facts['corpus']}: {split.num_tokens:,} tokens in {len(split.input_ids):,} packed rows "
-            f"of {config.data.block_size}",
+            f"data    {in_one_line(config.data, loop.data.found)}; {split.num_tokens:,} tokens in "
+            f"{len(split.input_ids):,} packed rows of {config.data.block_size}",
             f"steps   {loop.max_steps:,} of about {per_step:,} tokens{resumed}",
             f"device  {facts['device']}, {precision}",
             f"folder  {path}",
@@ -272,7 +280,7 @@ def _header(config: RunConfig, loop: Loop, facts: dict[str, Any], path: Path) ->
     )
 
 
-def _save_model(
+def save_model(
     folder: Path,
     network: PreTrainedModel,
     data: PreparedData,
@@ -283,11 +291,15 @@ def _save_model(
     """Write weights, tokenizer and model card aside, then rename."""
     aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
     disable_progress_bar()  # one small file
+    objective, tokenizer = get_family(config.family).objective, data.tokenizer
+    if objective == "causal":
+        tokenizer = as_prompts(tokenizer)
+        network.generation_config = generation_config(network.config)
     try:
         network.save_pretrained(aside)
-        data.tokenizer.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
         use_compiled_kernels(False)  # single tokens would be compiled for anew, for a second's work
-        samples = sample_section(network, data.tokenizer, get_family(config.family).objective)
+        samples = sample_section(network, tokenizer, objective)
         write_model_card(aside, config, parameters, results, samples)
         shutil.rmtree(folder, ignore_errors=True)
         replace_durably(aside, folder)

@@ -35,7 +35,7 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     _check_memory(resolve(config))
     corpus.check_present(config.data)
     if config.data.tokenizer:
-        load_tokenizer(config.data.tokenizer)
+        load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
 
 

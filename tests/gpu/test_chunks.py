@@ -15,11 +15,6 @@ from eval.classification.inputs.chunks import TOKENS_PER_CHUNK
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
-DEVICE = "cuda"
 LENGTH, NUM_SEGMENTS = 100, 120
 
 
@@ -33,14 +28,14 @@ def documents() -> Segmented:
     return Segmented(pieces, counts, labels, np.zeros(2, bool), names, spans)
 
 
-def test_gradients_are_those_of_the_loss_with_the_same_dropout():
+def test_gradients_are_those_of_the_loss_with_the_same_dropout(device):
     """Along a direction, the gradient is the difference quotient of the loss at one seed of dropout."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     backbone = AutoModel.from_config(BertConfig(vocab_size=50, pad_token_id=0, **sizes))
     backbone.pooler = None
     head = build_head(parse_head("swipe pooling=gated-sum"), 8, 2)
-    classifier = HeadClassifier(PaddedEncoder(backbone), head, "segments").double().to(DEVICE).train()
+    classifier = HeadClassifier(PaddedEncoder(backbone), head, "segments").double().to(device).train()
     parameters = [parameter for parameter in classifier.encoder.parameters() if parameter.requires_grad]
     directions = [torch.randn_like(parameter) for parameter in parameters]
     data = documents()

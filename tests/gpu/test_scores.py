@@ -10,17 +10,12 @@ from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likel
 from eval.scoring.plain import ScoredText
 from ffn_variants import build_model
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-]
-
 SIZES = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 500}
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
 @pytest.mark.parametrize("ffn", ["gelu", "kan"])
-def test_scores_are_those_of_the_cpu(family: str, ffn: str) -> None:
+def test_scores_are_those_of_the_cpu(family: str, ffn: str, device: str) -> None:
     torch.manual_seed(0)
     model = build_model(family, ffn, num_attention_heads=4, **SIZES).eval()
     generator = np.random.default_rng(0)
@@ -35,5 +30,5 @@ def test_scores_are_those_of_the_cpu(family: str, ffn: str) -> None:
         return pseudo_log_likelihoods(model, texts, mask_token_id=4).log_likelihood
 
     on_cpu = score()
-    model.to("cuda")
+    model.to(device)
     np.testing.assert_allclose(score(), on_cpu, rtol=1e-5, atol=1e-3)

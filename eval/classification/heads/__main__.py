@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,14 +37,14 @@ class HeadsArgs:
     """Also list the options of each head."""
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
-    args = parse_flags(HeadsArgs, prog="python -m eval.heads")
+    asked = parse_flags(HeadsArgs, args, prog="python -m eval.heads")
     from eval.classification.heads.table import table_rows
 
-    rows = table_rows(args.heads, args.hidden_size, args.num_labels)
+    rows = table_rows(asked.heads, asked.hidden_size, asked.num_labels)
     print(format_table(rows))
-    if args.options:
+    if asked.options:
         shown = dict.fromkeys(row[0].split()[0] for row in rows[1:])
         print(
             "\n" + "\n".join(describe_options(name, HEADS[name].options) for name in shown if name in HEADS)

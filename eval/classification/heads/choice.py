@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from base.errors import UsageError, unknown_name
+from base.option_text import Value, like, parse_option_text, write_option_text
 from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, get_head
 
 FROZEN = "frozen"
 """Behind a head's name: the backbone keeps its weights."""
-
-Value = int | float | str
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,7 @@ class HeadChoice:
 
     def __str__(self) -> str:
         """Write it as ``parse_head`` reads it; the same choice always has the same text."""
-        options = [f"{name}={value}" for name, value in sorted(self.options)]
-        return " ".join([self.name, *options, *([FROZEN] if self.is_frozen else [])])
+        return write_option_text(self.name, dict(self.options), [FROZEN] if self.is_frozen else [])
 
 
 def parse_head(text: str) -> HeadChoice:
@@ -39,7 +36,7 @@ def parse_head(text: str) -> HeadChoice:
     words = text.split()
     if not words:
         raise UsageError(f"a head has no name; choose one of {', '.join(HEAD_NAMES)}")
-    name, *rest = words
+    name = words[0]
     if name == FROZEN or "=" in name:
         raise UsageError(
             f"{name!r} is no head; quotes keep a head and what belongs to it together, "
@@ -47,22 +44,11 @@ def parse_head(text: str) -> HeadChoice:
         )
     if name not in HEAD_NAMES:
         raise unknown_name("head", name, HEAD_NAMES)
-    options: dict[str, Value] = {}
-    for word in rest:
-        key, equals, value = word.partition("=")
-        if word == FROZEN:
-            continue
-        if not (equals and key and value):
-            raise UsageError(
-                f"head {text!r}: {word!r} is neither option=value nor {FROZEN}; write for example "
-                f'"{name} option=value {FROZEN}"'
-            )
-        if key in options:
-            raise UsageError(f"head {text!r}: {key} is given twice; give it once")
-        options[key] = _value(value)
+    read = parse_option_text(text, "head", (FROZEN,))
+    options = read.options
     if name == DEFAULT_HEAD and options:
         raise UsageError(f"head {text!r}: {DEFAULT_HEAD} takes no options; remove {', '.join(options)}")
-    return HeadChoice(name, tuple(options.items()), FROZEN in rest)
+    return HeadChoice(name, tuple(options.items()), FROZEN in read.words)
 
 
 def check_head(choice: HeadChoice, multi_label: bool = False) -> HeadChoice:
@@ -107,21 +93,5 @@ def head_name(text: str) -> str:
         return str(choice)
     spec = HEADS[choice.name]
     defaults = {name: option.default for name, option in spec.options.items()}
-    options = spec.named_options({name: _like(defaults.get(name), value) for name, value in choice.options})
+    options = spec.named_options({name: like(defaults.get(name), value) for name, value in choice.options})
     return str(HeadChoice(choice.name, tuple(options.items()), choice.is_frozen))
-
-
-def _like(default: Value | None, value: Value) -> Value:
-    """Return a number in the type of an option's default, where it has the same value there."""
-    if not isinstance(default, int | float) or isinstance(value, str) or not math.isfinite(value):
-        return value
-    return type(default)(value) if type(default)(value) == value else value
-
-
-def _value(text: str) -> Value:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

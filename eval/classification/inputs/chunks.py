@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.inputs.tokens import Encoded, Resident
+from eval.models.transfers import to_device
 
 TOKENS_PER_CHUNK = 8_192
 """What a usual batch has at most, 64 texts of 128 tokens; so that long documents take no more memory."""
 
 
 def embed_in_chunks(
-    encode: Callable[[Encoded], Tensor],
-    pieces: Encoded,
+    encode: Callable[[Encoded | Resident], Tensor],
+    pieces: Encoded | Resident,
     tokens_per_chunk: int = TOKENS_PER_CHUNK,
     device: torch.device | str = "cpu",
 ) -> Tensor:
@@ -54,12 +55,15 @@ def embed_in_chunks(
         else:
             vectors.append(encode(pieces.take(chunk)))
     found = torch.cat(vectors)
-    places = torch.from_numpy(np.argsort(order, kind="stable")).to(found.device)
+    places = to_device(np.argsort(order, kind="stable"), found.device)
     return found.index_select(0, places)
 
 
 def _encode_some(
-    encode: Callable[[Encoded], Tensor], pieces: Encoded, chunk: np.ndarray, start: Tensor
+    encode: Callable[[Encoded | Resident], Tensor],
+    pieces: Encoded | Resident,
+    chunk: np.ndarray,
+    start: Tensor,
 ) -> Tensor:
     return encode(pieces.take(chunk))
 

@@ -15,16 +15,17 @@ Shapes: n examples, S segments of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
 from eval.classification.heads.spec import SegmentKind
 from eval.classification.inputs.example_text import JOINT, Text, Tokens, as_one_text, parts_of
 from eval.classification.inputs.sentences import join_empty, sentence_starts
-from eval.classification.inputs.tokens import Encoded
+from eval.classification.inputs.tokens import Encoded, Resident
 
 # Characters that are tokenised at once; a tokenizer's own objects take far more memory than the tokens.
 _CHARACTERS_AT_ONCE = 1_000_000
@@ -60,7 +61,7 @@ class Segmented:
             its last, without space at either end.
     """
 
-    pieces: Encoded
+    pieces: Encoded | Resident
     counts: np.ndarray
     labels: np.ndarray
     truncated: np.ndarray
@@ -91,6 +92,10 @@ class Segmented:
             self.idx[indices],
             self.spans[segments],
         )
+
+    def on(self, device: torch.device) -> Segmented:
+        """Return them with their tokens where a GPU finds them; a CPU has them."""
+        return replace(self, pieces=self.pieces.on(device))
 
     def __len__(self) -> int:
         return len(self.counts)

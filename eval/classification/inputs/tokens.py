@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from eval.models.transfers import to_device
 
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
 NUM_CACHED = 48
@@ -81,6 +84,67 @@ class Encoded:
             self.idx[indices],
             types,
         )
+
+    def on(self, device: torch.device) -> Encoded | Resident:
+        """Return them with their tokens where a GPU finds them; a CPU has them."""
+        return Resident.of(self, device) if device.type == "cuda" else self
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Examples whose tokens lie on a device. Where each begins and how long it is, the host knows.
+
+    Attributes:
+        tokens: (N,) token ids of all examples that were put there.
+        starts: (n,) where the tokens of each example begin.
+        lengths: (n,) tokens of each example.
+        labels: (n,), or (n, C) where examples may have several.
+        truncated: (n,) whether an example lost tokens to the greatest length.
+        idx: n names of the examples.
+        token_type_ids: (N,), as in ``Encoded``.
+    """
+
+    tokens: Tensor
+    starts: np.ndarray
+    lengths: np.ndarray
+    labels: np.ndarray
+    truncated: np.ndarray
+    idx: np.ndarray
+    token_type_ids: Tensor | None = None
+
+    @classmethod
+    def of(cls, data: Encoded, device: torch.device) -> Resident:
+        """Put the tokens of examples on a device."""
+        types = data.token_type_ids
+        return cls(
+            to_device(data.tokens.astype(np.int64), device),
+            np.cumsum(data.lengths) - data.lengths,
+            data.lengths,
+            data.labels,
+            data.truncated,
+            data.idx,
+            None if types is None else to_device(types.astype(np.int64), device),
+        )
+
+    def take(self, indices: Sequence[int] | np.ndarray) -> Resident:
+        """Return the examples at those indices, in that order; the device has nothing to do."""
+        indices = np.asarray(indices, dtype=np.int64)
+        return Resident(
+            self.tokens,
+            self.starts[indices],
+            self.lengths[indices],
+            self.labels[indices],
+            self.truncated[indices],
+            self.idx[indices],
+            self.token_type_ids,
+        )
+
+    def on(self, device: torch.device) -> Resident:
+        """Return them as they are: they are there."""
+        return self
 
     def __len__(self) -> int:
         return len(self.lengths)

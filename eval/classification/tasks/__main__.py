@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -40,10 +41,10 @@ def describe(task: TaskFile) -> tuple[str, ...]:
     return task.name, task.benchmark, source, labels, " | ".join(task.text), ", ".join(task.metrics)
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> None:
     """Read the flags and print the table."""
-    args = parse_flags(TasksArgs, prog="python -m eval.tasks", description=EXAMPLES)
-    lines = [HEADER, *(describe(find_task_file(name)) for name in args.tasks or shipped_tasks())]
+    asked = parse_flags(TasksArgs, args, prog="python -m eval.tasks", description=EXAMPLES)
+    lines = [HEADER, *(describe(find_task_file(name)) for name in asked.tasks or shipped_tasks())]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

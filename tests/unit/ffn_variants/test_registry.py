@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 
-import numpy as np
 import pytest
-import torch
 
 from base.errors import run_cli
 from base.table import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
 from ffn_variants.__main__ import TableArgs, main, table_rows
+from ffn_variants.check.ffn import FFN_CHECKS
 
 D, F = 12, 20
 
@@ -67,70 +67,27 @@ def test_flops_are_two_per_multiply_add(name, multiply_adds):
     assert FFN_VARIANTS[name].flops_per_token(512, 256) == 2 * multiply_adds
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-def test_ffn_keeps_shape_and_gives_every_parameter_a_gradient(name):
-    torch.manual_seed(0)
-    ffn = build_ffn(name, D, F)
-    x = torch.randn(3, 7, D, requires_grad=True)
-    y = ffn(x)
-    assert y.shape == x.shape
-    y.square().sum().backward()
-    assert x.grad is not None
-    for label, parameter in ffn.named_parameters():
-        assert parameter.grad is not None, label
-        assert parameter.grad.abs().sum() > 0, label
+SLOW = [(name, "torch.compile") for name in FFN_VARIANTS if "kan" in name or "spline" in name]
 
 
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-def test_gradient_agrees_with_finite_differences(name):
-    torch.manual_seed(1)
-    ffn = build_ffn(name, 3, 4).double()
-    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x, *_: ffn(x), (x, *ffn.parameters()))
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-@pytest.mark.parametrize("way", ["cast", "autocast"])
-@pytest.mark.parametrize("width", [12, 256])
-def test_bf16_is_within_a_hundredth_of_float32(name, way, width):
-    torch.manual_seed(2)
-    ffn = build_ffn(name, width, 2 * width)
-    x = torch.randn(64, width)
-    exact = ffn(x)
-    if way == "cast":
-        y = ffn.to(torch.bfloat16)(x.to(torch.bfloat16))
-        assert y.dtype == torch.bfloat16
-    else:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = ffn(x)
-    assert torch.isfinite(y).all()
-    assert (y.float() - exact).norm() < 0.01 * exact.norm()
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-def test_module_can_be_made_on_the_meta_device(name):
-    with torch.device("meta"):
-        ffn = build_ffn(name, D, F)
-    assert all(tensor.is_meta for tensor in (*ffn.parameters(), *ffn.buffers()))
-    # transformers leaves non-persistent buffers uninitialised on load, so there must be none.
-    assert {key for key, _ in ffn.named_buffers()} <= set(ffn.state_dict())
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-def test_initial_weights_follow_the_global_seed(name):
-    def weights(seed: int) -> np.ndarray:
-        torch.manual_seed(seed)
-        return torch.cat([p.flatten() for p in build_ffn(name, D, F).parameters()]).detach().numpy()
-
-    np.testing.assert_array_equal(weights(5), weights(5))
-    assert (weights(5) != weights(6)).any()
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        pytest.param(*case, marks=[pytest.mark.slow] if case in SLOW else [])
+        for case in itertools.product(FFN_VARIANTS, FFN_CHECKS)
+    ],
+)
+def test_every_variant_passes_what_the_check_command_checks(name, check):
+    FFN_CHECKS[check](name, {})
 
 
 def test_unknown_variant_names_closest_and_all():
     with pytest.raises(UsageError) as error:
         get_variant("kann")
     assert str(error.value) == (
-        "unknown FFN variant 'kann'; did you mean 'kan'? Available: " + ", ".join(FFN_VARIANTS)
+        "unknown FFN variant 'kann'; did you mean 'kan'? Available: "
+        + ", ".join(FFN_VARIANTS)
+        + "; one in a file of yours is path/to/mine.py:SPEC"
     )
 
 

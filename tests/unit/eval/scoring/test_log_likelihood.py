@@ -27,6 +27,7 @@ from transformers import (
 )
 
 from eval.files import read_json_rows
+from eval.models.memory import Budget
 from eval.scoring.causal import longest_tree, shared_causal_scores
 from eval.scoring.log_likelihood import causal_log_likelihoods, num_positions, pseudo_log_likelihoods
 from eval.scoring.plain import ScoredText, Scores
@@ -292,7 +293,7 @@ def test_batches_trees_and_company_change_no_score(tokenizer, sentences):
     assert_same(Scores(together.log_likelihood[::-1], together.is_greedy[::-1]), expected)
     with torch.inference_mode():
         for tree_tokens in (1, 12, 24, 1000):
-            assert_same(shared_causal_scores(causal, texts, 512, tree_tokens), expected)
+            assert_same(shared_causal_scores(causal, texts, Budget(512), tree_tokens), expected)
     alone, together = (pseudo_log_likelihoods(masked, texts, MASK, tokens) for tokens in (1, 4096))
     assert_same(alone, together)
 

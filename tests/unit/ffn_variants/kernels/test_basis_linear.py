@@ -154,3 +154,9 @@ def test_autocast_multiplies_in_its_dtype_and_gives_gradients_in_the_parameters(
     expected = torch.autograd.grad(plain(x, weight, powers).sum(), [x, weight])
     for found, wanted in zip((x.grad, weight.grad), expected, strict=True):
         assert (found - wanted).norm() < 1e-2 * wanted.norm()
+
+
+@pytest.mark.parametrize("name", ["basis_linear", "basis_linear_backward"])
+def test_cuda_graphs_of_inductor_leave_it_out(name):
+    """What is replayed would go on with the knots of the recording, after they moved."""
+    assert torch.Tag.cudagraph_unsafe in getattr(torch.ops.ffn_variants, name).default.tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import subprocess
@@ -11,13 +12,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._inductor.exc import InductorError
 
+from base.errors import UsageError
 from ffn_variants import FFN_VARIANTS, build_ffn
-from ffn_variants.kernels import basis_linear
+from ffn_variants.kernels import basis_linear, compilation
 from ffn_variants.kernels.compilation import (
+    compile_failure,
     compile_seconds,
     compiled,
     compiled_kernels_in_use,
+    eager_kernels,
     use_compiled_kernels,
 )
 from tests.processes import forkserver
@@ -119,6 +124,124 @@ def test_an_error_of_the_function_itself_is_raised_and_compiling_goes_on(compile
     assert compiled_kernels_in_use()
 
 
+@pytest.fixture
+def kernels_asked_for():
+    use_compiled_kernels(True)
+    yield
+    compilation._State.failure = ""
+
+
+def with_compiler(monkeypatch, compiler):
+    """Have torch.compile call something else; returns a compiled function that doubles in place, uncalled."""
+    monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))
+
+    def double(x):
+        x.mul_(2)
+
+    return compiled(double)
+
+
+def compiling_fails(error):
+    def compiler(function):
+        def fused(*args):
+            raise InductorError(error, None) from error
+
+        return fused
+
+    return compiler
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB."),
+        torch.AcceleratorError("CUDA error: an illegal memory access was encountered"),
+        MemoryError(),
+        RuntimeError("the second kernel of this function"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("good_calls", [0, 2])
+def test_an_error_while_a_kernel_runs_is_raised_and_nothing_runs_twice(
+    error, good_calls, kernels_asked_for, monkeypatch
+):
+    def compiler(function):
+        def fused(x):
+            function(x)
+            if x.item() > 2**good_calls:
+                raise error
+
+        return fused
+
+    double, x = with_compiler(monkeypatch, compiler), torch.ones(1)
+    for _ in range(good_calls):
+        double(x)
+    with pytest.raises(type(error)) as raised:
+        double(x)
+    assert raised.value is error
+    assert x.item() == 2 ** (good_calls + 1)
+    assert compiled_kernels_in_use()
+    assert not compile_failure()
+
+
+def test_where_compiling_fails_one_warning_is_given_and_the_function_runs_once(
+    kernels_asked_for, monkeypatch
+):
+    double, x = with_compiler(monkeypatch, compiling_fails(OSError("disk full"))), torch.ones(1)
+    with pytest.warns(UserWarning, match="torch.compile failed .*disk full.* runs eagerly"):
+        double(x)
+    assert x.item() == 2
+    assert not compiled_kernels_in_use()
+    assert "disk full" in compile_failure()
+    double(x)
+    assert x.item() == 4
+    use_compiled_kernels(False)
+    assert not compile_failure()  # not asked for, so nothing has failed
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("while tuning"), MemoryError("of the host")])
+def test_a_lack_of_memory_while_compiling_is_one_of_memory(error, kernels_asked_for, monkeypatch):
+    double, x = with_compiler(monkeypatch, compiling_fails(error)), torch.ones(1)
+    with pytest.raises(type(error)) as raised:
+        double(x)
+    assert raised.value is error
+    assert x.item() == 1
+    assert compiled_kernels_in_use()
+
+
+def test_on_a_gpu_a_failure_of_compiling_is_an_error_unless_asked_for(kernels_asked_for, monkeypatch):
+    # Meta tensors stand in for those of a GPU: they are not on a CPU either.
+    failing, x = compiling_fails(RuntimeError("no Triton\nand more")), torch.ones(1, device="meta")
+    double = with_compiler(monkeypatch, failing)
+    with pytest.raises(
+        UsageError, match=r"failed on a GPU .*no Triton.* mend Triton, or run eagerly"
+    ) as raised:
+        double(x)
+    assert "\n" not in str(raised.value)
+    assert x._version == 0
+    use_compiled_kernels(True, fallback=True)
+    with pytest.warns(UserWarning, match="torch.compile failed"):
+        double(x)
+    assert x._version == 1
+    assert "no Triton" in compile_failure()
+
+
+def test_a_system_without_torch_compile_is_one_where_compiling_fails(kernels_asked_for, monkeypatch):
+    def compiler(function):
+        raise RuntimeError("torch.compile is not supported on Python 3.99+")
+
+    double, x = with_compiler(monkeypatch, compiler), torch.ones(1)
+    with pytest.warns(UserWarning, match=r"not supported on Python 3.99"):
+        double(x)
+    assert x.item() == 2
+
+
+def test_an_eager_while_ends_as_it_began(kernels_asked_for):
+    with eager_kernels():
+        assert not compiled_kernels_in_use()
+    assert compiled_kernels_in_use()
+
+
 NO_COMPILER = """
     import warnings
     import torch
@@ -144,13 +267,17 @@ NO_COMPILER = """
 
 
 @pytest.mark.slow
-def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(tmp_path):
+@pytest.mark.parametrize(
+    ("compiler", "reason"), [("/nonexistent/g++", "InvalidCxxCompiler"), ("/bin/false", "CppCompileError")]
+)
+def test_without_a_compiler_one_warning_is_given_and_results_are_the_eager_ones(compiler, reason, tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
-    result = run(NO_COMPILER, tmp_path / "cache", PATH=str(empty), CXX="/nonexistent/g++")
+    result = run(NO_COMPILER, tmp_path / "cache", PATH=str(empty), CXX=compiler)
     warned, in_use = result.stdout.splitlines()[-2:]
     assert warned.count("torch.compile failed") == 1
     assert "It needs a C++ compiler" in warned
+    assert reason in warned
     assert in_use == "False"
 
 
@@ -196,3 +323,25 @@ def test_a_cache_chosen_by_the_user_is_left_alone(tmp_path, monkeypatch):
     use_compiled_kernels(True)
     use_compiled_kernels(False)
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
+
+
+def test_a_folder_that_takes_no_kernels_is_a_failure_of_compiling(kernels_asked_for, monkeypatch):
+    def compiler(function):
+        def fused(x):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        return fused
+
+    double, x = with_compiler(monkeypatch, compiler), torch.ones(1)
+    with pytest.warns(UserWarning, match="torch.compile failed .*No space left"):
+        double(x)
+    assert x.item() == 2
+
+
+def test_a_run_after_one_whose_compiling_failed_compiles(kernels_asked_for, monkeypatch):
+    double, x = with_compiler(monkeypatch, compiling_fails(OSError("disk full"))), torch.ones(1)
+    with pytest.warns(UserWarning, match="torch.compile failed"):
+        double(x)
+    use_compiled_kernels(True)
+    assert compiled_kernels_in_use()
+    assert not compile_failure()

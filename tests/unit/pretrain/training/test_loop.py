@@ -11,17 +11,23 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch._inductor.exc import InductorError
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
 from base.records import read_record, write_record
+from eval.report.run_facts import read_facts
+from ffn_variants.kernels import compilation
+from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention
 from pretrain.config import RunConfig
 from pretrain.data.batches import BatchSource, dropout_seed, rows_of_step
 from pretrain.data.prepare import cached_summary, prepare_data
+from pretrain.model import linear_cross_entropy
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.resolution import load_config
+from pretrain.run.folders import RunFolder
 from pretrain.training.loop import Loop
 from pretrain.training.metrics import MetricsFile
 from pretrain.training.optim import build_optimizer, total_steps
@@ -350,3 +356,58 @@ def test_no_step_reads_from_the_device(tiny, monkeypatch):
     monkeypatch.setattr(packed_attention, "_group", lambda _: None)  # which reads on a CPU alone
     train(tiny("gpt_neo", "--train.no-torch-compile"))
     assert reads == [0] * 6
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    """Have a run compile its loss by something else."""
+
+    def replace(compiler) -> None:
+        monkeypatch.setattr(torch, "compile", lambda function, **_: compiler(function))
+        function = linear_cross_entropy._losses_and_probabilities.__wrapped__
+        monkeypatch.setattr(linear_cross_entropy, "_losses_and_probabilities", compiled(function))
+
+    yield replace
+    compilation._State.failure = ""
+
+
+def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, kernel):
+    def failing(function):
+        def fused(*args):
+            raise InductorError(OSError("no compiler"), None)
+
+        return fused
+
+    kernel(failing)
+    with pytest.warns(UserWarning, match="torch.compile failed"):
+        path = train(tiny("gpt_neo", "--train.torch-compile"))
+    assert all(line["torch_compile_failed"] is True for line in lines(path))
+    (session,) = read_record(path / "provenance.json", dict)["sessions"]
+    assert "no compiler" in session["torch_compile_failure"]
+    assert read_facts(RunFolder(path), "run").is_compile_failed
+    other = train(tiny("gpt_neo", "--seed", "5"))
+    assert not any("torch_compile_failed" in line for line in lines(other))
+    assert not read_facts(RunFolder(other), "run").is_compile_failed
+
+
+def test_memory_that_runs_out_in_a_kernel_halves_a_pass_and_compiling_goes_on(tiny, kernel, capsys):
+    calls = []
+
+    def tight(function):
+        def fused(*args):
+            calls.append(args)
+            if len(calls) in (1, 4):
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 256.00 MiB.")
+            return function(*args)
+
+        return fused
+
+    kernel(tight)
+    path = train(tiny("gpt_neo", "--train.torch-compile", "--find-batch-size"))
+    printed = capsys.readouterr().out
+    assert "out of memory with 8 rows per forward pass; trying 4" in printed
+    assert "out of memory with 4 rows per forward pass; trying 2" in printed
+    record = read_record(path / "provenance.json", dict)
+    assert record["per_device_train_batch_size"] == 2
+    assert [session["per_device_train_batch_size"] for session in record["sessions"]][-1] == 2
+    assert not any("torch_compile_failed" in line for line in lines(path))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import torch
 
 from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
-from pretrain.training.memory import fit_to_memory
+from pretrain.training.memory import fit_to_memory, is_out_of_memory
 
 
 def run_that_fits(rows: int, tried: list[int]):
@@ -23,8 +25,8 @@ def run_that_fits(rows: int, tried: list[int]):
     return run
 
 
-def config(rows: int, size: int) -> RunConfig:
-    sizes = {"batch_size": rows, "per_device_train_batch_size": size}
+def config(rows: int, size: int | str, find: bool = True) -> RunConfig:
+    sizes = {"batch_size": rows, "per_device_train_batch_size": size, "find_batch_size": find}
     return load_config(None, overrides={"train": sizes})
 
 
@@ -45,8 +47,46 @@ def test_forward_passes_are_halved_until_they_fit(rows, size, fits, expected):
 
 def test_a_continued_run_begins_with_what_was_found():
     tried: list[int] = []
-    fit_to_memory(run_that_fits(4, tried), config(16, 16), 1, first_size=4)
+    fit_to_memory(run_that_fits(4, tried), config(16, 16), 1, found_before=4)
     assert tried == [4]
+
+
+def test_auto_begins_with_all_rows_on_a_gpu_and_needs_no_other_flag():
+    tried: list[int] = []
+    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True)
+    assert tried == [112, 56, 28]
+    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False), on_gpu=True, found_before=28)
+    assert tried[3:] == [28]
+    fit_to_memory(run_that_fits(30, tried), config(112, "auto", find=False))
+    assert tried[4:] == [16]
+
+
+def test_a_number_alone_is_kept():
+    tried: list[int] = []
+    with pytest.raises(torch.OutOfMemoryError):
+        fit_to_memory(run_that_fits(4, tried), config(16, 8, find=False), found_before=2)
+    assert tried == [8]
+
+
+def test_several_processes_with_auto_are_told_a_number():
+    with pytest.raises(
+        UsageError, match=r"2 processes cannot agree .* --train.per-device-train-batch-size 28$"
+    ):
+        fit_to_memory(run_that_fits(4, []), config(112, "auto", find=False), 2, on_gpu=True)
+
+
+def test_the_tensors_of_an_attempt_are_gone_before_the_next():
+    kept: list[weakref.ref] = []
+
+    def run(config: RunConfig) -> None:
+        assert all(tensor() is None for tensor in kept)
+        held = torch.ones(3)
+        kept.append(weakref.ref(held))
+        if config.train.per_device_train_batch_size != 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    fit_to_memory(run, config(16, 16))
+    assert len(kept) == 3
 
 
 def test_one_row_that_does_not_fit_is_told():
@@ -60,6 +100,24 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
 
     with pytest.raises(RuntimeError, match="shapes do not match"):
         fit_to_memory(run, config(4, 4), 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("of a device"), True),
+        (MemoryError(), True),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError(OSError("the first argument is no text")), False),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("CUDA out of memory."), False),
+    ],
+    ids=repr,
+)
+def test_what_is_a_lack_of_memory(error, expected):
+    assert is_out_of_memory(error) == expected
 
 
 def test_several_processes_are_refused():
@@ -76,3 +134,22 @@ def test_memory_that_runs_out_outside_torch_counts_too():
     tried: list[int] = []
     fit_to_memory(run, config(8, 8), 1)
     assert tried == [8, 4]
+
+
+def test_fewer_rows_than_were_found_are_taken_where_they_are_asked_for():
+    tried: list[int] = []
+    fit_to_memory(run_that_fits(16, tried), config(16, 2), found_before=4)
+    assert tried == [2]
+
+
+def test_evaluation_that_does_not_fit_has_fewer_rows_too():
+    tried: list[tuple[int, int]] = []
+
+    def run(config: RunConfig) -> None:
+        train = config.train
+        tried.append((train.per_device_train_batch_size, train.per_device_eval_batch_size))
+        if train.per_device_eval_batch_size > 12:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    fit_to_memory(run, config(48, "auto", find=False), on_gpu=True)
+    assert tried == [(48, 16), (24, 16), (12, 12)]

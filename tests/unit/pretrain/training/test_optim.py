@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 from transformers import Adafactor
 
 from base.errors import UsageError
 from pretrain.config import OptimConfig
 from pretrain.resolution import load_config
-from pretrain.training.optim import build_optimizer
+from pretrain.training.checkpoints import load_newest, take_snapshot, write_checkpoint
+from pretrain.training.optim import Rates, build_optimizer
 
 
 class Shapes(nn.Module):
@@ -61,3 +64,92 @@ def test_a_setting_of_the_other_optimizer_is_an_error():
     message = "optim.adam_beta2 has no effect with optim.optimizer 'adafactor'"
     with pytest.raises(UsageError, match=message):
         load_config(None, ["--optim.optimizer", "adafactor", "--optim.adam-beta2", "0.99"])
+
+
+def train(
+    model: Shapes, optim: OptimConfig, steps: int, on_device: bool
+) -> tuple[torch.optim.Optimizer, Rates]:
+    """Some updates by random gradients of very different sizes."""
+    optimizer = build_optimizer(model, optim, on_device)
+    rates = Rates(optimizer, optim, max_steps=6)
+    go_on(model, optimizer, rates, range(steps))
+    return optimizer, rates
+
+
+def go_on(model: Shapes, optimizer: torch.optim.Optimizer, rates: Rates, steps: range) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for parameter in model.parameters():
+            parameter.grad = 10.0 ** (step % 3 - 3) * torch.randn(parameter.shape, generator=generator)
+        rates.write_next()
+        optimizer.step()
+        rates.advance()
+
+
+SETTINGS = [
+    OptimConfig(optimizer="adamw", learning_rate=0.1, weight_decay=0.1, warmup_steps=2),
+    OptimConfig(optimizer="adafactor", learning_rate=0.1, weight_decay=0.1, lr_scheduler_type="cosine"),
+]
+
+
+@pytest.mark.parametrize("optim", SETTINGS, ids=["adamw", "adafactor"])
+def test_what_stays_on_the_device_computes_the_same(optim):
+    """Against torch's own, with rates that are Python numbers."""
+    plain, ours = Shapes(), Shapes()
+    theirs = train(plain, optim, 6, on_device=False)[0]
+    optimizer = train(ours, optim, 6, on_device=True)[0]
+    for one, two in zip(ours.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=2e-6, atol=1e-7)
+        state, expected = optimizer.state[one], theirs.state[two]
+        assert state.keys() == expected.keys()
+        for key in expected:
+            torch.testing.assert_close(state[key], expected[key], rtol=2e-6, atol=1e-12)
+            assert state[key].device == one.device
+
+
+@pytest.mark.parametrize("optim", SETTINGS, ids=["adamw", "adafactor"])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, optim, on_device):
+    whole, stopped, other = Shapes(), Shapes(), Shapes()
+    train(whole, optim, 6, on_device)
+    optimizer, rates = train(stopped, optim, 4, on_device)
+    write_checkpoint(tmp_path, take_snapshot(stopped, optimizer, rates.scheduler, {"step": 4}), keep=1)
+    optimizer, rates = train(other, optim, 1, on_device)
+    load_newest(tmp_path, other, optimizer, rates.scheduler)
+    rates.go_to(4)
+    go_on(other, optimizer, rates, range(4, 6))
+    for one, two in zip(other.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+class Operations(TorchDispatchMode):
+    """Lists operations with all that is no tensor among their arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        shown = tree_map(lambda x: tuple(x.shape) if isinstance(x, torch.Tensor) else x, (args, kwargs))
+        if function.namespace == "aten":
+            self.seen.append(f"{function} {shown}")
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("optim", SETTINGS, ids=["adamw", "adafactor"])
+def test_two_updates_are_the_same_operations_and_read_nothing(optim):
+    model = Shapes()
+    optimizer, rates = train(model, optim, 1, on_device=True)
+    seen = []
+    for step in (1, 2):
+        for parameter in model.parameters():
+            parameter.grad = torch.full_like(parameter, 10.0**-step)
+        with Operations() as operations:
+            rates.write_next()
+            optimizer.step()
+        rates.advance()
+        seen.append(operations.seen)
+    assert seen[0] == seen[1]
+    assert len(seen[0]) > 3
+    # What torch's fused AdamW reads of a rate within its one operation on a CPU, it does not on a GPU.
+    assert not [name for name in seen[0] if "_local_scalar_dense" in name or "nonzero" in name]

@@ -129,6 +129,7 @@ def test_each_seed_equals_its_single_run(seeds, flags):
     assert result(run_dir(together[0]))[0] != result(run_dir(together[1]))[0]
 
 
+@pytest.mark.slow
 def test_finished_ones_are_left_alone(seeds, capsys):
     path = train(seeds("2")[0])
     before = (path / "metrics.jsonl").stat().st_mtime_ns

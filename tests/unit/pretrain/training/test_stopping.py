@@ -8,14 +8,15 @@ import threading
 
 import pytest
 
-from pretrain.training.stopping import EXIT_STOPPED, SIGNALS, Stopped, stop_requests
+from base.system import STOP_SIGNALS
+from pretrain.training.stopping import EXIT_STOPPED, Stopped, stop_requests
 
 
 @pytest.fixture
 def before():
     """Handlers of somebody else, and the signals that they saw."""
     seen: list[int] = []
-    old = {signum: signal.signal(signum, lambda signum, _: seen.append(signum)) for signum in SIGNALS}
+    old = {signum: signal.signal(signum, lambda signum, _: seen.append(signum)) for signum in STOP_SIGNALS}
     yield seen
     for signum, handler in old.items():
         signal.signal(signum, handler)
@@ -30,7 +31,7 @@ def stop_after(signum: int) -> None:
         raise request.stopped("stopped after step 3")
 
 
-@pytest.mark.parametrize("signum", SIGNALS)
+@pytest.mark.parametrize("signum", STOP_SIGNALS)
 def test_a_signal_is_remembered_and_the_handler_of_before_sees_it_once_it_is_handed_on(before, signum):
     with pytest.raises(Stopped) as stopped:
         stop_after(signum)

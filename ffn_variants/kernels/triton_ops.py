@@ -1,0 +1,275 @@
+"""The bases' Triton kernels as operations of torch, for CUDA tensors; Triton is imported at the first launch.
+
+For the bases of this project there is a pair of kernels each, one launch for a call, with nothing kept in
+memory between reading x and writing the result. Every other basis, and float64, has Inductor's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.util
+import subprocess
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ffn_variants.kernels.compilation import UnsupportedError
+from ffn_variants.kernels.naming import name_of, named
+
+MAX_BLOCK = 1024
+"""Inputs of a row in one program; a thread has four of them, which are one 16-byte access in float32."""
+WIDTH = 4
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Where the kernels of a basis are.
+
+    Attributes:
+        module: Of this package.
+        name: What their names begin with: ``name_features`` and ``name_slopes``.
+        settings: From the basis and its constants, what is fixed when they are compiled.
+        constants: How many of the constants the kernels read.
+    """
+
+    module: str
+    name: str
+    settings: Callable[..., dict[str, float]]
+    constants: int = 0
+
+
+def _even(basis: Any) -> dict[str, float]:
+    step = (basis.high - basis.low) / basis.grid_size
+    return {"grid_size": basis.grid_size, "order": basis.spline_order, "low": basis.low, "step": step}
+
+
+def _uneven(basis: Any, knots: Tensor, reciprocals: Tensor) -> dict[str, float]:
+    return {"count": len(knots), "order": basis.spline_order}
+
+
+def _gaussian(basis: Any) -> dict[str, float]:
+    return {"grid_size": basis.grid_size, "low": -2.0, "step": 4.0 / (basis.grid_size - 1)}
+
+
+# By name, as what has a basis imports this package. A subclass may compute something else, so it has none.
+BY_HAND = {
+    "ffn_variants.splines.b_splines.EvenSplines": Kernels("triton_splines", "even", _even),
+    "ffn_variants.splines.b_splines.UnevenSplines": Kernels("triton_splines", "uneven", _uneven, 1),
+    "ffn_variants.variants.fourier_kan.FourierBasis": Kernels(
+        "triton_smooth", "fourier", lambda basis: {"grid_size": basis.grid_size}
+    ),
+    "ffn_variants.variants.cheby_kan.ChebyshevBasis": Kernels(
+        "triton_smooth", "chebyshev", lambda basis: {"degree": basis.degree}
+    ),
+    "ffn_variants.variants.rbf_kan.GaussianBasis": Kernels("triton_smooth", "gaussian", _gaussian),
+}
+
+
+def triton_kernels(basis: Any) -> tuple[Callable[..., None], Callable[..., None]] | None:
+    """Find the kernels of a basis.
+
+    Args:
+        basis: As ``basis_linear`` takes it.
+
+    Returns:
+        ``features(x, out, *constants)`` and ``slopes(x, grad, out, *constants)``, or None where Triton is not
+        installed or the basis has none. x is (rows, I) of any strides; ``out`` of the features and ``grad``
+        of the slopes are (rows, K, I) and contiguous; ``out`` of the slopes is like x. No float64.
+    """
+    name = name_of(basis)
+    if name is None or _full_name(basis) not in BY_HAND or not has_triton():
+        return None
+
+    def features(x: Tensor, out: Tensor, *constants: Tensor) -> None:
+        basis_features(x, out, list(constants), name)
+
+    def slopes(x: Tensor, grad: Tensor, out: Tensor, *constants: Tensor) -> None:
+        basis_slopes(x, grad, out, list(constants), name)
+
+    return features, slopes
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether Triton is installed; it is not imported."""
+    return importlib.util.find_spec("triton") is not None
+
+
+@torch.library.custom_op("ffn_variants::basis_features", mutates_args=("out",))
+def basis_features(x: Tensor, out: Tensor, constants: list[Tensor], basis: str) -> None:
+    """Write the features of x (rows, I) to out (rows, K, I)."""
+    assert out.is_contiguous()
+    launch("features", x, feature_arguments(x, out), constants, basis)
+
+
+@torch.library.custom_op("ffn_variants::basis_slopes", mutates_args=("out",))
+def basis_slopes(x: Tensor, grad: Tensor, out: Tensor, constants: list[Tensor], basis: str) -> None:
+    """Write the gradient of x (rows, I) to out, from that of the features (rows, K, I)."""
+    assert grad.is_contiguous()
+    launch("slopes", x, slope_arguments(x, grad, out), constants, basis)
+
+
+@basis_features.register_fake
+def _(x: Tensor, out: Tensor, constants: list[Tensor], basis: str) -> None:
+    return None
+
+
+@basis_slopes.register_fake
+def _(x: Tensor, grad: Tensor, out: Tensor, constants: list[Tensor], basis: str) -> None:
+    return None
+
+
+def feature_arguments(x: Tensor, out: Tensor) -> tuple[Any, ...]:
+    """What every kernel of features takes first."""
+    return x, *x.stride(), out
+
+
+def slope_arguments(x: Tensor, grad: Tensor, out: Tensor) -> tuple[Any, ...]:
+    """What every kernel of slopes takes first."""
+    return x, *x.stride(), grad, out, *out.stride()
+
+
+def launch(kind: str, x: Tensor, arguments: tuple[Any, ...], constants: list[Tensor], basis: str) -> None:
+    """Start the kernel of x (rows, I)."""
+    if not x.numel():
+        return
+    start(*call(kind, x, arguments, constants, named(basis)), on=x)
+
+
+def call(
+    kind: str, x: Tensor, arguments: tuple[Any, ...], constants: Sequence[Tensor], basis: Any
+) -> tuple[Any, tuple[int, int], tuple[Any, ...], dict[str, Any]]:
+    """Find what to start: kernel, programs (one for each row and block of inputs), arguments and settings."""
+    kernels = BY_HAND[_full_name(basis)]
+    rows, inputs = x.shape
+    block = min(MAX_BLOCK, 1 << (inputs - 1).bit_length())
+    kernel = getattr(_module(kernels.module), f"{kernels.name}_{kind}")
+    settings = kernels.settings(basis, *constants) | {"block": block, "num_warps": _warps(block)}
+    # As they are stored everywhere in this project; others are copied.
+    read = [each.expand(-1, inputs).contiguous() for each in constants[: kernels.constants]]
+    return kernel, (rows, -(-inputs // block)), (*arguments, *read, inputs), settings
+
+
+def _warps(block: int) -> int:
+    """Groups of 32 threads for a block, with ``WIDTH`` inputs for each thread."""
+    return max(1, block // (32 * WIDTH))
+
+
+def start(
+    kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], settings: dict[str, Any], on: Tensor
+) -> None:
+    """Start a kernel on the device of a tensor, which need not be the current one.
+
+    Raises:
+        UnsupportedError: If it cannot be compiled.
+    """
+    # Triton's interpreter takes tensors of a CPU.
+    with torch.cuda.device(on.device) if on.is_cuda else contextlib.nullcontext():
+        try:
+            kernel[grid](*arguments, **settings)
+        except Exception as error:
+            if not _is_of_compiling(error):
+                raise
+            raise UnsupportedError(f"Triton: {error}") from error
+
+
+def _is_of_compiling(error: Exception) -> bool:
+    """Whether Triton, ptxas or the C compiler of the launchers failed; a lack of memory is none of these.
+
+    Where there is no C compiler, or what it made cannot be loaded, the error's type says nothing, but the
+    place does.
+    """
+    if isinstance(error, _triton_error() | subprocess.CalledProcessError | OSError):
+        return True
+    places = (frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return "triton.runtime.build" in places
+
+
+@functools.cache
+def _triton_error() -> type[Exception]:
+    return importlib.import_module("triton.errors").TritonError
+
+
+@functools.cache
+def _module(name: str) -> ModuleType:
+    """The module of a kernel.
+
+    Raises:
+        UnsupportedError: If Triton is installed and cannot be imported.
+    """
+    try:
+        return importlib.import_module(f"{__package__}.{name}")
+    except ImportError as error:
+        raise UnsupportedError(f"Triton: {error}") from error
+
+
+def _full_name(basis: Any) -> str:
+    return f"{type(basis).__module__}.{type(basis).__qualname__}"
+
+
+@torch.library.custom_op("ffn_variants::rational_gradients", mutates_args=())
+def rational_gradients(
+    grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Differentiate the functions P / (1 + |A|) of groups of channels, as ``gr_kan`` defines them.
+
+    Args:
+        grad: (R, G, C) gradient of the result.
+        x: (R, G, C) input.
+        numerator: (G, 6).
+        denominator: (G, 4).
+
+    Returns:
+        (R, G, C) gradient of x, and (10, parts, G) gradients of the coefficients in float32, to be summed
+        over the parts. No float64.
+    """
+    grad_x, sums = _rational_buffers(x)
+    if x.numel():
+        # The kernel knows the strides of the rows of coefficients alone: one numerator serves all groups.
+        a, b = (each if each.stride(1) == 1 else each.contiguous() for each in (numerator, denominator))
+        start(*rational_call(grad.contiguous(), x.contiguous(), grad_x, sums, a, b), on=x)
+    return grad_x, sums
+
+
+def rational_call(
+    grad: Tensor, x: Tensor, grad_x: Tensor, sums: Tensor, numerator: Tensor, denominator: Tensor
+) -> tuple[Any, tuple[int, int, int], tuple[Any, ...], dict[str, Any]]:
+    """Find what to start for the gradients of a rational, as ``call`` does."""
+    rows, groups, channels = x.shape
+    tile_rows, tile_channels = _rational_tile(channels)
+    return (
+        _module("triton_rational").rational_gradients,
+        (-(-rows // tile_rows), groups, -(-channels // tile_channels)),
+        (
+            *(grad, x, grad_x, sums),
+            *(numerator, numerator.stride(0), denominator, denominator.stride(0)),
+            *(rows, groups, channels),
+        ),
+        {"tile_rows": tile_rows, "tile_channels": tile_channels, "num_warps": _warps(MAX_BLOCK)},
+    )
+
+
+@rational_gradients.register_fake
+def _(grad: Tensor, x: Tensor, numerator: Tensor, denominator: Tensor) -> tuple[Tensor, Tensor]:
+    return _rational_buffers(x)
+
+
+def _rational_buffers(x: Tensor) -> tuple[Tensor, Tensor]:
+    rows, groups, channels = x.shape
+    tile_rows, tile_channels = _rational_tile(channels)
+    parts = -(-rows // tile_rows) * -(-channels // tile_channels)
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
+    return grad_x, x.new_empty(10, parts, groups, dtype=torch.float32)
+
+
+def _rational_tile(channels: int) -> tuple[int, int]:
+    """Rows and channels of a program, 1,024 numbers in all, or as many channels as there are."""
+    tile_channels = min(MAX_BLOCK, 1 << (channels - 1).bit_length())
+    return MAX_BLOCK // tile_channels, tile_channels

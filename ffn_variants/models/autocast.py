@@ -1,0 +1,79 @@
+"""What autocast on a GPU would do again and again, done once. CPUs keep what they compute, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
+from transformers.models.t5.modeling_t5 import T5Attention
+
+BIASED = "biased"
+"""The attention of T5 registered with transformers by this file."""
+
+
+def product_dtype(model: PreTrainedModel, device: torch.device) -> torch.dtype:
+    """Return the dtype of what a model's projections give on a device, now."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
+        return torch.get_autocast_dtype(device.type)
+    return model.dtype
+
+
+def cast_inputs_once(model: nn.Module) -> None:
+    """Have RoBERTa's and T5's attention layers cast what they read once, where each projection would.
+
+    The gradients of the three projections are then added in the dtype of autocast.
+    """
+    for module in model.modules():
+        if isinstance(module, (RobertaSelfAttention, T5Attention)):
+            module.register_forward_pre_hook(_cast_inputs, with_kwargs=True)
+
+
+def _cast_inputs(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    device = args[0].device.type
+    if device != "cuda" or not torch.is_autocast_enabled(device):
+        return None
+    dtype = torch.get_autocast_dtype(device)
+    others = {"key_value_states": kwargs.get("key_value_states")}  # of the encoder, which two of three read
+    cast = {name: tensor.to(dtype) for name, tensor in others.items() if tensor is not None}
+    return (args[0].to(dtype), *args[1:]), kwargs | cast
+
+
+def biased_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    position_bias: Tensor | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """``sdpa`` with a bias that has the dtype of the scores before it meets the mask.
+
+    Their sum has a number for every head and pair of tokens; in float32 it would be written, copied and cast.
+
+    Args:
+        module: The layer.
+        query: (B, H, Q, D).
+        key: (B, H, K, D).
+        value: (B, H, K, D).
+        attention_mask: (B, 1, Q, K), or any that ``sdpa`` knows.
+        position_bias: (1, H, Q, K) to add to the scores.
+        **kwargs: What else transformers hands on.
+
+    Returns:
+        (B, Q, H, D), and no weights.
+    """
+    if position_bias is not None and query.device.type == "cuda":
+        position_bias = position_bias.to(query.dtype).contiguous()
+    return sdpa_attention_forward(
+        module, query, key, value, attention_mask, position_bias=position_bias, **kwargs
+    )
+
+
+AttentionInterface.register(BIASED, biased_attention)
+AttentionMaskInterface.register(BIASED, sdpa_mask)

@@ -1,0 +1,117 @@
+"""Where these tests run: on a GPU; or, to try them out, on the CPU, with GPU_TESTS_DEVICE=cpu."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+
+from benchmarks.gpu.workload import build_loop, build_network
+from ffn_variants.kernels.compilation import use_compiled_kernels
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
+from pretrain.training.loop import Loop
+
+HERE = Path(__file__).parent
+DEVICE = os.environ.get("GPU_TESTS_DEVICE", "cuda")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder are marked, and left out where their device is not."""
+    absent = DEVICE == "cuda" and not torch.cuda.is_available()
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            if absent:
+                item.add_marker(pytest.mark.skip(reason="there is no CUDA device"))
+
+
+@pytest.fixture
+def device() -> str:
+    """``cuda``, or ``cpu`` where the tests are tried out."""
+    return DEVICE
+
+
+@pytest.fixture
+def only_cuda(device: str) -> None:
+    """For what a CPU does not have."""
+    if device != "cuda":
+        pytest.skip("only CUDA has it")
+
+
+@pytest.fixture
+def waiting_is_an_error(device: str) -> Iterator[None]:
+    """An operation that has the host wait for the device raises."""
+    if device == "cpu":
+        yield
+        return
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
+    """Makes a small run's configuration without dropout, whose draws differ from device to device."""
+
+    def make(family: str, *flags: str) -> RunConfig:
+        base = {
+            "model": {
+                "hidden_size": 64,
+                "intermediate_size": 64,
+                "num_attention_heads": 2,
+                "window_size": 9,
+                "hidden_dropout": 0.0,
+                "attention_dropout": 0.0,
+            },
+            "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+            "optim": {"learning_rate": 1e-3, "max_steps": 6},
+            "train": {"batch_size": 8, "logging_steps": 1, "save_steps": 2, "mixed_precision": "no"},
+            "output": {"runs_dir": str(tmp_path / "runs")},
+        }
+        return load_config(None, ["--family", family, *flags], base)
+
+    return make
+
+
+@pytest.fixture
+def waits(device: str) -> Callable[[Callable[[], object]], int]:
+    """Counts how often a function has the host wait for the device; on a CPU it is only run."""
+
+    def count(function: Callable[[], object]) -> int:
+        if device == "cpu":
+            function()
+            return 0
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                function()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        return sum("synchronizing CUDA operation" in str(warning.message) for warning in told)
+
+    return count
+
+
+@pytest.fixture
+def loops(tmp_path: Path) -> Callable[..., Loop]:
+    """Makes the loop of a configuration on random rows, on the tests' device or on the CPU."""
+
+    def make(config: RunConfig, on_cpu: bool = False) -> Loop:
+        PartialState._reset_state()
+        AcceleratorState._reset_state(True)
+        precision = "bf16" if config.train.mixed_precision == "bf16" else "no"
+        accelerator = Accelerator(mixed_precision=precision, cpu=on_cpu or DEVICE == "cpu")
+        use_compiled_kernels(config.train.torch_compile and not on_cpu)
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        return build_loop(config, build_network(config), folder, accelerator)
+
+    return make

@@ -1,0 +1,201 @@
+"""What training, evaluation, fine-tuning and scoring ask of a GPU, on a device that only pretends.
+
+No GPU takes part: tensors are fake, and so nothing is said of results or of time. Cases run in processes of
+their own, a group at a time, whose figures all workers share. ``budgets.yaml`` says what is allowed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from base.families import FAMILIES
+from benchmarks.gpu import pretend
+from ffn_variants import FFN_VARIANTS
+
+pytestmark = [
+    pytest.mark.skipif(pretend.why_not() is not None, reason=str(pretend.why_not())),
+    pytest.mark.skipif(
+        pretend.is_built_for_cuda(), reason="torch's wheel for CUDA pins memory by the driver"
+    ),
+]
+
+BUDGETS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("budgets.yaml").read_text(encoding="utf-8"))
+NUMBERS = ("launches", "copies", "megabytes", "peak_mib")
+NOTHING = ("blocking", "waits", "on_host", "float32_products", "squares", "differs")
+OFTEN = ("gelu", "kan", "spline-kan", "gr-kan")
+"""Variants of all kinds of kernels: plain, basis_linear, gather and scatter, elementwise with sums."""
+WORKLOADS = ("update", "replay", "evaluation", "finetuning", "scoring")
+GROUP_LIMIT_S = 600
+
+Ask = dict[str, Any]
+
+
+def _cases() -> dict[str, tuple[str, Ask, bool]]:
+    """Group, what is asked, and whether it is one of the slow ones, of each case by name."""
+    cases = {}
+    for family in FAMILIES:
+        for variant in FFN_VARIANTS:
+            for fused, workload in itertools.product((True, False), WORKLOADS):
+                if fused or workload != "replay":
+                    mode = "fused" if fused else "eager"
+                    name = f"{workload}-{family}-{variant}-{mode}"
+                    quick = _is_quick(workload, family, variant, fused)
+                    group = f"{family}-{'quick' if quick else f'{workload}-slow'}"
+                    case = {"family": family, "variant": variant, "fused": fused}
+                    cases[name] = group, {"workload": workload, "case": case}, not quick
+    for name in BUDGETS["shipped"]:
+        family, variant = name.split()
+        case = {"family": family, "variant": variant, "rows": 112, "shipped": True}
+        cases[f"shipped-{family}-{variant}"] = "t5-quick", {"workload": "update", "case": case}, False
+    for defect in _defects():
+        case = {"family": "gpt_neo", "variant": "gelu"}
+        workload = "replay" if defect in BUDGETS["defects"]["replay"] else "update"
+        ask = {"workload": workload, "case": case, "defect": defect}
+        cases[f"defect-{defect}"] = "gpt_neo-quick", ask, False
+    return cases
+
+
+def _is_quick(workload: str, family: str, variant: str, fused: bool) -> bool:
+    """Every variant is updated once with fused kernels, where an operation of its own would show.
+
+    Elsewhere a sample: what families and workloads ask for hardly depends on the variant.
+    """
+    if workload == "update" and family == "gpt_neo":
+        return fused or variant in OFTEN
+    if workload == "update":
+        return fused and variant in OFTEN[:2]
+    return fused and variant == "kan"
+
+
+def _defects() -> dict[str, str]:
+    """Checks that have to find defects, by defect."""
+    return BUDGETS["defects"]["update"] | BUDGETS["defects"]["replay"]
+
+
+CASES = _cases()
+
+
+def _parameters(*beginnings: str) -> list[Any]:
+    return [
+        pytest.param(name, id=name, marks=[pytest.mark.slow] * slow)
+        for name, (_, _, slow) in CASES.items()
+        if name.startswith(beginnings)
+    ]
+
+
+@pytest.fixture(scope="session")
+def figures_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    """From the name of a case to its figures; one worker runs its group, the others wait for it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "pretend_cuda"
+    folder.mkdir(exist_ok=True)
+
+    @functools.cache
+    def group_of(group: str) -> dict[str, Any]:
+        asks = {name: ask for name, (own, ask, _) in CASES.items() if own == group}
+        with (folder / f"{group}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            found = folder / f"{group}.json"
+            if not found.exists():
+                found.write_text(_run(_library(folder), asks), encoding="utf-8")
+            return json.loads(found.read_text(encoding="utf-8"))
+
+    return lambda name: group_of(CASES[name][0])[name]
+
+
+def _library(folder: Path) -> Path:
+    with (folder / "library.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return pretend.build(folder)
+
+
+def _run(library: Path, asks: dict[str, Ask]) -> str:
+    command = [sys.executable, "-m", "tests.pretend_cuda.run", str(library)]
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run(
+        command,
+        input=json.dumps(asks),
+        capture_output=True,
+        text=True,
+        timeout=GROUP_LIMIT_S,
+        cwd=root,
+        env=environment,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return ended.stdout
+
+
+def _budget(name: str) -> dict[str, Any]:
+    """What a case may ask for: the numbers of its workload and family, and what is allowed besides."""
+    kind, family, *rest = name.split("-")
+    if kind == "shipped":
+        return BUDGETS["shipped"][f"{family} {'-'.join(rest)}"]
+    if kind == "defect":
+        kind, family, rest = "update", "gpt_neo", ["fused"]
+    numbers = BUDGETS["small"][kind][family]
+    return {key: value[rest[-1]] if isinstance(value, dict) else value for key, value in numbers.items()}
+
+
+def problems(name: str, figures: dict[str, Any]) -> dict[str, str]:
+    """What is wrong with the figures of a case, by check."""
+    if "error" in figures:
+        return {"error": figures["error"] + "\n" + "\n".join(figures["trace"][-25:])}
+    budget, found = _budget(name), {}
+    for key in NUMBERS:
+        if key in budget and figures[key] > budget[key]:
+            found[key] = f"{figures[key]} is over the budget of {budget[key]} (budgets.yaml)"
+    for key in NOTHING:
+        allowed = _allowed(name).get(key, [])
+        left = {what: n for what, n in figures[key].items() if not any(part in what for part in allowed)}
+        if left:
+            found[key] = "; ".join(f"{what}: {n}" for what, n in left.items())
+    return found
+
+
+def _allowed(name: str) -> dict[str, list[str]]:
+    """Parts of what a check of NOTHING names, where it allows some."""
+    kind, family, *_ = name.split("-")
+    kind = "update" if kind in ("defect", "shipped", "replay") else kind
+    return BUDGETS["allowed"][kind] | BUDGETS["allowed"].get(f"{kind} {family}", {})
+
+
+@pytest.mark.parametrize("name", _parameters(*WORKLOADS, "shipped"))
+def test_it_asks_no_more_of_a_gpu_than_is_allowed(
+    name: str, figures_of: Callable[[str], dict[str, Any]]
+) -> None:
+    wrong = problems(name, figures_of(name))
+    assert not wrong, "\n".join(f"{check}: {text}" for check, text in wrong.items())
+
+
+@pytest.mark.parametrize("name", _parameters("shipped"))
+def test_budgets_are_near_what_is_needed(name: str, figures_of: Callable[[str], dict[str, Any]]) -> None:
+    figures, budget = figures_of(name), _budget(name)
+    loose = {key: figures[key] for key in NUMBERS if key in budget and figures[key] < 0.7 * budget[key]}
+    assert not loose, f"lower the budget in budgets.yaml: {name} needs {loose}"
+
+
+@pytest.mark.parametrize("defect", _defects())
+def test_a_planted_defect_is_found(defect: str, figures_of: Callable[[str], dict[str, Any]]) -> None:
+    name, check = f"defect-{defect}", _defects()[defect]
+    found, before = (
+        problems(name, figures_of(name)),
+        problems("update-gpt_neo-gelu-fused", figures_of("update-gpt_neo-gelu-fused")),
+    )
+    assert check in found
+    assert found[check] != before.get(check), "found without the defect as well"
+    if check == "error":
+        assert "device" in found[check]

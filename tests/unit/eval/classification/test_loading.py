@@ -1,0 +1,91 @@
+"""What a classifier and a scorer read of a text does not depend on which tokenizer a causal model has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from base.text.special_tokens import as_prompts
+from eval.classification.inputs.segments import Segmentation, encode_segments
+from eval.classification.inputs.tokens import encode, tokenizer_key
+from eval.classification.loading import load_classifier_tokenizer
+from eval.scoring.scorers import SCORERS
+from ffn_variants import build_model
+from ffn_variants.models.loading import load_tokenizer
+from ffn_variants.swap.pieces import cut
+from pretrain.data.embedded import stories
+from pretrain.data.tokenizer import train_tokenizer
+
+STORIES = stories(60, 0)
+
+
+@pytest.fixture(scope="module")
+def wrapping() -> PreTrainedTokenizerBase:
+    """Of a model of before: every text is wrapped."""
+    return train_tokenizer(iter(STORIES), 300)
+
+
+@pytest.fixture(params=["trained here", "of the source study"])
+def folders(request, wrapping, tmp_path) -> tuple[Path, Path]:
+    """Where the tokenizers of a model of before and of one of now lie."""
+    if request.param == "of the source study":
+        wrapping = AutoTokenizer.from_pretrained(request.getfixturevalue("shared_data") / "tokenizer-10k")
+    wrapping.save_pretrained(tmp_path / "before")
+    as_prompts(wrapping).save_pretrained(tmp_path / "now")
+    return tmp_path / "before", tmp_path / "now"
+
+
+def assert_equal(one, other) -> None:
+    for name, value in vars(one).items():
+        if hasattr(value, "__dataclass_fields__"):
+            assert_equal(value, getattr(other, name))
+        else:
+            np.testing.assert_array_equal(value, getattr(other, name))
+
+
+@pytest.mark.parametrize("kind", ["single", "pairs"])
+def test_classifiers_read_what_they_read_before(folders, kind):
+    raw = AutoTokenizer.from_pretrained(folders[0])  # the route of before
+    before, now = (load_classifier_tokenizer(folder) for folder in folders)
+    texts = [(story, None if kind == "single" else STORIES[-1][: 5 * n]) for n, story in enumerate(STORIES)]
+    labels = [0] * len(texts)
+    for max_length in (512, 20):
+        plain = [encode(each, texts, labels, max_length) for each in (raw, before, now)]
+        assert plain[0].tokens[0] == raw.bos_token_id
+        assert plain[0].tokens[-1] == raw.eos_token_id
+        for each in plain[1:]:
+            assert_equal(plain[0], each)
+    for segments in ("windows", "sentences"):
+        cutting = Segmentation(segments=segments, window=40, stride=8)
+        cuts = [encode_segments(each, texts, labels, cutting, 512) for each in (raw, before, now)]
+        assert len(cuts[0].pieces) > len(texts)
+        for each in cuts[1:]:
+            assert_equal(cuts[0], each)
+
+
+def test_what_is_kept_of_one_run_serves_the_other(wrapping, tmp_path):
+    wrapping.save_pretrained(tmp_path / "before")
+    as_prompts(wrapping).save_pretrained(tmp_path / "now")
+    keys = [tokenizer_key(load_classifier_tokenizer(tmp_path / name)) for name in ("before", "now")]
+    assert keys[0] == keys[1]
+
+
+def test_scores_of_texts_and_pieces_to_fit_to_are_those_of_before(wrapping, tmp_path):
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "max_position_embeddings": 64}
+    model = build_model("gpt_neo", "gelu", vocab_size=len(wrapping), **sizes)
+    as_prompts(wrapping).save_pretrained(tmp_path)
+    pairs = [("", story[:40]) for story in STORIES] + [(story[:30], story[30:50]) for story in STORIES]
+    for preset in ("native", "lm-eval", "babylm23", "babylm25"):
+        scorers = [SCORERS["causal"](model, each, preset) for each in (wrapping, load_tokenizer(tmp_path))]
+        before, now = (scorer.score_continuations(pairs) for scorer in scorers)
+        np.testing.assert_array_equal(before.log_likelihood, now.log_likelihood)
+        before, now = (scorer.score_documents(STORIES[:3]) for scorer in scorers)
+        assert before == now
+    pieces = [cut(iter(STORIES), each, 32, 10**6, 10**6) for each in (wrapping, load_tokenizer(tmp_path))]
+    same = [[ids.tolist() for ids in (*found.train, *found.held_out)] for found in pieces]
+    assert same[0] == same[1]
+    assert json.dumps(same[0]).count("2]")  # some pieces end with a document

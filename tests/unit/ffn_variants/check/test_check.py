@@ -1,0 +1,319 @@
+"""The checks of a variant: each fails for a variant that is wrong in its way, and in one sentence."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
+from ffn_variants.check import model
+from ffn_variants.check.__main__ import BUILD_ONLY, main
+from ffn_variants.check.ffn import FFN_CHECKS, CheckError
+from ffn_variants.check.model import MODEL_CHECKS
+from tests.processes import run_command
+
+pytestmark = pytest.mark.usefixtures("own_variants")
+
+CHECKS = {**FFN_CHECKS, **MODEL_CHECKS}
+
+
+class Scaled(nn.Module):
+    """x s, with a learned s; right in every way."""
+
+    def __init__(self, start: float | None = None):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((), 0.5) if start is None else torch.tensor(float(start)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale.to(x.dtype)
+
+
+class WrongGradient(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.detach() * self.scale.to(x.dtype) + 0.1 * x
+
+
+class NoGradient(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(self.scale)
+
+
+class Float32(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() * self.scale.float()
+
+
+class Cancels(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.scale + 300) - 300
+
+
+class Lost(Scaled):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("offset", torch.ones(()), persistent=False)
+
+
+class Hidden(Scaled):
+    def __init__(self):
+        super().__init__()
+        self.offset = torch.rand(())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.offset.to(x.dtype)
+
+
+class OfTheBatch(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) - 0.1 * x.flatten(0, -2).mean(0) if x.dim() > 1 else super().forward(x)
+
+
+class Reduced(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).reshape(-1, x.shape[-1])
+
+
+class Halves(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = x.split(x.shape[-1] // 2, dim=-1)
+        return torch.cat([first, second * self.scale.to(x.dtype)], -1)
+
+
+class OnTheCpu(Scaled):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("knots", torch.zeros(3, device="cpu"))
+
+
+class ReadsNumbers(Scaled):
+    def __init__(self):
+        super().__init__(float(torch.ones(2).sum()))
+
+
+class Infinite(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) / torch.relu(x - 1e9)
+
+
+class OtherCompiled(Scaled):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (2 if torch.compiler.is_compiling() else 1)
+
+
+def spec(module: Callable[[], nn.Module], **changes: object) -> FFNSpec:
+    own = FFNSpec(
+        name="wrong",
+        kind="activation",
+        build=lambda intermediate_size: module(),
+        formula="x s",
+        reference="none",
+        multiply_adds=lambda d, f: 2 * d * f,
+    )
+    return replace(own, **changes)  # type: ignore[bad-argument-type]
+
+
+WRONG = {
+    "shape": (spec(Reduced), "shapes and dtype", "forward must keep shape (..., D) and dtype"),
+    "odd sizes": (spec(Halves), "shapes and dtype", "to unpack"),
+    "batch": (spec(OfTheBatch), "each token by itself", "changes with the tokens beside it"),
+    "gradient": (spec(WrongGradient), "gradients", "gradients differ from finite differences in float64"),
+    "no gradient": (spec(NoGradient), "gradients", "scale gets no gradient, or zeros"),
+    "float32": (spec(Float32), "bf16", "gives torch.float32; end forward with .to(x.dtype)"),
+    "float32 of float64": (spec(Float32), "gradients", "torch.float64 gives torch.float32; end forward"),
+    "float32 of tokens": (spec(Float32), "each token by itself", "end forward with .to(x.dtype)"),
+    "bf16": (spec(Cancels), "bf16", "off that of float32; compute what cancels"),
+    "meta": (spec(OnTheCpu), "meta device", "knots is on the CPU where the meta device was asked for"),
+    "numbers": (spec(ReadsNumbers), "meta device", "cannot be built on the meta device"),
+    "buffer": (spec(Lost), "state dict", "buffer act.offset is not in the state dict"),
+    "hidden": (spec(Hidden), "state dict", "two networks with the same state dict give different outputs"),
+    "numpy": (
+        spec(lambda: Scaled(float(np.random.default_rng().random()))),
+        "initial weights",
+        "differ from call to call; draw them with torch's global generator",
+    ),
+    "random": (spec(lambda: Scaled(random.random())), "initial weights", "differ from call to call"),
+    "counts": (
+        spec(Scaled, multiply_adds=lambda d, f: f),
+        "multiply_adds",
+        "gives 20, and the matrix products of one token take 480",
+    ),
+    "no count": (spec(Scaled, multiply_adds=lambda d, f: 0.5 * d * f), "multiply_adds", "a whole number"),
+    "compile": (spec(OtherCompiled), "torch.compile", "compiled it gives another output"),
+    "infinite": (
+        spec(Infinite),
+        "a step of training in every family",
+        "the loss of gpt_neo is nan at step 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_variant_fails_its_check(case):
+    wrong, check, words = WRONG[case]
+    register(wrong)
+    with pytest.raises((CheckError, RuntimeError, ValueError)) as error:
+        CHECKS[check]("wrong", {})
+    assert str(words) in str(error.value)
+    assert isinstance(error.value, CheckError) or case == "odd sizes"
+    if isinstance(error.value, CheckError):
+        assert "\n" not in str(error.value)
+
+
+def test_float32_output_fails_in_bf16():
+    register(spec(Float32, kind="block", build=lambda d, f: Float32(), multiply_adds=lambda d, f: 0))
+    with pytest.raises(
+        CheckError, match=r"an input in torch.bfloat16 gives torch.float32; end forward with \.to"
+    ):
+        CHECKS["bf16"]("wrong", {})
+
+
+def test_a_block_that_sets_the_seed_fails():
+    class Reseeding(nn.Module):
+        def __init__(self, d: int):
+            super().__init__()
+            torch.manual_seed(7)
+            self.linear = nn.Linear(d, d)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(x)
+
+    register(spec(Scaled, kind="block", build=lambda d, f: Reseeding(d), multiply_adds=lambda d, f: d * d))
+    with pytest.raises(CheckError, match="the initial weights are the same at every seed"):
+        CHECKS["initial weights"]("wrong", {})
+
+
+def test_weights_that_are_not_paired_fail(monkeypatch):
+    register(spec(Scaled))
+    build = model.build_model
+    monkeypatch.setattr(
+        model,
+        "build_model",
+        lambda family, name, options=None, **sizes: build(
+            family, name, options, **{**sizes, "intermediate_size": 40 if name == "gelu" else 41}
+        ),
+    )
+    with pytest.raises(CheckError, match="differs from the gelu model's at the same seed"):
+        CHECKS["all other weights paired"]("wrong", {})
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if "process" not in check])
+def test_a_right_variant_passes_every_check(check):
+    register(spec(Scaled))
+    CHECKS[check]("wrong", {})
+
+
+@pytest.mark.parametrize("name", FFN_VARIANTS)
+def test_every_registered_variant_passes_those_of_models(name):
+    for check in ("a step of training in every family", "equal budgets"):
+        MODEL_CHECKS[check](name, {})
+
+
+FILE = """
+import torch
+from torch import nn
+from ffn_variants import FFNSpec, Option
+
+
+class Own(nn.Module):
+    def __init__(self, init):
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor(init))
+
+    def forward(self, x):
+        return FORWARD
+
+
+SPEC = FFNSpec(
+    name="own",
+    kind="activation",
+    build=lambda f, init: Own(init),
+    formula="x a",
+    reference="none",
+    options={"init": Option(default=1.0, help="a")},
+    multiply_adds=lambda d, f, **_: 2 * d * f,
+)
+"""
+
+
+@pytest.mark.slow
+def test_the_command_checks_a_file_in_another_process_too(tmp_path, repository):
+    for place in ("xielu.py:XIELU", "channel_elu.py:CHANNEL_ELU"):
+        done = run_command("ffn_variants.check", f"{repository}/examples/{place}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("\nok      ") == len(CHECKS)
+        assert done.stdout.endswith(f"{len(CHECKS)} of {len(CHECKS)} checks passed\n")
+
+
+def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "own.py"
+    path.write_text(FILE.replace("FORWARD", "x * self.a.detach() * self.b"))
+    monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC", "--ffn-options", "init", "2"])
+    monkeypatch.setattr("ffn_variants.check.__main__.MODEL_CHECKS", {})
+    assert main() == 1
+    said = capsys.readouterr().out
+    assert "FAILED  shapes and dtype: own.py, line 13: AttributeError: 'Own' object has no attribute" in said
+    assert f"2 of {len(FFN_CHECKS)} checks passed; 6 skipped until shapes and dtype is right\n" in said
+    assert said.count("FAILED") == 1
+
+
+def swapped_block() -> FFNSpec:
+    return spec(
+        Scaled,
+        kind="block",
+        build=lambda f, d: nn.Sequential(nn.Linear(d, f), nn.GELU(), nn.Linear(f, d)),
+        multiply_adds=lambda d, f: 2 * d * f,
+    )
+
+
+def test_swapped_sizes_are_said_once_and_the_rest_is_skipped(monkeypatch, capsys):
+    register(swapped_block())
+    monkeypatch.setattr("sys.argv", ["check", "wrong"])
+    assert main() == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("FAILED  shapes and dtype: at hidden_size 12 and intermediate_size 20 it maps")
+    assert lines[1].endswith("build is called as build(hidden_size, intermediate_size), in this order")
+    assert [line for line in lines if line.startswith("FAILED")] == lines[1:2]
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("ok ")] == list(BUILD_ONLY)
+
+
+def test_torch_logs_nothing_of_what_it_cannot_trace():
+    register(swapped_block())
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(CheckError, match=r"torch\.compile cannot trace it"):
+            CHECKS["torch.compile"]("wrong", {})
+    finally:
+        logger.removeHandler(handler)
+    assert not records
+    assert logger.isEnabledFor(logging.ERROR)
+
+
+def test_a_name_that_follows_the_file_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "thing.py"
+    path.write_text(FILE.replace("FORWARD", "x * self.a").replace('name="own"', "name=__file__[-8:-3]"))
+    monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC"])
+    with pytest.raises(UsageError, match="copies in runs and models do not have; write it as a text"):
+        main()
+
+
+def test_mistakes_of_whoever_typed_it_are_usage_errors(tmp_path, monkeypatch, repository):
+    for words, message in (
+        (["kann"], "did you mean 'kan'"),
+        (["kan", "--ffn-options", "grid", "3"], "unknown option of FFN variant 'kan': 'grid'"),
+        ([f"{repository}/examples/xielu.py:XIELU", "--ffn-options", "init", "0.1"], "0 <= beta < init"),
+        (["gone.py:SPEC"], "no such file"),
+    ):
+        monkeypatch.setattr("sys.argv", ["check", *words])
+        with pytest.raises(UsageError, match=message):
+            main()

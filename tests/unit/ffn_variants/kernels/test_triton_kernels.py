@@ -1,0 +1,288 @@
+"""The Triton kernels of the bases, in Triton's interpreter, against the bases themselves in float64.
+
+What the interpreter cannot show: the few units in the last place that a GPU's own exponential, division and
+sine differ from numpy's, the rounding to bf16 (the interpreter cuts off), and whether the kernels are fast.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from ffn_variants.kernels import triton_ops
+from ffn_variants.kernels.compilation import UnsupportedError
+from ffn_variants.splines.b_splines import EvenSplines, UnevenSplines, knot_reciprocals
+from ffn_variants.variants.cheby_kan import ChebyshevBasis
+from ffn_variants.variants.fourier_kan import FourierBasis
+from ffn_variants.variants.rbf_kan import GaussianBasis
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed: it has wheels for Linux only"
+)
+TOLERANCE = 1e-5
+AWKWARD = (math.nan, math.inf, -math.inf, 1e30, -1e30, 1e-30, -0.0, 100.0, -100.0, 1e38)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A basis and the inputs to try it on.
+
+    Attributes:
+        basis: The oracle, in float64.
+        grid_size: Of uneven splines, whose basis does not know it; else 0.
+        inputs: I.
+        dtype: Of x.
+        out_dtype: Of the features and their gradient.
+        transposed: Whether the inputs of a row, and of a knot, are not neighbours in memory.
+    """
+
+    basis: EvenSplines | UnevenSplines | FourierBasis | ChebyshevBasis | GaussianBasis
+    grid_size: int = 0
+    inputs: int = 40
+    dtype: torch.dtype = torch.float32
+    out_dtype: torch.dtype = torch.float32
+    transposed: bool = False
+
+    def tensors(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """x, the gradient of the features, and the constants; the same each time."""
+        generator = torch.Generator().manual_seed(self.inputs + self.grid_size)
+        shape = (self.inputs, 2) if self.transposed else (2, self.inputs)
+        x = 1.5 * torch.randn(shape, generator=generator)
+        x = x.t() if self.transposed else x
+        x[0, : len(AWKWARD)] = torch.tensor(AWKWARD)
+        constants = self.constants(generator)
+        if constants:
+            knots = constants[0]
+            x[1, : len(knots)] = knots.diagonal()[: self.inputs]  # at knots, coinciding ones too
+        elif getattr(self.basis, "spline_order", 0) > 1:  # a line has no slope at a knot
+            x[1, :3] = torch.tensor([-1.0, 0.0, 1.0])
+        count = len(self.features(x.double(), [c.double() for c in constants])[0])
+        grad = torch.randn((2, count, self.inputs), generator=generator)
+        return x.to(self.dtype), grad.to(self.out_dtype), constants
+
+    def constants(self, generator: torch.Generator) -> list[Tensor]:
+        """Knots of which some coincide, with their reciprocals; nothing for the other bases."""
+        if not isinstance(self.basis, UnevenSplines):
+            return []
+        order = self.basis.spline_order
+        knots = torch.randn((self.grid_size + 2 * order + 1, self.inputs), generator=generator).sort(0).values
+        knots[1, ::3] = knots[0, ::3]
+        knots[order + 1, ::4] = knots[order, ::4]
+        knots[-1, ::5] = knots[-2, ::5]
+        knots[:, 7] = knots[0, 7]  # one input whose knots are all the same
+        return [knots.t().contiguous().t() if self.transposed else knots, knot_reciprocals(knots, order)]
+
+    def features(self, x: Tensor, constants: list[Tensor]) -> Tensor:
+        """The oracle."""
+        return self.basis(x, *constants)
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        """Features and gradient of x in float64, of the same numbers."""
+        x, grad, constants = self.tensors()
+        exact = [c.double() for c in constants]
+        if isinstance(self.basis, UnevenSplines):
+            exact[1] = knot_reciprocals(exact[0], self.basis.spline_order)
+        value, pull_back = torch.func.vjp(lambda x: self.features(x, exact), x.double())  # type: ignore[bad-unpacking]
+        return value, pull_back(grad.double())[0]
+
+    def __str__(self) -> str:
+        grid = f"grid_size={self.grid_size}" if self.grid_size else ""
+        return (
+            f"{self.basis}{grid} {self.inputs} {self.dtype} {self.out_dtype}{' transposed' * self.transposed}"
+        )
+
+
+def even(grid_size: int, order: int, low: float = -1.0, high: float = 1.0) -> EvenSplines:
+    return EvenSplines(grid_size, order, low, high)
+
+
+BF16 = torch.bfloat16
+QUICK = [
+    *(Case(even(grid, 3)) for grid in (1, 3, 5, 10)),
+    *(Case(even(4, order, -0.7, 2.3)) for order in (1, 2, 5)),
+    Case(even(3, 3), dtype=BF16, out_dtype=BF16),
+    Case(even(2, 2), inputs=triton_ops.MAX_BLOCK + 6),
+    *(Case(UnevenSplines(order), grid) for grid, order in ((3, 3), (1, 1))),
+    Case(UnevenSplines(2), 3, transposed=True),
+    *(Case(basis) for basis in (FourierBasis(1), FourierBasis(5), ChebyshevBasis(1), ChebyshevBasis(4))),
+    *(Case(basis, transposed=True) for basis in (GaussianBasis(2), GaussianBasis(8), FourierBasis(3))),
+    *(Case(basis, out_dtype=BF16) for basis in (FourierBasis(3), ChebyshevBasis(3), GaussianBasis(4))),
+]
+THOROUGH = [
+    *(Case(even(grid, order, -1.1, 1.3)) for grid in range(1, 11) for order in range(1, 6)),
+    *(Case(UnevenSplines(order), grid) for grid in (1, 2, 3, 5, 10) for order in range(1, 6)),
+    *(Case(FourierBasis(grid)) for grid in range(1, 11)),
+    *(Case(ChebyshevBasis(degree)) for degree in range(1, 11)),
+    *(Case(GaussianBasis(grid)) for grid in range(2, 11)),
+]
+
+
+def rational(rows: int, groups: int, channels: int) -> tuple[Tensor, ...]:
+    """A gradient, inputs and coefficients of grouped rationals, as `gr-kan` gives them."""
+    generator = torch.Generator().manual_seed(rows)
+    grad, x = torch.randn((2, rows, groups, channels), generator=generator)
+    x[0, 0, 0] = 0.0  # where the absolute value in the denominator has its corner
+    numerator = torch.randn(6, generator=generator).expand(groups, 6)
+    return grad, 2 * x, numerator, torch.randn((groups, 4), generator=generator)
+
+
+def columns_first(grad: Tensor, x: Tensor, *coefficients: Tensor) -> tuple[Tensor, ...]:
+    """The same, with coefficients whose neighbours in memory are those of the other groups."""
+    return grad, x, *(each.t().contiguous().t() for each in coefficients)
+
+
+# Fewer rows than a tile and more, one channel, more channels than a tile.
+RATIONALS = [
+    columns_first(*rational(5, 3, 4)),
+    rational(3, 2, 5),
+    rational(70, 8, 64),
+    rational(2, 1, 1),
+    rational(3, 3, triton_ops.MAX_BLOCK + 6),
+]
+
+
+def interpret(cases: list[Case], folder: Path) -> dict[str, Any]:
+    """What the kernels make of all cases, in one other process."""
+    inputs = [(case.basis, *case.tensors()) for case in cases], RATIONALS
+    torch.save(inputs, folder / "cases.pt")
+    program = Path(__file__).with_name("triton_program.py")
+    result = subprocess.run(
+        [sys.executable, program, folder / "cases.pt", folder / "results.pt"],
+        capture_output=True,
+        text=True,
+        timeout=1500,
+    )
+    assert result.returncode == 0, result.stderr
+    return torch.load(folder / "results.pt")
+
+
+def assert_equal(found: Tensor, wanted: Tensor) -> None:
+    """Within the tolerance of the size of the values, and of their dtype; NaN and infinity as they were."""
+    relative = TOLERANCE if found.dtype == torch.float32 else torch.finfo(found.dtype).eps
+    wanted = wanted.to(torch.float32)  # beyond its range, infinity is right
+    usual = wanted[wanted.abs() < 1e4]  # what is not one of the awkward inputs passed on
+    absolute = TOLERANCE * max(1.0, usual.abs().max().item())
+    torch.testing.assert_close(found.float(), wanted, atol=absolute, rtol=relative, equal_nan=True)
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    return interpret(QUICK, tmp_path_factory.mktemp("quick"))
+
+
+@pytest.mark.parametrize("number", range(len(QUICK)), ids=lambda number: str(QUICK[number]))
+def test_features_and_slopes_are_those_of_the_basis(quick, number):
+    for found, wanted in zip(quick["cases"][number], QUICK[number].expected(), strict=True):
+        assert_equal(found, wanted)
+
+
+def test_what_imports_triton_is_not_imported_on_a_cpu(quick):
+    assert quick["imported early"] is False
+
+
+@pytest.mark.parametrize("number", range(len(RATIONALS)))
+def test_gradients_of_rationals_are_those_of_autograd(quick, number, error):
+    grad, x, numerator, denominator = RATIONALS[number]
+    grad_x, sums = quick["rationals"][number]
+    wanted = torch.func.vjp(plain_rational, x.double(), numerator.double(), denominator.double())[1](
+        grad.double()
+    )
+    assert error(grad_x, wanted[0]) < TOLERANCE
+    assert error(sums.sum(1).t(), torch.cat(wanted[1:], 1)) < TOLERANCE
+
+
+def plain_rational(x, a, b):
+    powers = torch.stack([x**k for k in range(6)], -1)
+    inner = (powers[..., 1:5] * b.unsqueeze(1)).sum(-1)
+    return (powers * a.unsqueeze(1)).sum(-1) / (1 + inner.abs())
+
+
+@pytest.mark.slow
+def test_every_grid_order_and_degree(tmp_path):
+    for case, results in zip(THOROUGH, interpret(THOROUGH, tmp_path)["cases"], strict=True):
+        for found, wanted in zip(results, case.expected(), strict=True):
+            try:
+                assert_equal(found, wanted)
+            except AssertionError as error:
+                raise AssertionError(str(case)) from error
+
+
+def test_only_the_projects_own_bases_have_kernels():
+    class Mine(FourierBasis):
+        pass
+
+    assert triton_ops.triton_kernels(FourierBasis(2)) is not None
+    assert triton_ops.triton_kernels(Mine(2)) is None
+    assert triton_ops.triton_kernels(torch.stack) is None
+
+
+class Kernel:
+    """Stands in for one of Triton, as none starts without a GPU: it does one thing at its launch."""
+
+    def __init__(self, launch: Callable[[], None]):
+        self.launch = launch
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[[], None]:
+        return self.launch
+
+
+def build_with_triton(source: str) -> None:
+    """Compile a launcher, as a kernel's first launch does."""
+    importlib.import_module("triton.runtime.build").compile_module_from_src(source, "launcher")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"), [("", "Failed to find C compiler"), ("false", "returned non-zero"), ("/no", "/no")]
+)
+def test_a_failure_of_the_c_compiler_is_one_of_compiling(compiler, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    if compiler:
+        monkeypatch.setenv("CC", compiler)
+    else:
+        monkeypatch.delenv("CC", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+    kernel = Kernel(functools.partial(build_with_triton, "int x;"))
+    with pytest.raises(UnsupportedError, match=f"^Triton: .*{said}"):
+        triton_ops.start(kernel, (1,), (), {}, on=torch.ones(1))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Triton Error [CUDA]: out of memory"), MemoryError()])
+def test_an_error_at_the_launch_of_a_kernel_is_raised_as_it_is(error):
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        triton_ops.start(Kernel(fail), (1,), (), {}, on=torch.ones(1))
+    assert raised.value is error
+
+
+def test_every_basis_of_the_table_exists():
+    for name in triton_ops.BY_HAND:
+        module, _, kind = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), kind)
+
+
+def test_a_triton_that_cannot_be_imported_is_a_failure_of_compiling(monkeypatch):
+    def broken(name: str) -> None:
+        raise ImportError("libtriton.so: undefined symbol")
+
+    monkeypatch.setattr(importlib, "import_module", broken)
+    x = torch.zeros(2, 3)
+    with pytest.raises(UnsupportedError, match="Triton: libtriton"):
+        triton_ops._module.__wrapped__("triton_rational")
+    triton_ops._module.cache_clear()
+    basis = EvenSplines(3, 3, -1.0, 1.0)
+    with pytest.raises(UnsupportedError):
+        triton_ops.call("features", x, triton_ops.feature_arguments(x, torch.zeros(2, 7, 3)), (), basis)

@@ -1,0 +1,289 @@
+"""What flash attention is asked for, against its definition written in numbers of 64 bits, and the CPU's way.
+
+Only a GPU has the kernels. A stand-in computes on a CPU what their documentation says of every argument,
+document by document, and models with it give the losses and gradients of the way that a CPU has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval.classification.encoders import PackedEncoder
+from eval.classification.inputs.tokens import Encoded
+from ffn_variants import build_model
+from ffn_variants.models import flash_attention as module
+from ffn_variants.models import packed_attention
+from ffn_variants.models.packed_attention import document_numbers
+from pretrain.model.objective import PackedLoss
+
+HEADS, SIZE, LENGTH = 2, 8, 16
+
+
+def scores_mask(queries: int, keys: int, causal: bool, left: int, right: int) -> torch.Tensor:
+    """Of FlashAttention-2: query i sees key j of [i + keys - queries - left, i + keys - queries + right]."""
+    if causal:
+        right = 0
+    place = torch.arange(queries)[:, None] + keys - queries
+    key = torch.arange(keys)
+    visible = torch.ones(queries, keys, dtype=torch.bool)
+    if left >= 0:
+        visible &= key >= place - left
+    if right >= 0:
+        visible &= key <= place + right
+    return visible
+
+
+def documents(tensors, starts):
+    """The (H, n, D) float64 parts of (N, H, D) tensors, and where they lie."""
+    for start, end in itertools.pairwise(starts):
+        if start < end:
+            yield slice(start, end), [tensor[start:end].double().transpose(0, 1) for tensor in tensors]
+
+
+class StandIn:
+    """Kernels of the operation and of its backward pass for CPU tensors, which note their arguments."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict] = []
+        self.library = torch.library.Library("aten", "IMPL")
+        self.library.impl("_flash_attention_forward", self.forward, "CPU")
+        self.library.impl("_flash_attention_backward", self.backward, "CPU")
+
+    def forward(
+        self, query, key, value, starts, key_starts, longest, longest_key, dropout, causal, debug, **how
+    ):
+        assert starts.dtype == key_starts.dtype == torch.int32
+        assert torch.equal(starts, key_starts)
+        assert starts.is_contiguous()
+        assert starts[0] == 0 and starts[-1] == len(query)  # noqa: PT018
+        assert (starts.diff() >= 0).all() and starts.diff().max() <= longest == longest_key  # noqa: PT018
+        assert not debug
+        assert query._base is not None  # a view: nothing was copied
+        self.calls.append({"longest": longest, "dropout": dropout, "causal": causal, **how})
+        out = torch.full_like(value, torch.nan)
+        for place, (q, k, v) in documents((query, key, value), starts.tolist()):
+            out[place] = (self.weights(q, k, causal, **how) @ v).transpose(0, 1).to(out.dtype)
+        empty = torch.empty(0)
+        return out, empty, empty, empty, empty
+
+    @staticmethod
+    def weights(query, key, causal, *, scale=None, window_size_left=None, window_size_right=None):
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        left, right = (-1 if side is None else side for side in (window_size_left, window_size_right))
+        mask = scores_mask(query.shape[1], key.shape[1], causal, left, right)
+        return (query @ key.mT * scale).masked_fill(~mask, -torch.inf).softmax(-1)
+
+    def backward(self, grad, query, key, value, *rest, **how):
+        """By the derivatives of a softmax; ``rest`` begins with the output and its normalisers."""
+        _, _, starts, _, longest, _, dropout, causal = rest[:8]
+        self.calls.append({"longest": longest, "dropout": dropout, "causal": causal, **how})
+        scale = query.shape[-1] ** -0.5 if how["scale"] is None else how["scale"]
+        grads = [torch.full_like(tensor, torch.nan) for tensor in (query, key, value)]
+        for place, (q, k, v, g) in documents((query, key, value, grad), starts.tolist()):
+            weights = self.weights(q, k, causal, **how)
+            of_weights = g @ v.mT
+            of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True)) * scale
+            for whole, part in zip(grads, (of_scores @ k, of_scores.mT @ q, weights.mT @ g), strict=True):
+                whole[place] = part.transpose(0, 1).to(whole.dtype)
+        return tuple(grads)
+
+
+@pytest.fixture
+def stand_in(monkeypatch) -> Iterator[StandIn]:
+    monkeypatch.setattr(packed_attention, "takes_flash", lambda *_: True)
+    standing = StandIn()
+    yield standing
+    standing.library._destroy()
+
+
+@st.composite
+def rows(draw) -> list[list[int]]:
+    """Lengths of the documents of 1 to 3 rows of 16 tokens."""
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        cuts = draw(st.sets(st.integers(1, LENGTH - 1), max_size=LENGTH - 1))
+        found.append(np.diff([0, *sorted(cuts), LENGTH]).tolist())
+    return found
+
+
+def positions_of(rows: list[list[int]]) -> torch.Tensor:
+    return torch.tensor([[place for length in row for place in range(length)] for row in rows])
+
+
+def starts_of(rows: list[list[int]], spare: int) -> torch.Tensor:
+    ends = np.cumsum([length for row in rows for length in row])
+    return torch.tensor([0, *ends, *[ends[-1]] * spare], dtype=torch.int32)
+
+
+def test_argument_meanings():
+    """Left and right as the documentation of FlashAttention-2 shows them for 2 queries and 5 keys."""
+    shown = [[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    assert scores_mask(2, 5, causal=True, left=-1, right=-1).int().tolist() == shown
+    local = [[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]]
+    assert scores_mask(2, 5, causal=False, left=1, right=0).int().tolist() == local
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=rows(),
+    spare=st.integers(0, 3),
+    causal=st.booleans(),
+    window=st.none() | st.integers(1, LENGTH + 4),
+    scaling=st.sampled_from([None, 1.0]),
+    seed=st.integers(0, 2**16),
+)
+def test_outputs_are_those_of_the_cpu(rows, spare, causal, window, scaling, seed):
+    generator = torch.Generator().manual_seed(seed)
+    shape, layer = (len(rows), LENGTH, HEADS, SIZE), SimpleNamespace(is_causal=causal)
+    projected = [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(3)]
+    heads = [tensor.view(shape).transpose(1, 2) for tensor in projected]
+    how = {"scaling": scaling, "sliding_window": window}
+    standing = StandIn()
+    try:
+        mask = starts_of(rows, spare)[None, None, None]
+        ours, _ = packed_attention.packed_attention(layer, *heads, mask, **how)
+    finally:
+        standing.library._destroy()
+    wanted, _ = packed_attention.packed_attention(layer, *heads, document_numbers(positions_of(rows)), **how)
+    assert ours.shape == wanted.shape == shape
+    torch.testing.assert_close(ours, wanted, atol=1e-12, rtol=1e-12)
+
+
+def model_of(family: str, **more):
+    dropouts = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    if family == "gpt_neo":
+        dropouts = {"window_size": 5}
+    torch.manual_seed(0)
+    return build_model(
+        family,
+        "gelu",
+        hidden_size=HEADS * SIZE,
+        intermediate_size=8,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        vocab_size=50,
+        max_position_embeddings=LENGTH + 1,
+        **(dropouts | more),
+    ).train()
+
+
+ROWS = [[5, 9, 1, 1], [16], [3, 1, 12]]
+# As batches list them: the two last tokens of the first row are padding, and one document.
+STARTS = [0, 5, 14, 16, 32, 35, 36, 48, 48, 48]
+INDEX = [0, 1, 4, 7, 13, 16, 20, 31, 33, 40, 47]
+
+
+def loss_and_gradients(family: str, starts: torch.Tensor | None):
+    torch.manual_seed(1)
+    model, ids = model_of(family), torch.randint(4, 50, (3, LENGTH))
+    index, targets = torch.tensor(INDEX), torch.randint(4, 50, (len(INDEX),))
+    loss = PackedLoss(model, family)(ids, positions_of(ROWS), index, targets, starts)
+    loss.backward()
+    return loss.detach(), {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_losses_and_gradients_of_a_model_are_those_of_the_cpu(family, stand_in):
+    wanted, exact_gradients = loss_and_gradients(family, None)
+    assert not stand_in.calls
+    found, gradients = loss_and_gradients(family, torch.tensor(STARTS, dtype=torch.int32))
+    assert len(stand_in.calls) == 4
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, exact_gradients[name], atol=1e-5, rtol=1e-5)
+
+
+def test_each_layer_asks_for_its_own(stand_in):
+    starts = torch.tensor(STARTS, dtype=torch.int32)
+    loss_and_gradients("gpt_neo", starts)
+    same = {"longest": LENGTH, "dropout": 0.0, "scale": 1.0, "window_size_right": 0}
+    everywhere = same | {"causal": True, "window_size_left": -1}
+    local = same | {"causal": False, "window_size_left": 4}
+    assert stand_in.calls == [everywhere, local, local, everywhere]
+    stand_in.calls.clear()
+    loss_and_gradients("roberta", starts)
+    both = same | {"causal": False, "scale": SIZE**-0.5, "window_size_left": -1, "window_size_right": -1}
+    assert stand_in.calls == [both] * 4
+
+
+def test_dropout_of_weights_is_asked_for_in_training_alone(stand_in):
+    model = model_of("roberta", attention_probs_dropout_prob=0.25)
+    loss, ids, index = PackedLoss(model, "roberta"), torch.randint(4, 50, (3, LENGTH)), torch.tensor(INDEX)
+    starts = torch.tensor(STARTS, dtype=torch.int32)
+    loss.features(ids, positions_of(ROWS), index, starts)
+    loss.eval().features(ids, positions_of(ROWS), index, starts)
+    assert [call["dropout"] for call in stand_in.calls] == [0.25, 0.25, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("in_one_row", [False, True])
+@pytest.mark.parametrize("pooling", ["auto", "mean"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_texts_of_a_batch_are_encoded_as_on_a_cpu(family, pooling, in_one_row, monkeypatch, stand_in):
+    """Padded as on a GPU, too, where padding is a document of its own."""
+    model, lengths = model_of(family), [LENGTH, 1, 7]
+    ids = [torch.randint(4, 50, (length,)).tolist() for length in lengths]
+    batch, encoder = Encoded.from_lists(ids, [0] * len(ids)), PackedEncoder(model, in_one_row)
+    found = encoder.pooled(batch, pooling)
+    assert len(stand_in.calls) == (2 if pooling == "mean" else 1)
+    monkeypatch.setattr(packed_attention, "takes_flash", lambda *_: False)
+    torch.testing.assert_close(found, encoder.pooled(batch, pooling), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "size", "has_flash", "wanted"),
+    [
+        ("cuda", torch.bfloat16, 128, True, True),
+        ("cuda", torch.float16, 64, True, True),
+        ("cuda", torch.bfloat16, 128, False, False),
+        ("cuda", torch.float32, 128, True, False),
+        ("cuda", torch.bfloat16, 20, True, False),
+        ("cuda", torch.bfloat16, 256, True, False),
+        ("cpu", torch.bfloat16, 128, True, False),
+    ],
+)
+def test_what_flash_attention_takes(device, dtype, size, has_flash, wanted, monkeypatch):
+    monkeypatch.setattr(module, "_has_flash", lambda _: has_flash)
+    assert module.takes_flash(torch.device(device), dtype, size) == wanted
+
+
+@pytest.mark.parametrize(
+    ("capability", "is_built", "is_on", "wanted"),
+    [
+        ((8, 0), True, True, True),
+        ((12, 0), True, True, True),
+        ((7, 5), True, True, False),
+        ((9, 0), False, True, False),
+        ((9, 0), True, False, False),
+    ],
+)
+def test_which_gpus_have_it(capability, is_built, is_on, wanted, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.backends.cuda, "is_flash_attention_available", lambda: is_built)
+    monkeypatch.setattr(torch.backends.cuda, "flash_sdp_enabled", lambda: is_on)
+    assert module._has_flash(torch.device("cuda", 0)) == wanted
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+def test_masks_of_pairs_give_the_losses_of_the_cpu(family, monkeypatch):
+    """What GPUs without flash attention have."""
+    wanted, exact_gradients = loss_and_gradients(family, None)
+
+    def pairs(model, position_ids, starts, causal):
+        numbers = document_numbers(position_ids)[:, 0, 0]
+        return packed_attention._pairs(
+            numbers, model.dtype, causal, getattr(model.config, "window_size", None)
+        )
+
+    monkeypatch.setattr(packed_attention, "document_mask", pairs)
+    found, gradients = loss_and_gradients(family, None)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-6)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(gradient, exact_gradients[name], atol=1e-5, rtol=1e-5)

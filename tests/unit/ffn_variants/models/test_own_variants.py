@@ -1,0 +1,226 @@
+"""Models whose variant came from a user's file: what lies beside the weights, and who may run it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from base.model_folders import refuse_code
+from ffn_variants import FFN_VARIANTS, UsageError, build_model, files, load_variant
+from ffn_variants.models.loading import load_pretrained
+from ffn_variants.models.own_variants import admit_variants
+from ffn_variants.source import source_fingerprint
+
+pytestmark = pytest.mark.usefixtures("own_variants")
+
+SIZES = {
+    "hidden_size": 8,
+    "intermediate_size": 16,
+    "vocab_size": 40,
+    "max_position_embeddings": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+TOKENS = torch.arange(10)[None]
+
+
+def forget(*names: str) -> None:
+    """Be a process that never loaded these variants."""
+    for name in names:
+        FFN_VARIANTS.pop(name, None)
+        files._FILES.pop(name, None)
+    for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def saved(repository, tmp_path) -> tuple[Path, torch.Tensor]:
+    """A saved model with xIELU, what it answers, and a process that does not know the variant."""
+    load_variant(f"{repository}/examples/xielu.py:XIELU")
+    torch.manual_seed(3)
+    model = build_model("gpt_neo", "xielu", {"beta": 0.25}, **SIZES).eval()
+    model.save_pretrained(tmp_path / "model")
+    forget("xielu")
+    return tmp_path / "model", model(TOKENS).logits
+
+
+def test_the_file_and_a_module_for_transformers_lie_beside_the_weights(saved, repository):
+    folder, _ = saved
+    assert (folder / "ffn_xielu.py").read_bytes() == (repository / "examples/xielu.py").read_bytes()
+    config = json.loads((folder / "config.json").read_text())
+    assert config["auto_map"] == {"AutoConfig": "modeling_ffn.FFNGPTNeoConfig"}
+    assert config["ffn_files"] == {"xielu": "ffn_xielu.py:XIELU"}
+    spec = load_variant(f"{folder}/ffn_xielu.py:XIELU")
+    assert source_fingerprint(spec.name) == config["ffn_source"]
+
+
+def test_models_of_other_variants_bring_no_code(tmp_path):
+    build_model("gpt_neo", "swish", **SIZES).save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("*.py"))
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert "auto_map" not in config
+    assert config["ffn_files"] is None
+
+
+def test_transformers_loads_it_with_consent(saved):
+    folder, logits = saved
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+    assert torch.equal(model(TOKENS).logits, logits)
+    forget("xielu")
+    assert AutoModel.from_pretrained(folder, trust_remote_code=True).config.ffn == "xielu"
+    forget("xielu")
+    classes = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True, num_labels=3)
+    assert classes(TOKENS).logits.shape == (1, 3)
+
+
+def test_without_consent_nothing_of_the_folder_is_run(saved):
+    folder, _ = saved
+    (folder / "ffn_xielu.py").write_text("raise AssertionError('was run')\n")
+    assert AutoConfig.from_pretrained(folder).ffn == "xielu"  # what is written there can be read
+    with pytest.raises(UsageError) as error:
+        AutoModelForCausalLM.from_pretrained(folder)
+    assert str(error.value) == (
+        f"{folder} brings its FFN variant 'xielu' in ffn_xielu.py, which is code; read that file, then "
+        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
+    )
+    with pytest.raises(UsageError, match=r"brings its FFN variant 'xielu' in ffn_xielu\.py"):
+        load_pretrained(AutoModelForCausalLM, folder)
+    with pytest.raises(
+        UsageError, match=r"'xielu' is in ffn_xielu\.py beside the weights, which was not run"
+    ):
+        AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+
+
+def test_a_variant_that_is_registered_is_taken_without_running_the_folder_s(saved, repository):
+    folder, logits = saved
+    (folder / "ffn_xielu.py").write_text("raise AssertionError('was run')\n")
+    load_variant(f"{repository}/examples/xielu.py:XIELU")
+    for trust in (False, True):
+        model, _ = load_pretrained(AutoModelForCausalLM, folder, trust)
+        assert torch.equal(model.eval()(TOKENS).logits, logits)
+
+
+def test_our_loaders_refuse_a_folder_s_variant_whose_name_is_another_s(saved, repository, tmp_path):
+    folder, _ = saved
+    text = (repository / "examples/xielu.py").read_text().replace("wide.square()", "wide")
+    (tmp_path / "other.py").write_text(text)
+    load_variant(f"{tmp_path}/other.py:XIELU")
+    with pytest.raises(UsageError, match="brings its FFN variant 'xielu'"):
+        load_pretrained(AutoModelForCausalLM, folder)
+    with pytest.raises(UsageError, match=f"there is a variant 'xielu' already, from {tmp_path}/other.py"):
+        load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
+
+
+def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, repository, tmp_path):
+    """Not by transformers itself either, nor where only some layers have that variant."""
+    folder, logits = saved
+    text = (repository / "examples/xielu.py").read_text().replace("wide.square()", "wide")
+    (tmp_path / "other.py").write_text(text)
+    load_variant(f"{tmp_path}/other.py:XIELU")
+    with pytest.raises(UsageError, match=f"there is a variant 'xielu' already, from {tmp_path}/other.py"):
+        AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    layer = {"ffn": "xielu", "ffn_options": {"beta": 0.25}, "intermediate_size": 16}
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"ffn": "gelu", "ffn_options": None, "ffn_source": None, "layer_ffns": [layer, layer]}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match="there is a variant 'xielu' already"):
+        AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    with pytest.raises(UsageError, match="brings its FFN variant 'xielu'"):
+        load_pretrained(AutoModelForCausalLM, folder)
+    forget("xielu")
+    load_variant(f"{repository}/examples/xielu.py:XIELU")
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(folder)(TOKENS).logits, logits)
+
+
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
+    load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
+    build_model(family, "channel-elu", **SIZES).save_pretrained(tmp_path / "a")
+    for before, after in (("a", "b"), ("b", "c")):
+        forget("channel-elu")
+        AutoModel.from_pretrained(tmp_path / before, trust_remote_code=True).save_pretrained(tmp_path / after)
+    names = {path.name for path in (tmp_path / "a").iterdir()} - {"generation_config.json"}
+    assert {path.name for path in (tmp_path / "c").iterdir()} == names
+    assert {"ffn_channel-elu.py", "modeling_ffn.py"} < names
+    configs = [json.loads((tmp_path / name / "config.json").read_text()) for name in "bc"]
+    assert configs[0] == configs[1]
+    shutil.rmtree(tmp_path / "a")
+    forget("channel-elu")
+    again = AutoModel.from_pretrained(tmp_path / "c", trust_remote_code=True)
+    assert sum("alpha" in name for name in again.state_dict()) == (4 if family == "t5" else 2)
+
+
+def test_layers_of_two_files_travel_with_both(repository, tmp_path):
+    load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
+    load_variant(f"{repository}/examples/xielu.py:XIELU")
+    layers = [
+        {"ffn": name, "ffn_options": None, "intermediate_size": 16} for name in ("channel-elu", "xielu")
+    ]
+    model = build_model("gpt_neo", "xielu", layer_ffns=layers, **SIZES).eval()
+    model.save_pretrained(tmp_path)
+    logits = model(TOKENS).logits
+    forget("channel-elu", "xielu")
+    again, _ = load_pretrained(AutoModelForCausalLM, tmp_path, trust_remote_code=True)
+    assert torch.equal(again.eval()(TOKENS).logits, logits)
+
+
+def test_a_read_only_folder_is_enough(saved):
+    folder, logits = saved
+    before = sorted(path.name for path in folder.iterdir())
+    folder.chmod(0o555)
+    try:
+        model, _ = load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
+        assert torch.equal(model.eval()(TOKENS).logits, logits)
+        assert sorted(path.name for path in folder.iterdir()) == before
+    finally:
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ffn_files": {"xielu": "gone.py:XIELU"}}, "gone.py: no such file"),
+        ({"ffn_files": {"xielu": "ffn_xielu.py"}}, "no such file|names no Python file"),
+        ({"ffn_files": {"xielu": "ffn_xielu.py:GONE"}}, "unknown FFNSpec 'GONE'"),
+        ({"ffn_files": {"xielu": "../outside.py:XIELU"}}, "model/outside.py: no such file"),
+        ({"ffn_files": {"xielu": 3}}, "names no Python file|no such file"),
+        ({"ffn_files": ["ffn_xielu.py"]}, "cannot load the model"),
+        ({"ffn_files": {"gelu": "ffn_xielu.py:XIELU"}, "ffn": "other"}, "unknown FFN variant 'other'"),
+        ({"auto_map": {"AutoConfig": "modeling_ffn.A", "AutoModel": "own.B"}}, "names code of its own"),
+        ({"auto_map": {"AutoConfig": "somebody/model--modeling_ffn.A"}}, "names code of its own"),
+        ({"auto_map": "modeling_own.A"}, "names code of its own"),
+    ],
+)
+def test_a_hand_made_config_is_refused_in_one_line(saved, change, message):
+    folder, _ = saved
+    shutil.copy(folder / "ffn_xielu.py", folder.parent / "outside.py")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(UsageError, match=message) as error:
+        load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_that_holds_another_variant_is_refused(saved, repository):
+    folder, _ = saved
+    shutil.copy(repository / "examples/channel_elu.py", folder / "ffn_xielu.py")
+    config = json.loads((folder / "config.json").read_text())
+    config["ffn_files"] = {"xielu": "ffn_xielu.py:CHANNEL_ELU"}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=r"ffn_xielu\.py: holds the variant 'channel-elu', and the model's"):
+        AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    with pytest.raises(UsageError, match=r"ffn_xielu\.py: holds the variant 'channel-elu'"):
+        load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
+
+
+def test_folders_without_a_variant_of_their_own_are_not_looked_at(tmp_path):
+    admit_variants(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2", "ffn_files": null}')
+    admit_variants(tmp_path)
+    refuse_code(tmp_path)

@@ -1,0 +1,437 @@
+"""Variants from the user's own files: what is loaded, what is refused, and what is the same variant."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
+from ffn_variants import registry as registry_module
+from ffn_variants.__main__ import TableArgs, table_rows
+from ffn_variants.files import MODULE, is_loaded, variant_file
+from ffn_variants.source import source_fingerprint
+
+pytestmark = pytest.mark.usefixtures("own_variants")
+
+TEXT = '''"""Twice x, with a learned offset."""
+
+import torch
+from torch import nn
+
+from ffn_variants import FFNSpec
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return 2 * x + self.offset
+
+
+MINE = FFNSpec(
+    name="twice",
+    kind="activation",
+    build=lambda intermediate_size: Twice(),
+    formula="2 x + c",
+    reference="none",
+    multiply_adds=lambda d, f: 2 * d * f,
+)
+'''
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(text: str = TEXT, name: str = "mine.py") -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def test_a_loaded_variant_is_built_by_its_name(write):
+    path = write()
+    spec = load_variant(f"{path}:MINE")
+    assert get_variant("twice") is spec
+    torch.manual_seed(0)
+    ffn, x = build_ffn("twice", 3, 4), torch.randn(5, 3)
+    first, second = (module for module in ffn.modules() if isinstance(module, nn.Linear))
+    assert torch.equal(ffn(x), second(2 * first(x)))
+    assert list(path.parent.iterdir()) == [path]  # no cache beside it
+
+
+def test_relative_places_are_those_of_the_folder_the_command_runs_in(write, monkeypatch):
+    path = write(name="sub/mine.py")
+    monkeypatch.chdir(path.parent)
+    assert load_variant("mine.py:MINE").name == "twice"
+    file = variant_file("twice")
+    assert file is not None
+    assert (file.path, file.attribute) == (path, "MINE")
+    assert variant_file("gelu") is None
+
+
+def test_copies_are_the_same_variant_and_have_the_same_fingerprint(write, tmp_path):
+    path = write()
+    spec, source = load_variant(f"{path}:MINE"), source_fingerprint("twice")
+    assert len(source) == 12
+    copy = shutil.copy(path, tmp_path / "copy.py")
+    assert load_variant(f"{copy}:MINE") is spec
+    assert is_loaded(f"{copy}:MINE")
+    path.unlink()
+    assert source_fingerprint("twice") == source
+    assert not is_loaded(f"{path}:MINE")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("return 2 * x", "return 3 * x", False),
+        ("torch.zeros", "torch.ones", False),
+        ('"""Twice x, with a learned offset."""', '"""Other words."""', True),
+        ('reference="none"', 'reference="a paper"', True),
+        ("        return 2 * x", "        # a comment\n        return 2 * x", True),
+    ],
+)
+def test_the_fingerprint_is_of_what_the_file_computes(write, own_variants, old, new, same):
+    load_variant(f"{write()}:MINE")
+    before = source_fingerprint("twice")
+    del FFN_VARIANTS["twice"]
+    assert old in TEXT
+    load_variant(f"{write(TEXT.replace(old, new), 'elsewhere/other.py')}:MINE")
+    assert (source_fingerprint("twice") == before) == same
+
+
+HIDDEN = {
+    "a table that a decorator fills": """
+TABLE = {}
+def enter(f):
+    TABLE[f.__name__] = f
+    return f
+@enter
+def bend(x): return x + 2
+def bent(x): return TABLE["bend"](x)
+""",
+    "a subclass": """
+class Bend:
+    def bent(self, x): return x
+class Twofold(Bend):
+    def bent(self, x): return x + 2
+def bent(x): return Bend.__subclasses__()[-1]().bent(x)
+""",
+    "a name in a text": """
+def bend(x): return x + 2
+def bent(x): return globals()["bend"](x)
+""",
+    "a function that sets a number": """
+AMOUNT = 0
+def choose():
+    global AMOUNT
+    AMOUNT = 2
+choose()
+def bent(x): return x + AMOUNT
+""",
+    "a hook": """
+def hook(module, inputs, output): return output + 2
+nn.Module.hooked = hook
+del nn.Module.hooked
+def bent(x): return x
+""",
+    "a number from elsewhere": """
+AMOUNT = int(__import__("os").environ["AMOUNT"])
+def bent(x): return x + AMOUNT
+""",
+    "a list of numbers from elsewhere": """
+AMOUNTS = [int(__import__("os").environ["AMOUNT"]), 0.5]
+def bent(x): return x + AMOUNTS[0]
+""",
+}
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_the_fingerprint_is_of_what_no_name_leads_to(write, monkeypatch, hidden):
+    text = TEXT.replace("class Twice", f"{hidden}\nclass Twice").replace("2 * x", "bent(x)")
+    found = []
+    for number in "232":
+        monkeypatch.setenv("AMOUNT", number)
+        load_variant(f"{write(text.replace('+ 2', f'+ {number}').replace('= 2', f'= {number}'))}:MINE")
+        found.append(source_fingerprint("twice"))
+        del FFN_VARIANTS["twice"]
+        for name in [name for name in sys.modules if name.startswith(MODULE)]:
+            del sys.modules[name]  # as in another process
+    assert found[0] == found[2] != found[1]
+    assert "" not in found
+
+
+def test_what_another_variant_of_the_file_is_made_of_does_not_count(write, monkeypatch):
+    """Nor what is run where the file is run itself, nor whether there is a GPU."""
+    other = """
+IS_FAST = bool(int(__import__("os").environ["AMOUNT"]))
+def other(x): return x{sign}1
+OTHER = FFNSpec(name="other", kind="activation", build=lambda intermediate_size: other(nn.Identity()),
+    formula="x", reference="none", multiply_adds=lambda d, f: 2 * d * f)
+__version__ = "{sign}"
+def demonstrate():
+    print(Twice(), "{sign}")
+if __name__ == "__main__":
+    demonstrate()
+"""
+    found = set()
+    for sign, gpu in ("+1", "-1", "-0"):
+        monkeypatch.setenv("AMOUNT", gpu)
+        load_variant(f"{write(TEXT + other.format(sign=sign))}:MINE")
+        found.add(source_fingerprint("twice"))
+        del FFN_VARIANTS["twice"]
+    assert len(found) == 1
+
+
+def test_a_name_may_not_look_like_a_file(write):
+    with pytest.raises(UsageError, match=r"'twice\.py' looks like a file; leave out \.py"):
+        load_variant(f"{write(TEXT.replace('twice', 'twice.py'))}:MINE")
+
+
+def test_a_file_may_register_its_spec_itself(write):
+    path = write(TEXT + "\nfrom ffn_variants import register\nregister(MINE)\n")
+    load_variant(f"{path}:MINE")
+    file = variant_file("twice")
+    assert file is not None
+    assert file.content == path.read_bytes()
+
+
+def test_an_interrupted_file_is_run_again(write, monkeypatch):
+    path = write("import builtins\nbuiltins.interrupt()\n" + TEXT)
+    monkeypatch.setattr("builtins.interrupt", lambda: (_ for _ in ()).throw(KeyboardInterrupt), raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        load_variant(f"{path}:MINE")
+    monkeypatch.setattr("builtins.interrupt", lambda: None, raising=False)
+    assert load_variant(f"{path}:MINE").name == "twice"
+
+
+def test_a_file_that_changes_while_it_is_run_is_refused(write):
+    path = write(TEXT + "\nopen(__file__, 'a').write('# more')\n")
+    with pytest.raises(UsageError, match="was edited while it was read"):
+        load_variant(f"{path}:MINE")
+    assert "twice" not in FFN_VARIANTS
+
+
+def test_annotations_are_those_that_the_file_asks_for(write):
+    path = write(TEXT + "\ndef f(x: int): ...\nassert f.__annotations__ == {'x': int}\n")
+    assert load_variant(f"{path}:MINE").name == "twice"
+
+
+def test_the_fingerprint_is_that_of_any_folder(write, tmp_path):
+    """Beside a repository's packages, in site-packages and in transformers' cache of modules."""
+    found = set()
+    for place in ("a/mine.py", "lib/site-packages/own/mine.py", "modules/transformers_modules/x/mine.py"):
+        path = write(TEXT + f"\n# {place}\n", place)
+        (path.parent / "torch_helpers.py").write_text("")
+        load_variant(f"{path}:MINE")
+        found.add(source_fingerprint("twice"))
+        del FFN_VARIANTS["twice"]
+    assert len(found) == 1
+    assert found != {""}
+
+
+def test_what_it_makes_can_be_pickled(write):
+    load_variant(f"{write()}:MINE")
+    ffn = build_ffn("twice", 3, 4)
+    again = pickle.loads(pickle.dumps(ffn))
+    x = torch.randn(2, 3)
+    assert torch.equal(again(x), ffn(x))
+
+
+def test_dataclasses_of_the_file_work(write):
+    head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    own = "\n@dataclass\nclass A:\n    a: int\n"
+    assert load_variant(f"{write(head + TEXT + own)}:MINE").name == "twice"
+
+
+BAD = {
+    "no file": ("gone.py:MINE", None, "gone.py: no such file; give path/to/mine.py:SPEC"),
+    "no python": ("mine.txt:MINE", TEXT, " names no Python file (.py) with a variant"),
+    "no name": ("mine.py", TEXT, "which of its names is the FFNSpec? Write {path}:NAME; it has these: MINE"),
+    "empty name": ("mine.py:", TEXT, "it has these: MINE"),
+    "none in it": ("mine.py", "x = 1\n", "it has these: none was found"),
+    "other name": ("mine.py:MIEN", TEXT, "unknown FFNSpec 'MIEN'; did you mean 'MINE'? Available: MINE"),
+    "no spec": ("mine.py:SPEC", "x = 1\n", "{path}: has no FFNSpec; add SPEC = FFNSpec(...)"),
+    "no such kind": ("mine.py:Twice", TEXT, "Twice is a type and no FFNSpec; its FFNSpecs are MINE"),
+    "fails": ("mine.py:MINE", "a = 1\n\nb = a / 0\n", "{path}, line 3: ZeroDivisionError: division by zero"),
+    "fails deep": ("mine.py:MINE", "import json\n\njson.loads('{')\n", "{path}, line 3: JSONDecodeError: "),
+    "exits": ("mine.py:MINE", "raise SystemExit(3)\n", "{path}, line 1: SystemExit: 3"),
+    "syntax": ("mine.py:MINE", "a = 1\nb = (\n", "{path}, line 2: SyntaxError: '(' was never closed"),
+    "nul": ("mine.py:MINE", "a = 1\0", "{path}"),
+    "missing package": ("mine.py:MINE", "import no_such_thing\n", "line 1: ModuleNotFoundError: No module"),
+    "neighbour": (
+        "mine.py:MINE",
+        "import math\nimport helper\n",
+        "line 2: imports helper, which lies beside it",
+    ),
+    "relative": ("mine.py:MINE", "from .helper import a\n", "line 1: imports .helper, which lies beside it"),
+    "taken": (
+        "mine.py:MINE",
+        TEXT.replace('"twice"', '"gelu"'),
+        "there is a variant 'gelu' already, of this",
+    ),
+    "bad name": (
+        "mine.py:MINE",
+        TEXT.replace('"twice"', '"a/b"'),
+        "FFNSpec.name: 'a/b' cannot name a folder",
+    ),
+    "bad kind": (
+        "mine.py:MINE",
+        TEXT.replace('"activation"', '"layer"'),
+        "kind is 'layer', and must be 'act",
+    ),
+    "bad build": (
+        "mine.py:MINE",
+        TEXT.replace("lambda intermediate_size: Twice()", "3"),
+        "build is 3, and must",
+    ),
+    "build without a size": (
+        "mine.py:MINE",
+        TEXT.replace("lambda intermediate_size: Twice()", "Twice"),
+        "build does not take what it is given, build(intermediate_size): too many positional arguments",
+    ),
+    "build of a block": (
+        "mine.py:MINE",
+        TEXT.replace('"activation"', '"block"'),
+        "build does not take what it is given, build(hidden_size, intermediate_size): ",
+    ),
+    "formula": ("mine.py:MINE", TEXT.replace('"2 x + c"', '""'), "formula is '', and must be a line of text"),
+    "option": (
+        "mine.py:MINE",
+        TEXT.replace('"none",', '"none", options={"a": 1},'),
+        "must be a dict of Option",
+    ),
+    "field": (
+        "mine.py:MINE",
+        TEXT.replace("formula", "fromula"),
+        "line 18: TypeError: FFNSpec.__init__() got",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_mistakes_are_one_line(case, tmp_path, write, monkeypatch):
+    name, text, message = BAD[case]
+    monkeypatch.syspath_prepend(str(tmp_path))  # as `python -m` has it in the folder it runs in
+    write("a = 1\n", "helper.py")
+    if text is not None:
+        write(text, name.partition(":")[0])
+    before, modules = dict(FFN_VARIANTS), set(sys.modules)
+    place = str(tmp_path / name)
+    with pytest.raises(UsageError) as error:
+        load_variant(place)
+    told = str(error.value)
+    wanted = message.format(place=place, path=place.rpartition(":")[0] or place)
+    assert wanted.split(str(tmp_path))[-1] in told
+    assert "\n" not in told
+    assert before == FFN_VARIANTS
+    assert "helper" not in set(sys.modules) - modules
+
+
+def test_packages_and_this_project_may_be_imported_wherever_the_file_lies(write, repository):
+    """A folder that holds packages of these names does not make them its neighbours."""
+    path = write("import base.names, torch, numpy, math\n" + TEXT)
+    for name in ("base", "torch", "numpy", "math"):
+        (path.parent / name).mkdir()
+    assert load_variant(f"{path}:MINE").name == "twice"
+
+
+def test_an_edited_file_needs_a_new_process_or_a_new_name(write):
+    path = write()
+    load_variant(f"{path}:MINE")
+    write(TEXT.replace("2 * x", "3 * x"))
+    with pytest.raises(
+        UsageError, match=r"was edited after this process loaded 'twice' from it; start a new"
+    ):
+        load_variant(f"{path}:MINE")
+    write(TEXT.replace("2 * x", "3 * x").replace('"twice"', '"thrice"'))
+    assert load_variant(f"{path}:MINE").name == "thrice"
+    assert {"twice", "thrice"} <= set(FFN_VARIANTS)
+    other = write(TEXT.replace("2 * x", "4 * x"), "other.py")
+    with pytest.raises(UsageError, match=rf"there is a variant 'twice' already, from {path}"):
+        load_variant(f"{other}:MINE")
+
+
+def test_a_spec_of_a_notebook_can_be_registered(write):
+    spec = FFNSpec(
+        name="flat",
+        kind="activation",
+        build=lambda intermediate_size: nn.Identity(),
+        formula="x",
+        reference="none",
+        multiply_adds=lambda d, f: 2 * d * f,
+    )
+    assert register(spec) is spec
+    assert register(spec) is get_variant("flat")
+    with pytest.raises(UsageError, match="an FFN variant 'gelu' is there already"):
+        register(FFNSpec(**{**vars(spec), "name": "gelu"}))
+    with pytest.raises(UsageError, match="an FFN variant 'flat' is there already"):  # one folder on a Mac
+        register(FFNSpec(**{**vars(spec), "name": "Flat"}))
+    with pytest.raises(UsageError, match="is no FFNSpec; make it with"):
+        register("flat")  # type: ignore[bad-argument-type]
+
+
+@dataclass
+class Distribution:
+    name: str = "own-ffns"
+
+
+@pytest.fixture
+def installed(monkeypatch, write):
+    """Pretend that a package with these entry points is installed."""
+
+    def install(**places: str) -> None:
+        module = ModuleType("own_ffns")
+        exec(TEXT, vars(module))
+        monkeypatch.setitem(sys.modules, "own_ffns", module)
+        found = [EntryPoint(name, place, "ffn_variants") for name, place in places.items()]
+        for each in found:
+            vars(each)["dist"] = Distribution()
+        monkeypatch.setattr(registry_module, "entry_points", lambda group: found)
+        registry_module.installed_variants.cache_clear()
+
+    yield install
+    registry_module.installed_variants.cache_clear()
+
+
+def test_installed_packages_bring_variants_when_they_are_asked_for(installed):
+    installed(twice="own_ffns:MINE", broken="own_ffns:GONE", other="own_ffns:MINE", no="no_such_package:A")
+    assert get_variant("twice").formula == "2 x + c"
+    for name, message in {
+        "broken": "FFN variant 'broken' of the installed package own-ffns cannot be loaded: AttributeError: ",
+        "no": "FFN variant 'no' of the installed package own-ffns cannot be loaded: ModuleNotFoundError: ",
+        "other": "FFN variant 'other' of the installed package own-ffns: its spec calls itself 'twice'",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            get_variant(name)
+    assert get_variant("gelu").name == "gelu"
+    with pytest.raises(UsageError, match=r"unknown FFN variant 'twise'; did you mean 'twice'\?"):
+        get_variant("twise")
+
+
+def test_the_table_lists_them_and_says_what_is_broken(installed, capsys):
+    installed(twice="own_ffns:MINE", broken="own_ffns:GONE")
+    rows = table_rows(TableArgs(hidden_size=8, intermediate_size=16))
+    assert rows[-1][:3] == ("twice", "activation", "2 x + c")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_file_may_not_take_the_name_of_an_installed_variant(installed, write):
+    installed(twice="own_ffns:MINE")
+    with pytest.raises(
+        UsageError, match="there is a variant 'twice' already, of this project or an installed"
+    ):
+        load_variant(f"{write()}:MINE")

@@ -1,0 +1,148 @@
+"""On which device a run is trained."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState, PartialState
+
+from base.errors import UsageError
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
+from pretrain.training.device import build_accelerator, choose_precision, set_numerics
+from pretrain.training.loop import Loop
+from pretrain.training.train import train
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """Processes and numerics as at the start, before and after."""
+    PartialState._reset_state()
+    AcceleratorState._reset_state()
+    yield
+    PartialState._reset_state()
+    AcceleratorState._reset_state()
+    set_numerics(deterministic=False)
+    for name in ("CUBLAS_WORKSPACE_CONFIG", "TORCHINDUCTOR_DETERMINISTIC"):
+        os.environ.pop(name, None)
+
+
+def test_a_mac_trains_on_its_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Accelerate alone would take its GPU, on which no result was ever compared."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    monkeypatch.setattr(torch.backends.mps, "is_built", lambda: True)
+    try:
+        PartialState._reset_state()
+        AcceleratorState._reset_state()
+        assert Accelerator().device.type == "mps"
+        PartialState._reset_state()
+        assert build_accelerator(RunConfig(), tmp_path).device.type == "cpu"
+    finally:
+        PartialState._reset_state()
+        AcceleratorState._reset_state()
+
+
+def test_a_whole_model_is_compiled_by_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = RunConfig.model_validate({"train": {"compile_model": True}})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setenv("CXX", sys.executable)  # is there
+    assert build_accelerator(config, tmp_path).device.type == "cpu"
+    monkeypatch.setenv("CXX", str(tmp_path / "absent"))
+    with pytest.raises(UsageError, match=r"train\.compile_model needs a C\+\+ compiler, and there is none"):
+        build_accelerator(config, tmp_path)
+
+
+def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path) -> None:
+    """NCCL gives up after 10 minutes; reading a hub's corpus may take an hour."""
+    given: dict = {}
+
+    class ReachedError(Exception):
+        pass
+
+    def init_process_group(**kwargs):
+        given.update(kwargs)
+        raise ReachedError
+
+    monkeypatch.setattr(torch.distributed, "init_process_group", init_process_group)
+    world = {
+        "WORLD_SIZE": "2",
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }
+    for name, value in (world | {"ACCELERATE_USE_CPU": "true"}).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ReachedError):
+        build_accelerator(RunConfig(), tmp_path)
+    assert given["timeout"] >= datetime.timedelta(hours=12)
+
+
+@pytest.mark.parametrize(
+    ("asked", "supported", "chosen"),
+    [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
+)
+def test_the_precision_of_a_gpu(monkeypatch, capsys, asked, supported, chosen) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
+    assert choose_precision(asked) == chosen
+    assert ("this GPU has no bf16" in capsys.readouterr().err) == (not supported)
+
+
+def test_bf16_on_a_gpu_without_it_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    with pytest.raises(UsageError, match="which this GPU does not support; use no or auto"):
+        choose_precision("bf16")
+
+
+def test_sums_of_narrow_products_are_wide(fresh) -> None:
+    matmul = torch.backends.cuda.matmul
+    matmul.allow_bf16_reduced_precision_reduction = True
+    torch.set_float32_matmul_precision("high")
+    set_numerics(deterministic=False)
+    assert not matmul.allow_bf16_reduced_precision_reduction
+    assert not matmul.allow_fp16_reduced_precision_reduction
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+
+
+TINY = [
+    *("--data.num-stories", "60", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "32", "--model.intermediate-size", "48", "--optim.max-steps", "2"),
+    *("--train.no-torch-compile", "--train.deterministic"),
+]
+
+
+@pytest.mark.parametrize(
+    "family", ["gpt_neo", *(pytest.param(each, marks=pytest.mark.slow) for each in ("roberta", "t5"))]
+)
+def test_a_deterministic_run_reads_no_memory_that_nobody_wrote(fresh, tmp_path, family) -> None:
+    """torch then fills all new memory with NaN."""
+    path = train(load_config(None, [*TINY, "--family", family, "--ffn", "kan", "--runs-dir", str(tmp_path)]))
+    assert (path / "COMPLETED").exists()
+    assert torch.are_deterministic_algorithms_enabled()
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+
+
+def test_an_operation_without_a_fixed_order_is_named(fresh, monkeypatch, tmp_path) -> None:
+    def update(loop, step):
+        return torch.zeros(2).put_(torch.tensor([1]), torch.tensor([1.0]))
+
+    monkeypatch.setattr(Loop, "_update", update)
+    with pytest.raises(UsageError, match=r"train\.deterministic: put_ adds in no fixed order"):
+        train(load_config(None, [*TINY, "--runs-dir", str(tmp_path)]))
+
+
+def test_a_workspace_of_another_kind_is_refused(fresh, monkeypatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":0:0")
+    with pytest.raises(UsageError, match=r"to be :4096:8 or :16:8, and it is :0:0; unset it"):
+        set_numerics(deterministic=True)
