@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
 """This project's packages."""
 RUNNING = "the file that runs"
 

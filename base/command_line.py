@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ from base.flags import FieldPath, Flag, is_section, list_flags, read_words, to_v
 from base.mistakes import explain
 
 Arguments = TypeVar("Arguments")
+SPOKEN: dict[str, str] = {}
+"""What help calls a command in this process, by what it is called elsewhere: see ``speak_as``."""
 HELP = Flag(path=("help",), names=("--help", "-h"), annotation=bool)
 
 
@@ -200,8 +203,25 @@ def show_help(
     """Print the help of a command with its defaults, and exit."""
     # `default=None` would be a default too.
     given: dict[str, Any] = {} if default is None else {"default": default}
-    tyro.cli(kind, args=["--help"], prog=prog, description=description, **given)
+    told = _spoken(description or inspect.getdoc(kind))
+    tyro.cli(kind, args=["--help"], prog=_spoken(prog), description=told, **given)
     raise AssertionError("help ends a command")
+
+
+def speak_as(names: Mapping[str, str]) -> None:
+    """Have help call commands as they are typed in this process.
+
+    Args:
+        names: By what each is called elsewhere: ``{"python -m eval": "ffn-ablations eval"}``.
+    """
+    SPOKEN.update(names)
+
+
+def _spoken(text: str | None) -> str | None:
+    if not text or not SPOKEN:
+        return text
+    names = "|".join(re.escape(name) for name in sorted(SPOKEN, key=len, reverse=True))
+    return re.sub(rf"({names})(?![.\w]*\w)", lambda found: SPOKEN[found[1]], text)
 
 
 def _typed(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> Typed:

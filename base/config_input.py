@@ -78,8 +78,17 @@ def read_config(path: Path, kind: type[Config]) -> Config:
     Raises:
         UsageError: If it cannot be read or a value in it does not fit; names the file and the key.
     """
+    return check_config(read_yaml(path), kind, path)
+
+
+def check_config(values: dict[str, Any], kind: type[Config], path: Path) -> Config:
+    """Make a model of what a YAML file holds.
+
+    Raises:
+        UsageError: If a value does not fit; names the file and the key.
+    """
     try:
-        return kind.model_validate(read_yaml(path))
+        return kind.model_validate(values)
     except ValidationError as error:
         raise explain(error, kind, str(path)) from None
 

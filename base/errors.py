@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import TextIO
 
 from base.code_roots import code_roots, mixed_code
+from base.extras import missing_extra
 from base.faults import describe, fault_of
+from base.system import is_unread
 
 OTHERS_WAIT_S = 3.0
 """Seconds that the first of several processes has to tell an error that all of them meet."""
@@ -20,6 +20,10 @@ OTHERS_WAIT_S = 3.0
 
 class UsageError(ValueError):
     """A user's mistake. The message says what was wrong, what is allowed and what to do next, in one line."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: IPython asks an error for it."""
+        return [f"{type(self).__name__}: {self}"]
 
 
 class WorldError(UsageError):
@@ -40,6 +44,11 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
+def first_line(error: BaseException) -> str:
+    """Return the beginning of what an exception of another library says, for a message of one line."""
+    return str(error).strip().split("\n")[0][:300]
+
+
 def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageError:
     """Build the error for a name that does not exist, with the closest match and all that do exist.
 
@@ -57,10 +66,10 @@ def unknown_name(kind: str, name: object, available: Iterable[str]) -> UsageErro
 def run_cli(main: Callable[[], int | None]) -> None:
     """Run a command's ``main`` and exit with its status.
 
-    A ``UsageError`` or a fault of the world (``base.faults``) becomes one line on standard error and exit
-    status 2; anything else keeps its traceback, because it is a defect of this project and not of the user.
-    Where whoever reads the output has gone, as ``head`` does, it ends without a word. That code of several
-    places is mixed is said first.
+    A ``UsageError``, a fault of the world (``base.faults``) or a package that only the full installation has
+    (``base.extras``) becomes one line on standard error and exit status 2; anything else keeps its traceback,
+    because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
+    ``head`` does, it ends without a word. That code of several places is mixed is said first.
     """
     if os.environ.get("RANK", "0") == "0" and (mixed := mixed_code(code_roots())):
         print(f"warning: {mixed}", file=sys.stderr)
@@ -70,12 +79,12 @@ def run_cli(main: Callable[[], int | None]) -> None:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        if not _is_unread(sys.stdout):
+        if not is_unread(sys.stdout):
             raise
         status = 128 + signal.SIGPIPE
     except Exception as error:
-        told = as_usage_error(error)
-        if not isinstance(told, UsageError):
+        told = missing_extra(error) or as_usage_error(error)
+        if not isinstance(told, UsageError | str):
             raise
         _tell(f"error: {told}")
         status = 2
@@ -105,10 +114,3 @@ def _drop_unwritten() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _is_unread(stream: TextIO) -> bool:
-    """Whether the reader of a pipe has gone; false for what is no pipe."""
-    poll = select.poll()
-    poll.register(stream, 0)  # errors are told whatever is asked for
-    return bool(poll.poll(0))

@@ -16,12 +16,20 @@ AS_DATA: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": Tr
 WEIGHTS_AS_DATA: Mapping[str, Any] = {**AS_DATA, "use_safetensors": True}
 """For those of models: a pickled ``.bin`` is a program that builds weights, and is not read."""
 
+VARIANT_COPY = "variant.py"
+"""In a run's folder: the file of its user's own FFN variant."""
+REMOTE_MODULE = "modeling_ffn"
+"""Beside the weights of a model with such a variant: the module that its ``auto_map`` names."""
+
 _MOST = 64
 """Letters of a name in a path or a message."""
 
 
 def refuse_code(folder: Path) -> None:
     """Refuse a folder whose config or tokenizer names code of its own: such code is never run.
+
+    An FFN variant of the user's own, beside the weights of a model of ours, passes here: consent to it is
+    asked for where it would be run (``ffn_variants.models.own_variants``).
 
     Args:
         folder: What ``save_pretrained`` wrote.
@@ -34,37 +42,26 @@ def refuse_code(folder: Path) -> None:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             continue  # whoever loads it says what is wrong
-        if isinstance(content, dict) and content.get("auto_map"):
+        if isinstance(content, dict) and content.get("auto_map") and not _is_of_variant(content):
             raise UsageError(
                 f"{path} names code of its own (auto_map), and no code from a model's folder is run; save "
                 "the model as one of transformers' own classes, without auto_map"
             )
 
 
+def _is_of_variant(content: Mapping[str, Any]) -> bool:
+    """Whether an ``auto_map`` is that of a model of ours with a variant of its own."""
+    named = content["auto_map"]
+    places = list(named.values()) if isinstance(named, dict) else [named]
+    ours = str(content.get("model_type")).startswith("ffn_") and bool(content.get("ffn_files"))
+    return ours and all(str(place).startswith(f"{REMOTE_MODULE}.") for place in places)
+
+
 def from_hub(name: str) -> Path:
-    """Download a model of the hub, or find its copy.
+    """Download a model of the hub, or find its copy; see ``base.hub.download_model``."""
+    from base.hub import download_model
 
-    Args:
-        name: As the hub has it, with ``@revision`` where one is wanted.
-
-    Returns:
-        The folder.
-
-    Raises:
-        UsageError: If there is no such model, or no network.
-    """
-    from huggingface_hub import snapshot_download
-
-    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
-    repository, _, revision = name.partition("@")
-    try:
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(
-            f"{name} is no folder, and cannot be loaded from the hub: {reason}; name a run, a study, or a "
-            "folder with a saved model"
-        ) from None
+    return download_model(name)
 
 
 def clean_name(text: str) -> str:

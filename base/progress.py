@@ -1,9 +1,12 @@
-"""What a user sees while something takes long: a bar in a terminal, plain lines anywhere else."""
+"""What a user sees while something takes long: a bar in a terminal or notebook, plain lines anywhere else."""
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from tqdm import tqdm
 
@@ -11,8 +14,37 @@ Tell = Callable[[str], None]
 """Is told in a few words how something goes, as often as one likes."""
 
 
+class _NotebookBar(tqdm):
+    """A bar that a cell shows in one place, whatever is printed meanwhile."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        self._display_id: str | None = None
+        super().__init__(*args, **how, file=io.StringIO(), ascii=False, mininterval=0.5)
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> bool:  # type: ignore[bad-override]
+        """Draw it, or draw it again."""
+        shown = {"text/plain": str(self) if msg is None else msg}
+        tools = sys.modules["IPython.display"]
+        if self._display_id is None:
+            self._display_id = tools.display(shown, raw=True, display_id=True).display_id
+        else:
+            tools.update_display(shown, raw=True, display_id=self._display_id)
+        return True
+
+    @classmethod
+    def write(cls, s: str, file: Any = None, end: str = "\n", nolock: bool = False) -> None:
+        """Print a line below it."""
+        print(s, file=file, end=end, flush=True)
+
+
+def is_notebook() -> bool:
+    """Whether a notebook's kernel runs this."""
+    ipython: Any = sys.modules.get("IPython")
+    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
+
+
 class ProgressBar:
-    """A bar on standard error where that is a terminal, nothing where it is not, and lines that stay.
+    """A bar on standard error where that is a terminal, or in a notebook's cell; and lines that stay.
 
     Args:
         total: How much there is to do.
@@ -36,16 +68,17 @@ class ProgressBar:
         form: str | None = None,
     ) -> None:
         self._shown, self._to_stderr = shown, to_stderr
-        self.in_terminal = shown and total > 0 and sys.stderr.isatty()
-        self._bar = tqdm(
-            total=total,
-            initial=done,
-            desc=name,
-            unit=unit,
-            bar_format=form,
-            dynamic_ncols=True,
-            disable=not self.in_terminal,
+        notebook = is_notebook()
+        self.is_drawn = shown and total > 0 and (notebook or sys.stderr.isatty())
+        kind: Any = _NotebookBar if notebook else partial(tqdm, dynamic_ncols=True)
+        self._bar = kind(
+            total=total, initial=done, desc=name, unit=unit, bar_format=form, disable=not self.is_drawn
         )
+
+    def grow(self, count: int) -> None:
+        """Take note of more that there is to do."""
+        self._bar.total += count
+        self._bar.refresh()
 
     def advance(self, count: int = 1) -> None:
         self._bar.update(count)
@@ -54,10 +87,17 @@ class ProgressBar:
         """Replace what stands behind the bar."""
         self._bar.set_postfix_str(text)
 
-    def say(self, text: str) -> None:
-        """Print a line that stays, without breaking the bar."""
+    def say(self, text: str, *, is_result: bool = False) -> None:
+        """Print a line that stays, without breaking the bar.
+
+        Args:
+            text: The line.
+            is_result: Whether whoever called has it as an object, too, which a notebook shows instead.
+        """
+        if is_result and isinstance(self._bar, _NotebookBar):
+            return
         stream = sys.stderr if self._to_stderr else sys.stdout
-        if self.in_terminal:
+        if self.is_drawn:
             self._bar.write(text, file=stream)
         elif self._shown:
             print(text, file=stream, flush=True)

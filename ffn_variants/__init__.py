@@ -3,7 +3,9 @@
 from base.baseline import Budget
 from base.errors import UsageError
 from base.families import FAMILIES, FamilySpec
+from base.options import Option
 from ffn_variants.budget import matching_width
+from ffn_variants.files import load_variant
 from ffn_variants.models.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
 from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
 from ffn_variants.models.modeling import (
@@ -17,7 +19,7 @@ from ffn_variants.models.modeling import (
     FFNT5ForSequenceClassification,
     FFNT5Model,
 )
-from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant
+from ffn_variants.registry import FFN_VARIANTS, build_ffn, get_variant, register
 from ffn_variants.spec import FFNSpec
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "FFNT5ForSequenceClassification",
     "FFNT5Model",
     "FamilySpec",
+    "Option",
     "UsageError",
     "build_config",
     "build_ffn",
@@ -45,5 +48,7 @@ __all__ = [
     "count_flops",
     "count_parameters",
     "get_variant",
+    "load_variant",
     "matching_width",
+    "register",
 ]

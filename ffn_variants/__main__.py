@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,7 +14,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.table import describe_options, format_table
 from ffn_variants.budget import matching_width
-from ffn_variants.registry import FFN_VARIANTS
+from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
 from ffn_variants.spec import FFNSpec
 
 LARGEST, MOST_INTERVALS = 1_000_000, 10_000
@@ -62,7 +64,17 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
             raise UsageError(f"--{name.replace('_', '-')} must be at most {MOST_INTERVALS:,}")
     chosen = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *chosen, "parameters", "FLOPs/token", "reference")
-    return [header, *(_row(args, spec) for spec in FFN_VARIANTS.values())]
+    return [header, *(_row(args, spec) for spec in all_variants())]
+
+
+def all_variants() -> list[FFNSpec]:
+    """Return the registry with what installed packages bring; of one that is broken it says so."""
+    for name in installed_variants():
+        try:
+            get_variant(name)
+        except UsageError as error:
+            print(f"note: {error}", file=sys.stderr)
+    return list(FFN_VARIANTS.values())
 
 
 def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
@@ -84,11 +96,11 @@ def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
     return (*described, *chosen, f"{params:,}", f"{flops:,}", spec.reference)
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
-    args = parse_flags(TableArgs, prog="python -m ffn_variants")
-    print(format_table(table_rows(args)))
-    if args.options:
+    asked = parse_flags(TableArgs, args, prog="python -m ffn_variants")
+    print(format_table(table_rows(asked)))
+    if asked.options:
         print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
 
 

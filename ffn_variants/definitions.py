@@ -14,7 +14,7 @@ import ast
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -113,6 +113,40 @@ def read_source(path: Path, module: str) -> SourceFile:
             for bound in _bound(statement):
                 source.statements.setdefault(bound, []).append(statement)
     return source
+
+
+def unnamed(source: SourceFile, roots: Iterable[str]) -> Definition:
+    """What of a file is not reached by name from some of its definitions, and yet is run when it is imported.
+
+    A function that a decorator or a subclass that its base puts into a table is such; so are calls that
+    change something elsewhere.
+
+    Args:
+        source: The file.
+        roots: Names in it; what stands under ``if __name__ == "__main__"`` counts as one.
+    """
+    mains = [each for each in source.statements[""] if _is_main(each)]
+    waiting = [*roots, *(chain[0] for chain in read_definition(source, mains).chains)]
+    reached: set[str] = set()
+    while waiting:
+        if (name := waiting.pop()) in source.statements and name not in reached:
+            reached.add(name)
+            waiting += [chain[0] for chain in source.definition(name).chains]
+    taken = [*mains, *(each for name in reached for each in source.statements[name])]
+    return read_definition(
+        source,
+        [
+            each
+            for each in source.statements[""]
+            if each not in taken
+            and not isinstance(each, ast.Import | ast.ImportFrom)
+            and not any(name.startswith("__") for name in _bound(each))  # such as __all__
+        ],
+    )
+
+
+def _is_main(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.If) and "__name__" in _names(statement.test)
 
 
 def read_definition(source: SourceFile, nodes: Sequence[ast.AST]) -> Definition:

@@ -1,16 +1,19 @@
-"""The registry of feed-forward variants, and the two functions that read it.
+"""The registry of feed-forward variants, the functions that read it, and the one that adds to it.
 
-Each file of variants ends with their specs: formula, reference, options and counts.
+Each file of variants ends with their specs: formula, reference, options and counts. Installed packages bring
+variants of their own by the entry point group ``ffn_variants``, which is read where a name is not here.
 """
 
 from __future__ import annotations
 
+import functools
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from torch import nn
 
-from base.errors import UsageError, unknown_name
-from ffn_variants.spec import FFNSpec
+from base.errors import UsageError, first_line, unknown_name
+from ffn_variants.spec import FFNSpec, check_spec
 from ffn_variants.variants import (
     activations,
     cheby_kan,
@@ -39,21 +42,80 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
         gr_kan.SPEC,
     )
 }
-"""Every variant; a new one is a file with its modules and its ``SPEC``, and its place in this list."""
+"""Every variant of this project, and what ``register`` added."""
+
+ENTRY_POINTS = "ffn_variants"
+"""Group of entry points by which a package names its specs: ``xielu = "mypkg.ffn:SPEC"``."""
 
 
 def get_variant(name: str) -> FFNSpec:
-    """Look a variant up.
+    """Look a variant up; one of an installed package is loaded when it is first asked for.
 
     Raises:
         UsageError: If there is none of that name; lists all and the closest match. For ``efficient-kan``,
-            if its package is missing.
+            if its package is missing; for a variant of a package, if that cannot be loaded.
     """
-    if name == efficient_kan.SPEC.name and name not in FFN_VARIANTS:
+    if name in FFN_VARIANTS:
+        return FFN_VARIANTS[name]
+    if name == efficient_kan.SPEC.name:
         raise UsageError(efficient_kan.HOW_TO_INSTALL)
-    if name not in FFN_VARIANTS:
-        raise unknown_name("FFN variant", name, FFN_VARIANTS)
-    return FFN_VARIANTS[name]
+    if name in (found := installed_variants()):
+        return _load(found[name])
+    told = unknown_name("FFN variant", name, (*FFN_VARIANTS, *found))
+    raise UsageError(f"{told}; one in a file of yours is path/to/mine.py:SPEC")
+
+
+def is_registered(name: str) -> bool:
+    """Whether ``get_variant`` would find a variant, without loading it."""
+    return name in FFN_VARIANTS or name in installed_variants()
+
+
+def register(spec: FFNSpec) -> FFNSpec:
+    """Add a variant for the life of this process: its name then works wherever a variant is named.
+
+    Args:
+        spec: Of a notebook, or of a module of yours. ``load_variant`` does it for one in a file.
+
+    Returns:
+        The same spec.
+
+    Raises:
+        UsageError: If the spec is not complete, or another variant has its name, or had it but for capitals:
+            the folders of both would be one on a Mac.
+    """
+    check_spec(spec)
+    for name in (*FFN_VARIANTS, *installed_variants()):
+        if name.lower() == spec.name.lower() and FFN_VARIANTS.get(name) is not spec:
+            raise UsageError(
+                f"an FFN variant {name!r} is there already; give the spec another name, which is what "
+                "folders, tables and reports show"
+            )
+    FFN_VARIANTS[spec.name] = spec
+    return spec
+
+
+@functools.cache
+def installed_variants() -> dict[str, EntryPoint]:
+    """Return the variants that installed packages name, by name; none of them is loaded by this."""
+    return {found.name: found for found in entry_points(group=ENTRY_POINTS)}
+
+
+def _load(found: EntryPoint) -> FFNSpec:
+    """Load the variant of a package, and keep it."""
+    place = f"FFN variant {found.name!r} of the installed package {found.dist.name if found.dist else '?'}"
+    try:
+        spec = found.load()
+    except Exception as error:  # the package's own code
+        told = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{place} cannot be loaded: {told}; mend the package or uninstall it") from None
+    try:
+        check_spec(spec)
+    except UsageError as error:
+        raise UsageError(f"{place} ({found.value}): {error}") from None
+    if spec.name != found.name:
+        raise UsageError(f"{place}: its spec calls itself {spec.name!r}; the two names must be one")
+    FFN_VARIANTS[spec.name] = spec
+    return spec
 
 
 def build_ffn(name: str, hidden_size: int, intermediate_size: int, **options: Any) -> nn.Module:

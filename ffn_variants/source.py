@@ -2,9 +2,11 @@
 
 It is over everything that the ``build`` of a variant's spec reaches by name, definition by definition: an
 activation that is edited changes its own fingerprint and no other of its file. Followed are the packages of
-this project and, for a variant that is defined elsewhere, its package or folder; of the standard library and
-of installed packages it holds the names alone. What computes nothing is left out (``definitions``), and so
-are formula, reference, counts and all of an option but its default.
+this project and, for a variant that is defined elsewhere, its file, package or folder; of the standard
+library and of other installed packages it holds the names alone. Of a user's own file it also has what none
+of its specs names, such as functions that a decorator puts into a table, and the numbers that names stand
+for, which may come from the environment, from data or from chance. What computes nothing is left out
+(``definitions``), and so are formula, reference, counts and all of an option but its default.
 """
 
 from __future__ import annotations
@@ -31,8 +33,10 @@ from ffn_variants.definitions import (
     read_definition,
     read_source,
     resolve,
+    unnamed,
 )
-from ffn_variants.registry import get_variant
+from ffn_variants.files import VariantFile, is_variant_file, variant_file
+from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
 from ffn_variants.spec import FFNSpec
 
 DIGITS = 12
@@ -109,7 +113,11 @@ def reached(spec: FFNSpec) -> list[str]:
     Raises:
         UnreadableError: If part of it cannot be read.
     """
-    return _Walk(spec.build).texts(f"{spec.kind} {_defaults(spec)}")
+    walk, file = _Walk(spec.build), variant_file(spec.name)
+    beginning = f"{spec.kind} {_defaults(spec)} {walk.value(spec.build)}"
+    if file is not None and FFN_VARIANTS.get(spec.name) is spec:
+        walk.add_file(file)
+    return walk.texts(beginning)
 
 
 def _defaults(spec: FFNSpec) -> str:
@@ -124,10 +132,21 @@ class _Walk:
         self.home = _home(build)
         self.numbers: dict[Any, int] = {}
         self.waiting: deque[tuple[SourceFile, Definition, Mapping[str, Any]]] = deque()
+        self.constants: dict[tuple[Path, str], Mapping[str, Any]] = {}
+
+    def add_file(self, file: VariantFile) -> None:
+        """Count what the user's own file computes where no name leads, and the numbers that it found."""
+        if (path := _file_of(file.module, vars(sys.modules[file.module]))) is None:
+            return
+        source = read_source(path, file.module)
+        specs = [name for name, value in vars(sys.modules[file.module]).items() if isinstance(value, FFNSpec)]
+        self.constants = {(path, name): {name: text} for name, text in file.constants.items()}
+        if (rest := unnamed(source, specs)).text != "[]":
+            self.number((path, "<unnamed>"), source, rest, {})
 
     def texts(self, beginning: str) -> list[str]:
         """Follow everything, and write it definition by definition."""
-        texts = [f"{beginning} {self.value(self.build)}"]
+        texts = [beginning]
         while self.waiting:
             source, definition, values = self.waiting.popleft()
             named = [
@@ -142,7 +161,8 @@ class _Walk:
     def place(self, place: Place) -> str:
         """The number of a definition on the top level of a file."""
         source = read_source(place.path, place.module)
-        return self.number((place.path, place.name), source, source.definition(place.name), {})
+        key = place.path, place.name
+        return self.number(key, source, source.definition(place.name), self.constants.get(key, {}))
 
     def number(self, key: Any, source: SourceFile, definition: Definition, values: Mapping[str, Any]) -> str:
         if key not in self.numbers:
@@ -214,7 +234,9 @@ def _links(source: SourceFile, definition: Definition, home: Path | None) -> lis
 def _is_own(path: Path, home: Path | None) -> bool:
     if any(path.is_relative_to(CODE_ROOT / package) for package in PACKAGES):
         return True
-    return home is not None and path.is_relative_to(home) and not _is_installed(path)
+    if home is None or not path.is_relative_to(home):
+        return is_variant_file(path)
+    return _is_installed(home) or not _is_installed(path)
 
 
 def _is_installed(path: Path) -> bool:
@@ -226,17 +248,27 @@ def _is_installed(path: Path) -> bool:
 
 
 def _home(build: Any) -> Path | None:
-    """The folder of what a variant's author wrote: that of its package, or of its file."""
+    """Where all is that a variant's author wrote: the user's own file, else its package or its folder."""
     while isinstance(build, functools.partial):
         build = build.func
     build = build if hasattr(build, "__qualname__") else type(build)
-    path = _file_of(build.__module__, getattr(build, "__globals__", {}))
-    if path is None:
+    module = build.__module__
+    path = _file_of(module, getattr(build, "__globals__", {}))
+    if path is None or is_variant_file(path):
+        return path
+    if _is_installed(path) and module.partition(".")[0] not in _packages_with_variants():
         return None
+    if _is_installed(path) and "." not in module and path.name != "__init__.py":
+        return path
     folder = path.parent
-    for _ in range(build.__module__.count(".") - (path.name != "__init__.py")):
+    for _ in range(module.count(".") - (path.name != "__init__.py")):
         folder = folder.parent
     return folder
+
+
+@functools.cache
+def _packages_with_variants() -> frozenset[str]:
+    return frozenset(found.module.partition(".")[0] for found in installed_variants().values())
 
 
 def _file_of(module: str, variables: Mapping[str, Any]) -> Path | None:

@@ -5,14 +5,19 @@ Shapes: D hidden_size, F intermediate_size.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
+from base.errors import UsageError, shown
+from base.names import check_name
 from base.options import Option, resolve_options
+
+Kind = Literal["activation", "block"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +26,7 @@ class FFNSpec:
 
     name: str
     """As typed after ``--ffn`` and stored in config.json."""
-    kind: Literal["activation", "block"]
+    kind: Kind
     """Elementwise between the stock linear layers, or the whole map from D over F to D."""
     build: Callable[..., nn.Module]
     """``build(intermediate_size, **options)`` for an activation, ``build(hidden_size, intermediate_size,
@@ -57,3 +62,56 @@ class FFNSpec:
         Training costs about three times as much.
         """
         return 2 * self.multiply_adds(hidden_size, intermediate_size, **self.resolve(options))
+
+
+def check_spec(spec: object) -> None:
+    """Refuse a spec that the registry cannot hold.
+
+    Raises:
+        UsageError: Names the field, and says what belongs there.
+    """
+    if not isinstance(spec, FFNSpec):
+        raise UsageError(f"{shown(spec)} is no FFNSpec; make it with ffn_variants.FFNSpec(name=..., ...)")
+    try:
+        check_name(spec.name)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"FFNSpec.name: {error}") from None
+    if spec.name.endswith(".py"):
+        raise UsageError(f"FFNSpec.name: {spec.name!r} looks like a file; leave out .py")
+    options = spec.options if isinstance(spec.options, Mapping) else {"": None}
+    for field_name, fits, wanted in (
+        ("kind", spec.kind in get_args(Kind), "'activation' or 'block'"),
+        ("build", callable(spec.build), "a function that returns the module"),
+        ("multiply_adds", callable(spec.multiply_adds), "a function of D, F and the options"),
+        ("formula", _is_text(spec.formula), "a line of text"),
+        ("reference", _is_text(spec.reference), "a line of text, such as the paper"),
+        ("options", all(isinstance(each, Option) for each in options.values()), "a dict of Option by name"),
+        ("earlier_sources", isinstance(spec.earlier_sources, tuple), "a tuple of fingerprints"),
+    ):
+        if not fits:
+            value = shown(getattr(spec, field_name))
+            raise UsageError(f"FFNSpec {spec.name!r}: {field_name} is {value}, and must be {wanted}")
+    _check_signatures(spec)
+
+
+def _check_signatures(spec: FFNSpec) -> None:
+    sizes = ("hidden_size", "intermediate_size")
+    for name, function, given in (
+        ("build", spec.build, sizes if spec.kind == "block" else sizes[1:]),
+        ("multiply_adds", spec.multiply_adds, sizes),
+    ):
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # written in C, it tells none
+            continue
+        try:
+            signature.bind(*given, **spec.options)
+        except TypeError as error:
+            called = ", ".join((*given, *(f"{option}=..." for option in spec.options)))
+            raise UsageError(
+                f"FFNSpec {spec.name!r}: {name} does not take what it is given, {name}({called}): {error}"
+            ) from None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\n" not in value

@@ -25,7 +25,9 @@ class ModelConfig(Section):
     """The architecture, in the words of transformers."""
 
     ffn: Annotated[str, tyro.conf.arg(aliases=["--ffn"])] = BASELINE
-    """FFN variant of every layer; `python -m ffn_variants` lists them."""
+    """FFN variant of every layer: a name that `ffn-ablations variants` lists, or path/to/mine.py:SPEC."""
+    ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
+    """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `grid_size 5 spline_order 3`."""
     hidden_size: int = Field(512, gt=0)
@@ -60,9 +62,10 @@ class DataConfig(Section):
     source: Literal["embedded", "tinystories", "files"] = "embedded"
     """embedded = stories of this project; tinystories = hub or --data.tinystories-dir; files = your own."""
     train_files: tuple[str, ...] = ()
-    """Source files: .jsonl, .jsonl.gz, .parquet or .txt; data.txt_split says what a document of a .txt is."""
+    """Your texts: files (.jsonl, .parquet, .txt; .jsonl.gz, .txt.gz) or folders of one kind of them. A
+    document is a row's text_field, and of a .txt what txt_split says. docs/your-own-text.md has more."""
     validation_files: tuple[str, ...] = ()
-    """Held-out files; none = a fixed share of the training documents, see validation_fraction."""
+    """Held-out files or folders; none = a fixed share of the training documents, see validation_fraction."""
     tinystories_dir: str | None = None
     """Folder with train* and validation* files in place of the hub's roneneldan/TinyStories."""
     text_field: str = "text"
@@ -79,8 +82,12 @@ class DataConfig(Section):
     """Keep at most this many held-out documents."""
     validation_fraction: float = Field(0.01, gt=0, le=0.5)
     """Share of documents held out where the source has no held-out part: every (1/share)-th one."""
+    validation_part: Literal["all", "even", "odd"] = "all"
+    """Which of the held-out documents are used, by their place: all, or every second one. A study that tunes
+    chooses on the even ones and compares on the odd ones."""
     tokenizer: str | None = None
-    """Folder of a saved tokenizer; none = train a byte-level BPE on the training documents."""
+    """Folder of a saved tokenizer, such as GPT-2's for gpt_neo; roberta and t5 need <s> A </s>, pad and mask.
+    None = train a byte-level BPE on the training documents."""
     vocab_size: int = Field(10_000, ge=262)
     """Tokens of the trained tokenizer, with 256 bytes and 5 special ones; unused with data.tokenizer."""
     block_size: int = Field(512, ge=8)
@@ -144,20 +151,29 @@ class TrainConfig(Section):
 
     batch_size: int = Field(16, gt=0)
     """Packed rows of a step, over all processes and forward passes; the loss is the mean over its targets."""
-    per_device_train_batch_size: int = Field(16, gt=0)
-    """The most rows of one forward pass: a process cuts its share of a step into as many as it takes. Changes
+    per_device_train_batch_size: Annotated[int, Field(gt=0)] | Literal["auto"] = "auto"
+    """The most rows of one forward pass: a process cuts its share of a step into as many as it takes. auto =
+    on a GPU all of its share, on a CPU 16; halved where memory runs out, if there is one process. Changes
     roundings and, where there is dropout, what is drawn; never the rows of a step."""
     find_batch_size: Annotated[bool, tyro.conf.arg(aliases=["--find-batch-size"])] = False
-    """Where memory runs out, halve per_device_train_batch_size: a step keeps its rows. One process only."""
+    """Halve a number given as per_device_train_batch_size too where memory runs out. One process only."""
     per_device_eval_batch_size: int = Field(16, gt=0)
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"
     """auto = bf16 on a GPU that supports it, else full precision."""
+    deterministic: bool = False
+    """Have a GPU give the same bits whenever the same run is done on the same machine and software, by slower
+    kernels in places; or say which operation cannot. A CPU always does."""
     torch_compile: bool = True
     """Compile the FFN's elementwise functions, where there is a compiler; the model stays the same."""
+    torch_compile_fallback: bool = False
+    """Where that compiling fails on a GPU, train without it, instead of not at all; on a CPU that is so."""
     compile_model: bool = False
     """Compile the whole model without its head too, for the shapes of its batches; takes up to a minute. Not
     measured on a GPU yet, and no gain on a CPU."""
+    cuda_graph: bool = False
+    """Record a step on a GPU once and replay it: one launch in place of hundreds. One process only; an
+    operation that asks the host stops the run with one line. Not measured on a GPU yet."""
     mlm_probability: float = Field(0.15, gt=0, lt=1)
     """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay. Share that T5's spans
     leave out."""
@@ -170,7 +186,7 @@ class TrainConfig(Section):
     eval_every: Annotated[int | None, tyro.conf.arg(aliases=["--eval-every"])] = Field(None, gt=0)
     """Steps between scorings of eval_suite, the last step included; none = never."""
     eval_suite: Annotated[str, tyro.conf.arg(aliases=["--eval-suite"])] = "blimp-fast"
-    """Minimal pairs that eval_every scores: any suite of python -m eval that has pairs."""
+    """Minimal pairs that eval_every scores: any suite of ffn-ablations eval that has pairs."""
     eval_dir: Annotated[str | None, tyro.conf.arg(aliases=["--eval-dir"])] = None
     """Folder of that suite's data, where it needs one."""
     save_steps: int | None = Field(500, gt=0)

@@ -12,6 +12,7 @@ from typing import Any
 from base.command_line import Typed
 from base.config_input import deep_merge, read_yaml
 from base.errors import UsageError
+from base.shipped import find_config
 from pretrain.config import ModelConfig, TrainConfig
 
 ROWS_OF_BEFORE = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
@@ -39,15 +40,17 @@ def merge_sources(path: Path | None, overrides: dict[str, Any] | None, typed: Ty
     """Put together what is given for one run.
 
     Args:
-        path: YAML file, or None for the defaults. Its top-level ``variants: {name: {section: ...}}`` holds
-            overrides that apply only when ``model.ffn`` has that name.
+        path: YAML file, the name of a shipped one, or None for the defaults. Its top-level
+            ``variants: {name: {section: ...}}`` holds overrides that apply only when
+            ``model.ffn`` has that name.
         overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
         typed: What flags give.
 
     Raises:
         UsageError: For an unreadable file, or ``variants`` that are no mapping.
     """
-    name = str(path) if path else "the study's overrides" if overrides else "config"
+    path = find_config(path, "config") if path else None
+    name = str(path) if path else "config"
     values = deep_merge(read_yaml(path) if path else {}, overrides or {})
     variants = values.pop("variants", None) or {}
     if not isinstance(variants, dict):
@@ -104,7 +107,10 @@ def _tell_of_rows(name: str, factors: tuple[int, int] | None, is_given: bool, ty
             f"per_device_train_batch_size {rows} x gradient_accumulation_steps {passes}, whatever the number "
             "of processes; write batch_size there"
         )
-    elif not is_given and (size := typed.values.get(("train", "per_device_train_batch_size"))) is not None:
+    elif (
+        not is_given
+        and (size := typed.values.get(("train", "per_device_train_batch_size"), "auto")) != "auto"
+    ):
         _say_once(
             f"note: --train.per-device-train-batch-size {size} is the most rows of one forward pass; a step "
             f"has {TrainConfig().batch_size}, which --train.batch-size changes"

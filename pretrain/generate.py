@@ -36,6 +36,8 @@ class GenerateArgs(Section):
     """Of the draws; the same seed gives the same texts on the same machine."""
     num: int = Field(1, gt=0)
     """Texts to write."""
+    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -48,7 +50,7 @@ def main(args: Sequence[str] | None = None) -> None:
     from pretrain.sampling import continue_text, load_causal_model
 
     disable_progress_bar()
-    model, tokenizer = load_causal_model(folder)
+    model, tokenizer = load_causal_model(folder, options.trust_remote_code)
     texts = continue_text(
         model,
         tokenizer,

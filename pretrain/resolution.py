@@ -17,6 +17,7 @@ from ffn_variants import get_variant, matching_width
 from ffn_variants.variants.spline_kan import FIRST_KNOTS
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, merge_sources
+from pretrain.own_variant import is_unknown_here, read_sources
 
 INITIALIZER_RANGE = 0.02
 """Of GPT-Neo and RoBERTa, where one standard deviation decides all initial weights."""
@@ -26,6 +27,7 @@ def load_config(
     path: Path | None,
     args: Sequence[str] | None = None,
     overrides: dict[str, Any] | None = None,
+    trust_remote_code: bool = False,
 ) -> RunConfig:
     """Read one run's configuration.
 
@@ -34,6 +36,8 @@ def load_config(
             overrides that apply only when ``model.ffn`` has that name.
         args: Command-line flags, which win over everything.
         overrides: Nested values a study sets on top of the YAML; may have ``variants`` too.
+        trust_remote_code: Whether to run a variant's file that the YAML or the overrides name. One that
+            ``args`` name is run, and so is one that this process loaded before.
 
     Returns:
         The resolved configuration, without ``variants``.
@@ -43,14 +47,21 @@ def load_config(
     """
     # A study reads hundreds of these without a flag, and looking for flags takes longer than the rest.
     line = read_flags(RunConfig, args) if args else None
-    sources = merge_sources(path, overrides, line.typed if line else Typed({}, {}))
+    typed = line.typed if line else Typed({}, {})
     if line and line.wants_help:
+        sources = merge_sources(path, overrides, typed)
         show_help(RunConfig, check(RunConfig, sources.values, source=sources.name))
+    sources = read_sources(path, overrides, typed, trust_remote_code)
     return resolve_sources(sources)
 
 
-def resolve_sources(sources: Sources) -> RunConfig:
+def resolve_sources(sources: Sources, is_begun: bool = False) -> RunConfig:
     """Check what is given for a run, and settle what is left open.
+
+    Args:
+        sources: What is given.
+        is_begun: Whether it was checked when the run began. A variant in a file that this process did not run
+            is then not asked.
 
     Raises:
         UsageError: For an unknown key (with the closest match) or a value not allowed.
@@ -63,7 +74,8 @@ def resolve_sources(sources: Sources) -> RunConfig:
         get_variant(ffn)
     config = check(RunConfig, sources.values, sources.typed, sources.name)
     is_typed = any(path[0] not in ("seed", "optim", "output") for path in sources.typed.values)
-    check_fit(config, "" if is_typed else f"{sources.name}: ")
+    if not (is_begun and is_unknown_here(config.model)):
+        check_fit(config, "" if is_typed else f"{sources.name}: ")
     _check_base_width(config.model, sources.typed)
     return resolve(config)
 
@@ -182,7 +194,7 @@ def _within_budget(model: ModelConfig, biases: bool) -> ModelConfig:
 
     The baseline's width stays in ``paired_intermediate_size``, so a result of this is solved to itself.
     """
-    if model.ffn_budget == "width":
+    if model.ffn_budget == "width" or is_unknown_here(model):  # of a run whose width was saved
         return model
     base = model.paired_intermediate_size or model.intermediate_size
     options = tuple(sorted((model.ffn_options or {}).items()))

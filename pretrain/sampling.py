@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
 from base.families import FAMILIES, family_of
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
-from pretrain.data.tokenizer import load_tokenizer, sentinel
+from base.text.special_tokens import as_prompts
+from ffn_variants.models.loading import load_tokenizer
+from ffn_variants.models.own_variants import admit_variants
+from pretrain.data.tokenizer import sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
 
@@ -32,8 +35,27 @@ _OTHER_OBJECTIVES = {
 """What models that continue no text do instead."""
 
 
-def load_causal_model(folder: Path) -> tuple[PreTrainedModel, Any]:
+MOST_NEW_TOKENS = 256
+"""Of a ``generate`` that is told no number, as in transformers' text-generation pipeline."""
+
+
+def generation_config(config: Any) -> GenerationConfig:
+    """How a causal model writes where it is not told otherwise: until eos, within its positions.
+
+    Args:
+        config: The model's; has the ids of its special tokens.
+    """
+    room = min(MOST_NEW_TOKENS, config.max_position_embeddings // 2)
+    names = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return GenerationConfig(max_new_tokens=room, **{name: getattr(config, name) for name in names})
+
+
+def load_causal_model(folder: Path, trust_remote_code: bool = False) -> tuple[PreTrainedModel, Any]:
     """Load a saved model that continues text, and its tokenizer.
+
+    Args:
+        folder: What ``save_pretrained`` wrote.
+        trust_remote_code: Whether to run an FFN variant that the folder brings, which is refused otherwise.
 
     Raises:
         UsageError: If it is of another kind, or cannot be loaded.
@@ -47,6 +69,7 @@ def load_causal_model(folder: Path) -> tuple[PreTrainedModel, Any]:
                 f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
                 f"README.md shows some, or name a {causal} run"
             )
+        admit_variants(folder, trust_remote_code)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **WEIGHTS_AS_DATA)
     except UsageError:
         raise
@@ -71,7 +94,7 @@ def continue_text(
     Args:
         model: In evaluation mode afterwards.
         tokenizer: The model's.
-        prompt: How every text begins; may be empty.
+        prompt: How every text begins; may be empty with a tokenizer that has a bos.
         max_new_tokens: At most so many tokens are added, fewer where the model's positions end.
         temperature: Divides the logits; 0 takes the likeliest token each time.
         top_p: Draw from the likeliest tokens that have this probability together (Holtzman et al. 2020).
@@ -81,13 +104,14 @@ def continue_text(
     Raises:
         UsageError: If the prompt leaves no room.
     """
-    ids = tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"]
-    ids = [tokenizer.bos_token_id, *ids]
-    room = model.config.max_position_embeddings - len(ids)
+    ids = as_prompts(tokenizer)(prompt, verbose=False)["input_ids"] or [tokenizer.bos_token_id]
+    positions = model.config.max_position_embeddings
+    room = positions - len(ids)
     if room < 1:
+        own = len(tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"])
         raise UsageError(
-            f"the prompt has {len(ids) - 1} tokens, and the model sees {len(ids) + room} with <s> and what "
-            f"it adds; shorten the prompt to {len(ids) + room - 2} tokens or fewer"
+            f"the prompt has {own} tokens, and the model sees {positions} with {tokenizer.bos_token} and "
+            f"what it adds; shorten the prompt to {own + room - 1} tokens or fewer"
         )
     choice: dict[str, Any] = (
         {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}

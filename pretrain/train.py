@@ -15,17 +15,18 @@ SIGTERM, SIGUSR1 and SIGUSR2 end a run after the step it is at, with a checkpoin
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from base.command_line import read_flags, show_help
 from base.errors import run_cli
 from pretrain.training.arguments import TrainArgs, shown_defaults
 
 
-def main() -> int | None:
+def main(args: Sequence[str] | None = None) -> int | None:
     """The command."""
-    line = read_flags(TrainArgs)
+    line = read_flags(TrainArgs, args)
     if line.wants_help:
-        show_help(TrainArgs, shown_defaults(line), prog="train.py", description=__doc__)
+        show_help(TrainArgs, shown_defaults(line), prog="python pretrain/train.py", description=__doc__)
 
     from pretrain.training.dry_run import describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import itertools
 import json
@@ -14,17 +15,19 @@ import pyarrow
 import pyarrow.parquet
 
 from base.errors import UsageError
+from base.text.paths import check_file, format_of, is_plain_text
 
 END_OF_DOCUMENT = "<|endoftext|>"
 """Line that separates the stories in TinyStories' own .txt files."""
-
-FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
 
 TextSplit = Literal["endoftext", "lines", "blank-lines", "file"]
 """What ends a document of a .txt file: a marker, the line, blank lines, or the end of the file."""
 
 MOST_LINES = 100
 """A text of more lines without a marker is no document that somebody forgot to split."""
+
+MOST_CHARACTERS = 100_000
+"""Nor is a longer one, however few its lines are, if it has more than one."""
 
 
 def read_documents(
@@ -52,43 +55,66 @@ def check_split(path: Path, txt_split: TextSplit) -> None:
     """Refuse a text that would be one document and looks like many.
 
     Raises:
-        UsageError: If a .txt of many lines has no marker and is to be split at markers.
+        UsageError: If a long .txt has no marker and is to be split at markers.
     """
-    if txt_split != "endoftext" or not path.name.endswith((".txt", ".txt.gz")):
+    if txt_split != "endoftext" or not is_plain_text(path):
         return
-    lines = 0
+    lines = paragraphs = characters = 0
+    after_blank = True
     with _open(path) as file:
         for line in _text_lines(file, path):
             if END_OF_DOCUMENT in line:
                 return
-            lines += bool(line.strip())
-    if lines > MOST_LINES:
+            is_text = bool(line.strip())
+            lines += is_text
+            paragraphs += is_text and after_blank
+            after_blank = not is_text
+            characters += len(line)
+    if lines > MOST_LINES or (lines > 1 and characters > MOST_CHARACTERS):
         raise UsageError(
             f"{path}: 1 document in {lines:,} lines, as none has {END_OF_DOCUMENT}; one a line needs "
-            "--data.txt-split lines, one a paragraph blank-lines, and if all of it is one, file"
+            f"--data.txt-split lines, one a paragraph blank-lines ({paragraphs:,} of them), and if all of it "
+            "is one, file"
         )
 
 
+def has_blank_lines(path: Path) -> bool:
+    """Whether the first thousand lines of a .txt have empty ones between them; False for other formats."""
+    if not is_plain_text(path):
+        return False
+    with _open(path) as file:
+        lines = [bool(line.strip()) for line in itertools.islice(_text_lines(file, path), 1000)]
+    written = [number for number, is_text in enumerate(lines) if is_text]
+    return bool(written) and not all(lines[written[0] : written[-1]])
+
+
+def is_read_anew(path: Path) -> bool:
+    """Whether a .txt is read into other documents than before byte order marks and CR LF were known.
+
+    Also true where the same bytes would be the lines of a .jsonl, so that they are told apart.
+    """
+    if not is_plain_text(path):
+        return False
+    try:
+        with _open(path) as file:
+            start = file.read(2**20)
+            if start.startswith(codecs.BOM_UTF8) or start.lstrip().startswith(b"{"):
+                return True
+            while start:
+                if b"\r" in start:
+                    return True
+                start = file.read(2**20)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        pass  # told by whoever reads it
+    return False
+
+
 def _documents(path: Path, text_field: str, txt_split: TextSplit) -> Iterator[str]:
-    if path.suffix == ".parquet":
+    if format_of(path) == ".parquet":
         return _parquet(path, text_field)
-    if path.name.endswith((".txt", ".txt.gz")):
+    if is_plain_text(path):
         return _from_text(path, txt_split)
     return _from_lines(path, text_field)
-
-
-def check_file(path: Path) -> None:
-    """Refuse a path that is no readable corpus file.
-
-    Raises:
-        UsageError: If the file is missing, a folder, or of an unknown format.
-    """
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; give the files in it, for example {path}/train.jsonl")
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file; check the path")
-    if not path.name.endswith(FORMATS):
-        raise UsageError(f"{path}: unknown format; allowed are {', '.join(FORMATS)}")
 
 
 def _parquet(path: Path, text_field: str) -> Iterator[str]:
@@ -128,26 +154,43 @@ def _from_text(path: Path, txt_split: TextSplit) -> Iterator[str]:
 
 
 def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def _text_lines(file: IO[bytes], path: Path) -> Iterator[str]:
-    """Decode line by line, so that a mistake has a line number."""
+    """Decode line by line, so that a mistake has a line number; CR LF ends a line as LF does."""
     number = 0
     try:
         for number, line in enumerate(file, start=1):
-            if b"\0" in line:
+            text = _start(line, path) if number == 1 else line
+            if b"\0" in text:
                 raise UsageError(f"{path}: line {number} holds a NUL byte; this is not a text file")
-            yield line.decode("utf-8")
+            yield text.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         raise UsageError(
-            f"{path}: line {number} is not UTF-8 text (byte 0x{byte:02x}); convert the file to UTF-8"
+            f"{path}: line {number} is not UTF-8 text (byte 0x{byte:02x}); convert the file to UTF-8, as in "
+            f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > new.txt"
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UsageError(
             f"{path}: broken gzip file after line {number} ({_first_line(error)}); copy it again"
         ) from None
+
+
+def _start(line: bytes, path: Path) -> bytes:
+    """The first line without a byte order mark.
+
+    Raises:
+        UsageError: If the file begins as one of another encoding, or as an archive.
+    """
+    if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UsageError(
+            f"{path}: is UTF-16 text; convert it to UTF-8: iconv -f UTF-16 -t UTF-8 {path.name} > new.txt"
+        )
+    if line.startswith(b"\x1f\x8b"):
+        raise UsageError(f"{path}: is a gzip archive; its name must end in .gz")
+    return line.removeprefix(codecs.BOM_UTF8)
 
 
 def _split_at_markers(lines: Iterator[str]) -> Iterator[str]:
@@ -176,7 +219,8 @@ def _from_json(line: str, text_field: str, where: str) -> str:
 
 def _checked(value: object, text_field: str, where: str) -> str:
     if not isinstance(value, str):
-        raise UsageError(f"{where}: field {text_field!r} holds {type(value).__name__}, expected text")
+        found = "null" if value is None else type(value).__name__
+        raise UsageError(f"{where}: field {text_field!r} holds {found}, expected text; correct or remove it")
     try:
         value.encode()
     except UnicodeEncodeError as error:  # JSON can spell one half of a surrogate pair

@@ -18,9 +18,11 @@ of the longest row of the encoder and of the decoder.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from base.text.documents import find_documents
 from base.text.masking import IGNORE
 
 NUM_SENTINELS = 100
@@ -55,6 +57,29 @@ def corrupted_lengths(length: int, noise_density: float, mean_noise_span_length:
     return length - noise + spans, noise + spans + (spans > 0)
 
 
+def padded_width(num_tokens: int) -> int:
+    """Columns of rows whose longest has so many tokens."""
+    return max(1, -(-num_tokens // WIDTH_STEP)) * WIDTH_STEP
+
+
+class _Corruptible(NamedTuple):
+    """Documents (D,) of packed rows.
+
+    Attributes:
+        row: Row of each.
+        sizes: Its tokens.
+        first: Place of the first that may be left out, in the flattened rows: all but ``<s>`` and ``</s>``.
+        lengths: How many may be left out, one behind the other.
+        padding: Places of no document.
+    """
+
+    row: np.ndarray
+    sizes: np.ndarray
+    first: np.ndarray
+    lengths: np.ndarray
+    padding: np.ndarray
+
+
 class SpanCorruptor:
     """Cuts spans out of packed documents; each is corrupted as if it were alone.
 
@@ -81,7 +106,11 @@ class SpanCorruptor:
         self.noise_density, self.mean_noise_span_length = noise_density, mean_noise_span_length
 
     def __call__(
-        self, input_ids: np.ndarray, position_ids: np.ndarray, rng: np.random.Generator
+        self,
+        input_ids: np.ndarray,
+        position_ids: np.ndarray,
+        rng: np.random.Generator,
+        widths: tuple[int, int] = (0, 0),
     ) -> dict[str, np.ndarray]:
         """Corrupt a batch.
 
@@ -89,6 +118,7 @@ class SpanCorruptor:
             input_ids: (R, T) packed token ids.
             position_ids: (R, T) positions, 0 where a document starts and on padding.
             rng: Source of all randomness; the result is a function of it and the batch.
+            widths: The least E and T'.
 
         Returns:
             ``input_ids`` (R, E) and ``decoder_input_ids`` (R, T') int64; ``document_ids`` and
@@ -96,62 +126,69 @@ class SpanCorruptor:
             ``IGNORE`` on padding.
         """
         # An example of two documents, in which two spans and one were drawn; X, Y and Z are sentinels:
-        #   number            0   1 2 3 4 5 6 7      8   9 10 11
+        #   place             0   1 2 3 4 5 6 7      8   9 10 11
         #   tokens            <s> a b c d e f </s>   <s> g h </s>
-        #   document          0   0 0 0 0 0 0 0      1   1 1 1
-        #   may go                0 1 2 3 4 5            6 7             are the numbers among these
-        #   lengths 6 2, noise 3 1, spans 2 1; starts 1 5 7, span_lengths 2 1 1: b c, f and h
-        #   is_noise          .   . x x . . x .      .   . x .           begins: b, f and h
+        #   may go                a b c d e f            g h           from places 1 9, lengths 6 2
+        #   noise 3 1, spans 2 1: b c, f and h         begins 2 6 10, span_lengths 2 1 1
         #   read              <s> a X   d e Y </s>   <s> g X </s>
-        #   target            X b c Y f Z            X h Y               sizes 6 3
+        #   target            X b c Y f Z            X h Y             sizes 6 3
         #   written           pad X b c Y f          pad X h
-        place = np.flatnonzero((input_ids != self.pad_token_id) | (position_ids > 0))
-        tokens, positions = input_ids.ravel()[place].astype(np.int64), position_ids.ravel()[place]
-        document = np.cumsum(positions == 0) - 1
-        row = place // input_ids.shape[1]
-        num_documents = int(document[-1]) + 1
-
-        may_go = self._may_go(tokens, document)
-        lengths = np.bincount(document[may_go], minlength=num_documents)
-        noise = num_noise_tokens(lengths, self.noise_density)
-        spans = num_noise_spans(lengths, self.noise_density, self.mean_noise_span_length)
-        assert spans.max() < len(self.sentinel_ids), "the configuration refuses longer documents"
-        starts, span_lengths = draw_spans(lengths, noise, spans, rng)
-
-        numbers = np.flatnonzero(may_go)  # of the tokens among which the spans were drawn
-        begins = np.zeros(len(tokens), bool)
-        begins[numbers[starts]] = True
-        is_noise = np.zeros(len(tokens), bool)
-        is_noise[numbers[_ranges(starts, span_lengths)]] = True
+        num_rows = len(input_ids)
+        ids = input_ids.reshape(-1).astype(np.int64)
+        found = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(found.lengths)
+        assert spans.max(initial=0) < len(self.sentinel_ids), "the configuration refuses longer documents"
+        begins, span_lengths = draw_spans(found.lengths, noise, spans, rng, found.first)
+        is_noise = _ranges(begins, span_lengths)
+        noise_tokens = ids[is_noise]
         sentinels = self.sentinel_ids[_counting(spans)]
 
-        read = np.where(is_noise, -1, tokens)
-        read[begins] = sentinels
-        reads = ~is_noise | begins
-        writes = spans > 0
-        sizes = np.where(writes, noise + spans + 1, 0)
-        target = self._targets(tokens[is_noise], span_lengths, sentinels, spans, writes)
-        owner = np.repeat(np.arange(num_documents), sizes)
-        first = np.flatnonzero(_counting(sizes) == 0)
+        reads = np.ones(len(ids), bool)
+        reads[found.padding] = False
+        reads[is_noise] = False
+        reads[begins] = True
+        ids[begins] = sentinels
+        target = self._targets(noise_tokens, span_lengths, sentinels, spans, spans > 0)
+        read_sizes, sizes = found.sizes - noise + spans, noise + spans + (spans > 0)
+        first = np.cumsum(sizes) - sizes
         written = np.roll(target, 1)
-        written[first] = self.pad_token_id
-        row_of_document = row[np.flatnonzero(positions == 0)]
+        written[first[spans > 0]] = self.pad_token_id
 
-        encoder = _Rows(row[reads], len(input_ids))
-        decoder = _Rows(row_of_document[owner], len(input_ids))
+        numbers = np.arange(1, len(spans) + 1)
+        encoder = _Rows(found.row, read_sizes, num_rows, widths[0])
+        decoder = _Rows(found.row, sizes, num_rows, widths[1])
         return {
-            "input_ids": encoder.fill(read[reads], self.pad_token_id),
-            "document_ids": encoder.fill(document[reads] + 1, 0),
+            "input_ids": encoder.fill(ids[reads], self.pad_token_id),
+            "document_ids": encoder.fill(np.repeat(numbers, read_sizes), 0),
             "decoder_input_ids": decoder.fill(written, self.pad_token_id),
-            "decoder_document_ids": decoder.fill(owner + 1, 0),
+            "decoder_document_ids": decoder.fill(np.repeat(numbers, sizes), 0),
             "targets": decoder.fill(target, IGNORE),
         }
 
-    def _may_go(self, tokens: np.ndarray, document: np.ndarray) -> np.ndarray:
-        """(N,) which tokens may be left out: all but a document's own first ``<s>`` and last ``</s>``."""
-        changes = document[1:] != document[:-1]
-        first, last = np.r_[True, changes], np.r_[changes, True]
-        return ~(first & (tokens == self.bos_token_id)) & ~(last & (tokens == self.eos_token_id))
+    def row_sizes(self, input_ids: np.ndarray, position_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(R,) tokens that encoder and decoder read of each row, which no draw can change."""
+        found = self._documents(input_ids, position_ids)
+        noise, spans = self._noise(found.lengths)
+        read, written = found.sizes - noise + spans, noise + spans + (spans > 0)
+        return _sums(found.row, read, len(input_ids)), _sums(found.row, written, len(input_ids))
+
+    def _documents(self, input_ids: np.ndarray, position_ids: np.ndarray) -> _Corruptible:
+        """The documents of packed rows, and what of each may be left out."""
+        starts, lengths, is_padding = find_documents(input_ids, position_ids, self.pad_token_id)
+        padding = _ranges(starts[is_padding], lengths[is_padding])
+        starts, lengths = starts[~is_padding], lengths[~is_padding]
+        ids = input_ids.reshape(-1)
+        begun = ids[starts] == self.bos_token_id
+        ended = (ids[starts + lengths - 1] == self.eos_token_id) & ~(begun & (lengths == 1))
+        row = starts // input_ids.shape[1]
+        return _Corruptible(row, lengths, starts + begun, lengths - begun - ended, padding)
+
+    def _noise(self, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Noise tokens and spans of documents, by their lengths."""
+        all_lengths = np.arange(lengths.max(initial=0) + 1)
+        noise = num_noise_tokens(all_lengths, self.noise_density)
+        spans = num_noise_spans(all_lengths, self.noise_density, self.mean_noise_span_length)
+        return noise[lengths], spans[lengths]
 
     def _targets(
         self,
@@ -179,7 +216,11 @@ class SpanCorruptor:
 
 
 def draw_spans(
-    lengths: np.ndarray, noise: np.ndarray, spans: np.ndarray, rng: np.random.Generator
+    lengths: np.ndarray,
+    noise: np.ndarray,
+    spans: np.ndarray,
+    rng: np.random.Generator,
+    first: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw the spans of documents.
 
@@ -188,13 +229,15 @@ def draw_spans(
         noise: (D,) how many of them are left out.
         spans: (D,) in how many spans; 0 where none is.
         rng: Source of the draws.
+        first: (D,) place of each document's first token; None where they stand one behind the other.
 
     Returns:
-        (S,) first token of each span, counted over the tokens of all documents, and (S,) its length. Lengths
+        (S,) place of the first token of each span, and (S,) its length. Lengths
         are uniform over all ways to split the noise tokens into so many spans, and so are the places.
     """
     # In the example of ``SpanCorruptor`` the 3 noise tokens of the first document were cut behind the second:
-    # before its two spans are 0 and 2 of them, and 1 and 3 tokens that stay (gaps). So they start at 1 and 5.
+    # before its two spans are 0 and 2 of them, and 1 and 3 tokens that stay (gaps). So they start
+    # 1 and 5 places behind the first token that may go.
     owner = np.repeat(np.arange(len(spans)), spans)
     number = _counting(spans)
     cuts = _choose(np.maximum(noise - 1, 0), np.maximum(spans - 1, 0), rng)
@@ -202,16 +245,37 @@ def draw_spans(
     before[number > 0] = cuts + 1
     after = np.where(number == spans[owner] - 1, noise[owner], np.roll(before, -1))
     gaps = _choose(np.where(spans > 0, lengths - noise + 1, 0), spans, rng)
-    first = np.cumsum(lengths) - lengths
+    if first is None:
+        first = np.cumsum(lengths) - lengths
     return first[owner] + gaps + before, after - before
 
 
 def _choose(available: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Of each ``range(available)`` draw ``wanted`` different numbers, ascending; one after another."""
-    owner = np.repeat(np.arange(len(available)), available)
-    order = np.lexsort((rng.random(len(owner), dtype=np.float32), owner))
-    number = _counting(available)  # as the owners are ascending, so are they in this order
-    return number[np.sort(order[number < wanted[owner]])]
+    # Those with the smallest draws, and of equal draws the smaller number: all three in one integer, from the
+    # top whose, the draw, the number.
+    draws = rng.random(int(available.sum()), dtype=np.float32)
+    place = _small(draws, available, wanted)
+    number_bits, draw_bits = int(available.max(initial=0)).bit_length(), 24  # as many as a draw has
+    assert len(available).bit_length() + draw_bits + number_bits <= 63, "too many documents at once"
+    first = np.cumsum(available) - available
+    owner = np.repeat(np.arange(len(available)), available)[place]
+    keys = (owner << draw_bits) + (draws[place] * 2**draw_bits).astype(np.int64)
+    keys = (keys << number_bits) + place - first[owner]
+    keys.sort()
+    counts = np.bincount(owner, minlength=len(available))
+    chosen = keys[_ranges(np.cumsum(counts) - counts, wanted)] & ((1 << number_bits) - 1)
+    chosen += np.repeat(np.arange(len(wanted)) << number_bits, wanted)
+    chosen.sort()
+    return chosen & ((1 << number_bits) - 1)
+
+
+def _small(draws: np.ndarray, available: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Places of each document's smallest draws: those ``wanted`` and some more, so that few are sorted."""
+    share = (wanted + 4 * np.sqrt(wanted) + 4) / np.maximum(available, 1)
+    place = np.flatnonzero(draws < np.repeat(share.astype(np.float32), available))
+    found = np.diff(np.searchsorted(place, np.cumsum(available)), prepend=0)
+    return place if (found >= wanted).all() else np.arange(len(draws))
 
 
 def _counting(sizes: np.ndarray) -> np.ndarray:
@@ -224,21 +288,28 @@ def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.repeat(starts, lengths) + _counting(lengths)
 
 
+def _sums(row: np.ndarray, sizes: np.ndarray, num_rows: int) -> np.ndarray:
+    """(R,) sum of the sizes of each row's documents."""
+    return np.bincount(row, sizes, num_rows).astype(np.int64)
+
+
 class _Rows:
     """Puts flat values into rows.
 
     Args:
-        row: Row of each value, ascending.
+        row: (D,) row of each document, ascending.
+        sizes: (D,) values of each.
         num_rows: R.
+        width: The least number of columns.
     """
 
-    def __init__(self, row: np.ndarray, num_rows: int) -> None:
-        counts = np.bincount(row, minlength=num_rows)
-        self.row, self.column = row, _counting(counts)
-        self.shape = (num_rows, max(1, -(-int(counts.max()) // WIDTH_STEP)) * WIDTH_STEP)
+    def __init__(self, row: np.ndarray, sizes: np.ndarray, num_rows: int, width: int) -> None:
+        counts = _sums(row, sizes, num_rows)
+        columns = np.arange(padded_width(max(width, int(counts.max()))))
+        self.is_filled = columns < counts[:, None]
 
     def fill(self, values: np.ndarray, padding: int) -> np.ndarray:
         """(R, widest row) of the values."""
-        rows = np.full(self.shape, padding, np.int64)
-        rows[self.row, self.column] = values
+        rows = np.full(self.is_filled.shape, padding, np.int64)
+        rows[self.is_filled] = values
         return rows

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 
 @dataclass(frozen=True)
@@ -173,3 +174,29 @@ def splines_on(grid: Tensor, spline_order: int) -> tuple[EvenSplines | UnevenSpl
         return EvenSplines(grid.shape[1] - 2 * spline_order - 1, spline_order, *ends), ()
     knots = grid.to(torch.promote_types(grid.dtype, torch.float32)).t().contiguous()
     return UnevenSplines(spline_order), (knots, knot_reciprocals(knots, spline_order))
+
+
+_LOOKS = WeakTensorKeyDictionary()
+"""For each grid that was looked at: its version then, the order, and what ``splines_on`` gave."""
+
+
+@dataclass(frozen=True)
+class GridSplines:
+    """The splines on a layer's grid, whose knots decide how they are computed (an ``Unsettled`` basis).
+
+    Attributes:
+        spline_order: K.
+    """
+
+    spline_order: int
+
+    def settle(self, grid: Tensor) -> tuple[EvenSplines | UnevenSplines, tuple[Tensor, ...]]:
+        """Look at the (I, G + 2K + 1) grid once, and again only after it was changed, as when loading."""
+        if grid.is_inference():  # such a tensor does not count its changes
+            return splines_on(grid, self.spline_order)
+        key = grid._version, self.spline_order
+        known = _LOOKS.get(grid)
+        if known is None or known[0] != key:
+            with torch.inference_mode(False):  # for what is trained later, which could not save its tensors
+                known = _LOOKS[grid] = (key, splines_on(grid, self.spline_order))
+        return known[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.seeds import SEED_END
 from base.text.files import TextSplit
+from ffn_variants.files import load_variant, names_file
 from ffn_variants.swap.run import Settings, swap
 
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -40,7 +42,7 @@ class SwapArgs:
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """A run's folder, one with a saved GPT-Neo, RoBERTa or T5 (ours or stock), or its name on the hub."""
     ffn: str
-    """Variant to put in; `python -m ffn_variants` lists them."""
+    """Variant to put in: a name that `ffn-ablations variants` lists, or path/to/mine.py:SPEC."""
     data: tuple[Path, ...] = ()
     """Texts to fit to, needed: .jsonl, .jsonl.gz, .parquet or .txt. Every tenth document is held out."""
     out: Path | None = None
@@ -77,13 +79,17 @@ class SwapArgs:
     """What ends a document of a .txt file: <|endoftext|>, each line, blank lines, or the file alone."""
     seed: Annotated[int, Field(ge=0, lt=SEED_END)] = 1
     """Decides the new weights and the order of what they are fitted to."""
+    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> None:
     """Read the flags and swap."""
-    args = parse_flags(SwapArgs, prog="python -m ffn_variants.swap", description=EXAMPLES)
-    out = args.out or Path("swapped") / f"{args.model.name}-{args.ffn}"
-    settings = Settings(**{name: value for name, value in vars(args).items() if name != "out"})
+    asked = parse_flags(SwapArgs, args, prog="python -m ffn_variants.swap", description=EXAMPLES)
+    if names_file(asked.ffn):
+        asked = replace(asked, ffn=load_variant(asked.ffn).name)
+    out = asked.out or Path("swapped") / f"{asked.model.name}-{asked.ffn}"
+    settings = Settings(**{name: value for name, value in vars(asked).items() if name != "out"})
     try:
         swap(settings, out)
     except UsageError as error:  # flags of a section `data` have the same names here

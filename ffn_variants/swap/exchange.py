@@ -28,7 +28,7 @@ ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
 """What transformers calls the activations of stock models, as variants."""
 _CHOOSES_ACTIVATION = ("activation_function", "hidden_act", "feed_forward_proj")
 _OWN = (
-    *("ffn", "ffn_options", "ffn_source", "layer_ffns", "paired_intermediate_size"),
+    *("ffn", "ffn_options", "ffn_source", "layer_ffns", "ffn_files", "paired_intermediate_size"),
     *("attention_layers", "architectures", "dtype", "transformers_version"),
 )
 """Fields of a config that are set anew, or follow from others."""

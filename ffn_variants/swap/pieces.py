@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from base.errors import UsageError
 from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, SpanCorruptor
+from base.text.special_tokens import with_ends
 
 HELD_OUT_EVERY = 10
 SHORTEST = 8
@@ -44,6 +45,7 @@ def cut(
     """Read documents until there are enough tokens of both kinds, or no more documents."""
     pieces = Pieces([], [])
     left = [train_tokens, held_out_tokens]
+    tokenizer = with_ends(tokenizer)
     for number, document in enumerate(documents):
         is_held_out = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
         ids = np.array(tokenizer(document, verbose=False)["input_ids"])

@@ -23,7 +23,9 @@ from base.files import replace_durably, write_text
 from base.model_folders import from_hub
 from base.progress import ProgressBar
 from base.records import peek_record
-from base.text.files import TextSplit, check_file, check_split, read_documents
+from base.text.files import TextSplit, check_split, read_documents
+from base.text.paths import check_file, files_of
+from base.text.special_tokens import as_prompts
 from ffn_variants.budget import matching_width
 from ffn_variants.models.families import count_parameters
 from ffn_variants.models.layers import ffn_modules
@@ -62,6 +64,7 @@ class Settings:
     text_field: str = "text"
     txt_split: TextSplit = "endoftext"
     seed: int = 1
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,10 +87,11 @@ def swap(settings: Settings, out: Path) -> Result:
         UsageError: For whatever cannot be done as it is asked for; nothing is written then.
     """
     _check(settings, out)
-    old = _load(settings.model)
+    old = _load(settings.model, settings.trust_remote_code)
     work = _Work(settings, old)
     new, result = work.run()
-    _save(new, old.tokenizer, result, out)
+    tokenizer = as_prompts(old.tokenizer) if old.family.objective == "causal" else old.tokenizer
+    _save(new, tokenizer, result, out)
     print(result.text())
     print(f"saved to {out}")
     return result
@@ -104,12 +108,12 @@ def _check(settings: Settings, out: Path) -> None:
         )
     if not settings.data:
         raise UsageError("--data is missing: texts to fit to; --help says more")
-    for path in settings.data:
+    for path in files_of(settings.data):
         check_file(path)
         check_split(path, settings.txt_split)
 
 
-def _load(model: Path) -> Pretrained:
+def _load(model: Path, trust_remote_code: bool) -> Pretrained:
     """Load a model by its folder, the folder of its run, or its name on the hub."""
     folder = _folder(model)
     stored = peek_record(folder / "config.json")
@@ -119,7 +123,7 @@ def _load(model: Path) -> Pretrained:
             f"{model}: FFNs cannot be replaced in a model of type {shown(stored.get('model_type'))}; "
             f"possible are {', '.join(FAMILIES)}, ours or stock"
         )
-    loaded, tokenizer = load_language_model(folder, family.objective, choose_device(None))
+    loaded, tokenizer = load_language_model(folder, family.objective, choose_device(None), trust_remote_code)
     return Pretrained(loaded, family, tokenizer)
 
 
@@ -267,7 +271,7 @@ def _read(settings: Settings, old: Pretrained) -> Pieces:
             f"--block-size must be from {SHORTEST} to the model's {able} positions, got {length}"
         )
     wanted = max(settings.tokens, settings.finetune_steps * settings.batch_size * length)
-    documents = read_documents(settings.data, settings.text_field, settings.txt_split)
+    documents = read_documents(files_of(settings.data), settings.text_field, settings.txt_split)
     pieces = cut(documents, old.tokenizer, length, wanted, settings.held_out_tokens)
     if len(pieces.train) < settings.batch_size or not pieces.held_out:
         raise UsageError(

@@ -18,14 +18,20 @@ from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import SpanCorruptor
 from pretrain.config import RunConfig
 from pretrain.data.prepare import PackedSplit
+from pretrain.data.shapes import Shapes, measure
 from pretrain.data.shares import cut_step
+from pretrain.data.staging import Staged
 
 # First entry of every random key, so that order, masks and dropout of one seed are independent streams.
 ORDER, MASKS, DROPOUT, HELD_OUT_MASKS, TYPICAL = range(5)
 
 Batch = dict[str, torch.Tensor]
 """What ``PackedLoss`` or ``EncoderDecoderLoss`` is called with: token ids and positions or documents (B, T);
-target_index (N,) into the flattened rows that predict, and target_ids (N,)."""
+target_index (N,) into the flattened rows that predict, no place twice, and target_ids (N,).
+
+With fixed shapes the last of those N are ``IGNORE``, and where there are positions there is also
+document_starts (C + 1,) int32: the places where the documents begin in the flattened (B * T), ascending from
+0, the padding of a row as one document; behind them B * T, up to the end."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,13 @@ class Step:
         batches: Forward passes, in order.
         num_targets: Predicted tokens of the whole step, over all processes.
         num_tokens: Tokens of the whole step without padding.
+        staged: The batches once more, for a GPU to fetch; None where there is none.
     """
 
     batches: list[Batch]
     num_targets: int
     num_tokens: int
+    staged: Staged | None = None
 
 
 @functools.lru_cache(maxsize=2)
@@ -91,6 +99,7 @@ class BatchSource:
         pad_token_id: What fills rows.
         process: Rank of this process.
         num_processes: Processes that share a step.
+        fixed_shapes: Whether the tensors of every step have the same shapes; see ``pretrain.data.shapes``.
     """
 
     def __init__(
@@ -100,6 +109,7 @@ class BatchSource:
         pad_token_id: int,
         process: int = 0,
         num_processes: int = 1,
+        fixed_shapes: bool = False,
     ) -> None:
         self.config = config
         self.masker = masker
@@ -107,7 +117,9 @@ class BatchSource:
         self.process = process
         self.num_processes = num_processes
         self.rows_per_step = config.train.batch_size
+        self.fixed_shapes = fixed_shapes
         self._share, self._rows_per_pass = cut_step(config.train, num_processes)
+        self._measured: list[tuple[PackedSplit, Shapes]] = []
 
     def step(self, split: PackedSplit, step: int) -> Step:
         """The share of this process in a step; ``step`` counts the steps already done."""
@@ -119,7 +131,7 @@ class BatchSource:
         first, end = self.process * self._share, (self.process + 1) * self._share
         starts = range(first, end, self._rows_per_pass)
         cut = [slice(start, min(start + self._rows_per_pass, end)) for start in starts]
-        batches = [to_batch(examples, part) for part in cut]
+        batches = [self._batch(split, examples, part) for part in cut]
         return Step(batches, int(np.count_nonzero(examples["targets"] != IGNORE)), num_tokens)
 
     def held_out(self, split: PackedSplit) -> Iterator[Batch]:
@@ -129,26 +141,30 @@ class BatchSource:
         examples = self._examples(split, np.arange(num_rows), rng)
         size = self.config.train.per_device_eval_batch_size
         for start in range(self.process * size, num_rows, size * self.num_processes):
-            yield to_batch(examples, slice(start, start + size))
+            yield self._batch(split, examples, slice(start, start + size))
 
     def typical(self, split: PackedSplit, step: int, num_tokens: int) -> Iterator[Batch]:
-        """Random rows of about so many tokens in all, padding included; the same ones for every process."""
+        """Random rows of about so many tokens in all, padding included; the same ones for every process.
+
+        No wider than they need, fixed shapes or not: knots are placed by their tokens, padding too.
+        """
         rng = np.random.default_rng([TYPICAL, self.config.seed, step])
         count = min(len(split.input_ids), -(-num_tokens // split.input_ids.shape[1]))
         rows = rng.choice(len(split.input_ids), count, replace=False)
-        examples = self._examples(split, rows, rng)
+        examples = self._examples(split, rows, rng, fixed_widths=False)
         size = self._rows_per_pass
         for start in range(0, count, size):
-            yield to_batch(examples, slice(start, start + size))
+            yield self._batch(split, examples, slice(start, start + size))
 
     def _examples(
-        self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator
+        self, split: PackedSplit, rows: np.ndarray, rng: np.random.Generator, fixed_widths: bool = True
     ) -> dict[str, np.ndarray]:
         """Rows of what the model reads, and of its targets."""
         # As narrow as they are stored for as long as possible: int64 is four times the memory to go through.
         stored_ids, stored_positions = split.input_ids[rows], split.position_ids[rows]
         if isinstance(self.masker, SpanCorruptor):
-            return self.masker(stored_ids, stored_positions, rng)
+            widths = self._shapes(split).widths if self.fixed_shapes and fixed_widths else (0, 0)
+            return self.masker(stored_ids, stored_positions, rng, widths)
         if self.masker is None:
             input_ids, targets = stored_ids.astype(np.int64), next_tokens(stored_ids, stored_positions)
         else:
@@ -156,11 +172,27 @@ class BatchSource:
         position_ids = stored_positions.astype(np.int64)
         return {"input_ids": input_ids, "position_ids": position_ids, "targets": targets}
 
+    def _batch(self, split: PackedSplit, examples: dict[str, np.ndarray], part: slice) -> Batch:
+        return to_batch(examples, part, self._shapes(split) if self.fixed_shapes else None, self.pad_token_id)
 
-def to_batch(examples: dict[str, np.ndarray], part: slice) -> Batch:
+    def _shapes(self, split: PackedSplit) -> Shapes:
+        """Those of a corpus, counted where they are first needed."""
+        for known, shapes in self._measured:
+            if known is split:
+                return shapes
+        self._measured.append((split, measure(split, self.masker, self.pad_token_id)))
+        return self._measured[-1][1]
+
+
+def to_batch(
+    examples: dict[str, np.ndarray], part: slice, shapes: Shapes | None = None, pad_token_id: int = 0
+) -> Batch:
     """Tensors of one forward pass; targets are listed on the host, so that no device must search for them."""
     arrays = {name: rows[part] for name, rows in examples.items()}
-    flat = arrays.pop("targets").reshape(-1)
+    targets = arrays.pop("targets")
+    flat = targets.reshape(-1)
     index = np.flatnonzero(flat != IGNORE)
     arrays |= {"target_index": index, "target_ids": flat[index]}
+    if shapes is not None:
+        shapes.fill(arrays, targets, pad_token_id)
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}

@@ -8,7 +8,7 @@ before checksums were kept is compared with the counts that it has, and gets che
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from base.checksums import FileState, damage, file_states
 from base.records import read_record, write_record
 from pretrain.data.corpus import Split
+from pretrain.data.found import Found
 from pretrain.data.shards import read_shards, token_dtype
 from pretrain.data.tokenizer import load_tokenizer
 
@@ -30,10 +31,12 @@ TOKENIZER = "tokenizer"
 
 @dataclass(frozen=True, kw_only=True)
 class TokensRecord:
-    """What the tokens folder holds: the number of documents of each split, and its files by name."""
+    """What the tokens folder holds: what was found in the text, and its files by name."""
 
     train: int
     validation: int
+    characters: int = 0
+    longest: int = 0
     files: dict[str, FileState] = field(default_factory=dict)
 
     @staticmethod
@@ -44,6 +47,13 @@ class TokensRecord:
     def split(self, name: str) -> int:
         """The number of documents of a split by its name."""
         return getattr(self, name)
+
+    @property
+    def found(self) -> Found:
+        """What was found in the text; without sizes where they were not kept yet."""
+        return Found(
+            train=self.train, validation=self.validation, characters=self.characters, longest=self.longest
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +121,19 @@ def rows_problem(folder: Path, rows: Path, block_size: int) -> str | None:
     return None
 
 
-def tokens_problem(folder: Path) -> str | None:
-    """Say what is wrong with tokens, or None; tokens of before checksums get theirs if nothing is."""
+def tokens_problem(folder: Path, split: Split | None = None) -> str | None:
+    """Say what is wrong with tokens, or None; tokens of before checksums get theirs if nothing is.
+
+    Args:
+        folder: The cache folder.
+        split: Look at the shards of this split alone; all files of the record otherwise.
+    """
     record = read_record(TokensRecord.file(folder), TokensRecord)
     if record is None:
         return f"{TokensRecord.file(folder)} is damaged or gone"
     if record.files:
-        return _first(folder, damage(folder, record.files))
+        asked = {name: state for name, state in record.files.items() if name.startswith(split or "")}
+        return _first(folder, damage(folder, asked))
     try:
         load_tokenizer(folder / TOKENIZER)
         for split in SPLITS:
@@ -164,13 +180,13 @@ class TokensFolder:
         self.has_tokenizer = bool(self._tokenizer) and not self._tokenizer.keys() & wrong.keys()
         """Whether the tokenizer is whole; it was then trained, and the text read through once."""
 
-    def begin(self, train: int, validation: int) -> None:
-        """Note the numbers of documents and the tokenizer; shards of another tokenizer count no more."""
+    def begin(self, found: Found) -> None:
+        """Note what was found in the text and the tokenizer; shards of another tokenizer count no more."""
         files = file_states(self.folder, tokenizer_files(self.folder))
         if files != self._tokenizer:
             self._shards = {}
         self._tokenizer = files
-        self._write(train, validation)
+        self._write(found)
 
     def has(self, paths: Iterable[Path]) -> bool:
         """Whether shards' files are whole."""
@@ -180,11 +196,11 @@ class TokensFolder:
         """Note the files of a shard that was made."""
         assert self.record is not None
         self._shards |= file_states(self.folder, paths)
-        self._write(self.record.train, self.record.validation)
+        self._write(self.record.found)
 
-    def _write(self, train: int, validation: int) -> None:
+    def _write(self, found: Found) -> None:
         files = dict(sorted((self._tokenizer | self._shards).items()))
-        self.record = TokensRecord(train=train, validation=validation, files=files)
+        self.record = TokensRecord(**asdict(found), files=files)
         write_record(TokensRecord.file(self.folder), self.record)
 
 

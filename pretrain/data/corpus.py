@@ -7,11 +7,12 @@ import itertools
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from base.errors import UsageError
 from base.faults import naming
-from base.text.files import FORMATS, check_file, check_split, read_documents
+from base.text.files import TextSplit, check_split, is_read_anew, read_documents
+from base.text.paths import FORMATS, check_file, files_of, format_of, is_plain_text
 from pretrain.config import DataConfig
 from pretrain.data.embedded import stories
 
@@ -33,18 +34,29 @@ def documents(data: DataConfig, split: Split) -> Iterator[str]:
     Raises:
         UsageError: If the text is missing, unreadable, or there are no documents.
     """
-    own_split = _has_validation(data)
-    stream = _source(data, split if own_split else "train")
-    if split == "train" or not own_split:
+    every = held_out_share(data)
+    stream = _source(data, "train" if every else split)
+    if split == "train" or every:
         stream = itertools.islice(stream, data.max_documents)
-    if not own_split:
-        every = round(1 / data.validation_fraction)
+    if every:
         held_out = split == "validation"
         # The first document is held out, so that even the smallest corpus has one.
         stream = (text for index, text in enumerate(stream) if (index % every == 0) == held_out)
     if split == "validation":
         stream = itertools.islice(stream, data.max_validation_documents)
     return _not_empty(stream, data, split)
+
+
+def held_out(data: DataConfig) -> Iterator[str]:
+    """The held-out documents that a run is judged on: all, or those of its ``validation_part``.
+
+    Raises:
+        UsageError: If the text is missing, unreadable, or there are no documents.
+    """
+    stream = documents(data, "validation")
+    if data.validation_part == "all":
+        return stream
+    return itertools.islice(stream, ("even", "odd").index(data.validation_part), None, 2)
 
 
 def fingerprint(data: DataConfig) -> str:
@@ -61,12 +73,38 @@ def check_present(data: DataConfig) -> None:
     Raises:
         UsageError: Naming the file.
     """
-    if data.source == "embedded" or (data.source == "tinystories" and data.tinystories_dir is None):
-        return
-    splits: tuple[Split, ...] = ("train", "validation") if _has_validation(data) else ("train",)
-    for path in (path for split in splits for path in _files(data, split)):
+    for path in itertools.chain(*files(data).values()):
         check_file(path)
         check_split(path, data.txt_split)
+
+
+def files(data: DataConfig) -> dict[Split, list[Path]]:
+    """The local files of each split in the order in which they are read; none of a source without any.
+
+    Raises:
+        UsageError: If a folder has none that can be read, or of several kinds.
+    """
+    if data.source == "embedded" or (data.source == "tinystories" and data.tinystories_dir is None):
+        return {"train": [], "validation": []}
+    return {
+        "train": _files(data, "train"),
+        "validation": _files(data, "validation") if _has_validation(data) else [],
+    }
+
+
+def layout(data: DataConfig) -> str:
+    """How many files are trained on and held out, as in ``2+0``, where files might be shared otherwise.
+
+    One file, and held-out text in one of its own, have none: those are the usual ways to share as many.
+    """
+    of = files(data)
+    train, validation = len(of["train"]), len(of["validation"])
+    return "" if validation == 1 or train + validation < 2 else f"{train}+{validation}"
+
+
+def held_out_share(data: DataConfig) -> int | None:
+    """Every how many documents one is held out; None where the source has a held-out part."""
+    return None if _has_validation(data) else round(1 / data.validation_fraction)
 
 
 def describe(data: DataConfig) -> str:
@@ -99,7 +137,7 @@ def _has_validation(data: DataConfig) -> bool:
 
 def _files(data: DataConfig, split: Split) -> list[Path]:
     if data.source == "files":
-        return [Path(name) for name in (data.train_files if split == "train" else data.validation_files)]
+        return files_of(map(Path, data.train_files if split == "train" else data.validation_files))
     folder = Path(data.tinystories_dir or "")
     if not folder.is_dir():
         raise UsageError(
@@ -113,7 +151,7 @@ def _files(data: DataConfig, split: Split) -> list[Path]:
 
 def _matching(folder: Path, split: Split) -> list[Path]:
     """A split's files in a folder: `train.jsonl`, `train-00000-of-00004.parquet`, `TinyStories-valid.txt`."""
-    files = [path for path in sorted(folder.rglob("*")) if path.name.endswith(FORMATS)]
+    files = [path for path in sorted(folder.rglob("*")) if format_of(path)]
     exact = [path for path in files if path.name.partition(".")[0].partition("-")[0] == split]
     return exact or [
         path for path in files if {"train": "train", "validation": "valid"}[split] in path.name.lower()
@@ -122,16 +160,10 @@ def _matching(folder: Path, split: Split) -> list[Path]:
 
 def _hub(split: Split) -> Any:
     """The hub's dataset; from the local Hugging Face cache where there is no network."""
-    import datasets  # slow to import, and only this source needs it
+    from base.hub_datasets import load_split  # slow to import, and only this source needs it
 
-    try:
-        return datasets.load_dataset(TINYSTORIES, revision=TINYSTORIES_REVISION, split=split)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UsageError(
-            f"{TINYSTORIES} cannot be loaded ({reason}); connect once, set --data.tinystories-dir to a "
-            "folder with its files, or use --data.source embedded"
-        ) from None
+    instead = "set --data.tinystories-dir to a folder with its files, or use --data.source embedded"
+    return load_split(TINYSTORIES, split, instead, revision=TINYSTORIES_REVISION)
 
 
 def _content(data: DataConfig) -> Iterator[bytes]:
@@ -142,17 +174,20 @@ def _content(data: DataConfig) -> Iterator[bytes]:
     elif data.source == "tinystories" and data.tinystories_dir is None:
         yield f"{TINYSTORIES} {TINYSTORIES_REVISION}".encode()
     else:
-        splits: tuple[Split, ...] = ("train", "validation") if _has_validation(data) else ("train",)
-        for path in (path for split in splits for path in _files(data, split)):
+        for path in itertools.chain(*files(data).values()):
             check_file(path)
             with naming(path), path.open("rb") as file:
                 yield hashlib.file_digest(file, "sha256").digest()
+                if is_read_anew(path):
+                    yield b"plain text"
 
 
 def _not_empty(stream: Iterator[str], data: DataConfig, split: Split) -> Iterator[str]:
     first = next(stream, None)
     if first is None:
         hint = "add documents, or give data.validation_files"
+        if any(is_plain_text(path) for path in files(data)["train"]):
+            hint += f"; a .txt is split by --data.txt-split ({', '.join(get_args(TextSplit))})"
         raise UsageError(f"the corpus ({describe(data)}) has no {split} document with text in it; {hint}")
     yield first
     yield from stream

@@ -7,8 +7,6 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from pretrain.data.batches import Batch
-
 Made = TypeVar("Made")
 
 
@@ -28,8 +26,3 @@ def one_ahead(make: Callable[[int], Made], numbers: Iterable[int]) -> Generator[
             made = due.pop().result()
             due = [thread.submit(make, number) for number in itertools.islice(rest, 1)]
             yield made
-
-
-def pin(batch: Batch) -> Batch:
-    """Copy a batch into pinned memory, from where a GPU fetches it while the host goes on."""
-    return {name: tensor.pin_memory() for name, tensor in batch.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -28,7 +29,7 @@ from base.errors import UsageError
 from base.families import get_family
 from base.faults import naming
 from base.files import remove_leftovers, replace_durably
-from base.records import peek_record
+from base.records import peek_record, read_record
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
 from pretrain.data.cache import (
@@ -38,14 +39,16 @@ from pretrain.data.cache import (
     RowsRecord,
     SplitSizes,
     TokensFolder,
+    TokensRecord,
     row_files,
     rows_problem,
     seal_rows,
     tokens_problem,
     whole_rows,
 )
+from pretrain.data.found import Counting, Found, doubts, in_one_line, read_through
 from pretrain.data.packing import pack
-from pretrain.data.shards import read_shards, tokenise
+from pretrain.data.shards import every_second, read_shards, tokenise
 from pretrain.data.tokenizer import add_sentinels, load_tokenizer, train_tokenizer
 
 CACHE_VERSION = 2
@@ -82,9 +85,10 @@ class PackedSplit:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Tokenizer and packed splits of one corpus."""
+    """Tokenizer and packed splits of one corpus, and what was found in its text."""
 
     fingerprint: str
+    found: Found
     tokenizer: PreTrainedTokenizerFast
     train: PackedSplit
     validation: PackedSplit
@@ -123,8 +127,23 @@ def cached_summary(config: RunConfig) -> dict[str, Any] | None:
     return peek_record(RowsRecord.file(_rows_folder(_cache_folder(config), config.data))) or None
 
 
+def find(config: RunConfig) -> tuple[str, list[str]]:
+    """What the text of a run holds, in one line, and doubts about it; reads it where it is not prepared yet.
+
+    Raises:
+        UsageError: If it cannot be read.
+    """
+    data = config.data
+    if not corpus.files(data)["train"]:
+        return corpus.describe(data), []
+    record = peek_record(TokensRecord.file(_cache_folder(config)))
+    known = {field.name: record[field.name] for field in dataclasses.fields(Found) if field.name in record}
+    found = Found(**known) if known else read_through(data)
+    return in_one_line(data, found), doubts(data, found)
+
+
 def tokens_fingerprint(data: DataConfig) -> str:
-    """Identity of the tokens: the corpus's content, its split, the tokenizer."""
+    """Identity of the tokens: the corpus's content, how it is read, the tokenizer."""
     fields = {"text_field", "max_documents", "max_validation_documents", "validation_fraction"}
     settings = data.model_dump(include=fields)
     if data.txt_split != DataConfig().txt_split:  # tokens from before there was a choice keep their name
@@ -139,7 +158,8 @@ def tokens_fingerprint(data: DataConfig) -> str:
 
 
 def _cache_folder(config: RunConfig) -> Path:
-    return Path(config.output.runs_dir) / ".cache" / tokens_fingerprint(config.data)
+    parts = (tokens_fingerprint(config.data), corpus.layout(config.data))
+    return Path(config.output.runs_dir) / ".cache" / "-".join(filter(None, parts))
 
 
 def _rows_folder(folder: Path, data: DataConfig) -> Path:
@@ -173,7 +193,9 @@ def _sole_builder(folder: Path) -> Iterator[None]:
 def _make(data: DataConfig, folder: Path, rows: Path) -> None:
     """Make what is missing, and make again what is damaged, which is told."""
     remove_leftovers(folder)
-    if rows.is_dir() and rows_problem(folder, rows, data.block_size) is None:
+    are_tokens_needed = data.validation_part != "all"
+    are_whole = rows.is_dir() and rows_problem(folder, rows, data.block_size) is None
+    if are_whole and not (are_tokens_needed and tokens_problem(folder, "validation")):
         return
     partial = folder.with_suffix(".partial")
     if folder.is_dir() and (problem := tokens_problem(folder)):
@@ -198,7 +220,7 @@ def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
     tokens = TokensFolder(partial)
     try:
         if not tokens.has_tokenizer:
-            tokens.begin(**_read_through(data, partial))
+            tokens.begin(_read_through(data, partial))
         assert tokens.record is not None
         tokenizer = load_tokenizer(partial / TOKENIZER)
         for split in SPLITS:
@@ -212,30 +234,28 @@ def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
     replace_durably(partial, folder)
 
 
-def _read_through(data: DataConfig, folder: Path) -> dict[str, int]:
-    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer.
-
-    Returns:
-        The number of documents of each split.
-    """
+def _read_through(data: DataConfig, folder: Path) -> Found:
+    """Read all of the text once, so that a mistake in it is told before hours of work; save the tokenizer."""
     print(f"reading {corpus.describe(data)}", flush=True)
-    counts: dict[str, int] = dict.fromkeys(SPLITS, 0)
-
-    def counted(split: corpus.Split) -> Iterator[str]:
-        for text in corpus.documents(data, split):
-            counts[split] += 1
-            yield text
-
+    counting = Counting()
     if data.tokenizer:
         tokenizer = load_tokenizer(data.tokenizer)
-        collections.deque(counted("train"), maxlen=0)
+        print(
+            f"tokenizer of {data.tokenizer}: {len(tokenizer):,} tokens; a document is {tokenizer.bos_token} "
+            f"... {tokenizer.eos_token}, rows are filled with {tokenizer.pad_token}",
+            flush=True,
+        )
+        collections.deque(counting.documents(data, "train"), maxlen=0)
     else:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
-        tokenizer = train_tokenizer(counted("train"), data.vocab_size)
-    collections.deque(counted("validation"), maxlen=0)
+        tokenizer = train_tokenizer(counting.documents(data, "train"), data.vocab_size)
+    collections.deque(counting.documents(data, "validation"), maxlen=0)
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     tokenizer.save_pretrained(folder / TOKENIZER)
-    return counts
+    if corpus.files(data)["train"]:
+        for line in (f"found {in_one_line(data, counting.found)}", *doubts(data, counting.found)):
+            print(line, flush=True)
+    return counting.found
 
 
 def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
@@ -311,7 +331,8 @@ def _load_whole(data: DataConfig, folder: Path, rows: Path) -> PreparedData | No
     """Load the tokenizer and map the rows; None where they are not there, or not as they were written."""
     try:
         record = whole_rows(folder, rows)
-        return None if record is None else _load(data, folder, rows, record)
+        prepared = None if record is None else _load(data, folder, rows, record)
+        return _with_part(data, folder, prepared) if prepared else None
     except FileNotFoundError:  # another process has just begun to make them again
         return None
 
@@ -330,4 +351,40 @@ def _load(data: DataConfig, folder: Path, rows: Path, record: RowsRecord) -> Pre
         )
         for split in SPLITS
     }
-    return PreparedData(f"{folder.name}-{rows.name}", tokenizer, **splits)
+    fingerprint = f"{folder.name.partition('-')[0]}-{rows.name}"
+    return PreparedData(fingerprint, _found(folder, splits), tokenizer, **splits)
+
+
+def _with_part(data: DataConfig, folder: Path, prepared: PreparedData) -> PreparedData | None:
+    """Use only a part of the held-out documents; None where their tokens are not as they were written.
+
+    They are packed by each process in memory, so that all parts share one cache: few texts are held out.
+    """
+    part = data.validation_part
+    if part == "all":
+        return prepared
+    if tokens_problem(folder, "validation") is not None:
+        return None
+    shards = every_second(read_shards(folder, "validation"), first=("even", "odd").index(part))
+    pad_token_id = int(prepared.tokenizer.pad_token_id)  # type: ignore[arg-type]
+    windows = list(_windows(shards))
+    if not windows:
+        raise UsageError(
+            f"data.validation_part {part}: the held-out text has one document, and none for this part; give "
+            "more by --data.validation-files or a larger --data.validation-fraction"
+        )
+    packed = [pack(tokens, lengths, data.block_size, pad_token_id)[:2] for tokens, lengths in windows]
+    input_ids, position_ids = (np.concatenate(arrays) for arrays in zip(*packed, strict=True))
+    split = PackedSplit(
+        input_ids,
+        position_ids,
+        num_documents=sum(len(lengths) for _, lengths in windows),
+        num_tokens=sum(len(tokens) for tokens, _ in windows),
+    )
+    return dataclasses.replace(prepared, validation=split)
+
+
+def _found(folder: Path, splits: dict[corpus.Split, PackedSplit]) -> Found:
+    """What was found when the text was read; without its size where that record is lost."""
+    known = read_record(TokensRecord.file(folder), TokensRecord)
+    return known.found if known else Found(**{name: splits[name].num_documents for name in splits})

@@ -69,6 +69,25 @@ def read_shards(folder: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndarr
         yield tokens, offsets
 
 
+def every_second(
+    shards: Iterable[tuple[np.ndarray, np.ndarray]], first: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield every second document of shards as shards, those without any left out.
+
+    Args:
+        shards: (tokens, offsets) of each, in order.
+        first: 0 for the first document, the third and so on; 1 for the others.
+    """
+    before = 0
+    for tokens, offsets in shards:
+        lengths = np.diff(offsets)
+        is_kept = np.arange(before, before + len(lengths)) % 2 == first
+        before += len(lengths)
+        if is_kept.any():
+            kept = lengths[is_kept]
+            yield tokens[np.repeat(is_kept, lengths)], np.concatenate(([0], np.cumsum(kept)))
+
+
 def token_dtype(num_values: int) -> type[np.unsignedinteger[Any]]:
     """The smaller of two types that holds 0 to ``num_values - 1``."""
     return np.uint16 if num_values <= 2**16 else np.uint32
@@ -122,7 +141,7 @@ class _DocumentProgress:
     def advance(self, count: int) -> None:
         self.done += count
         self.bar.advance(count)
-        if not self.bar.in_terminal and self.done >= self.next_line:
+        if not self.bar.is_drawn and self.done >= self.next_line:
             self.next_line = self.done + self.total / 10
             self.bar.say(f"{self.name}: {self.done:,} of {self.total:,} documents")
 

@@ -7,9 +7,17 @@ from pretrain.config import TrainConfig
 
 MOST_SHOWN = 12
 
+ROWS_ON_A_CPU = 16
+"""Of a forward pass, where its number is ``auto``: more are no faster there."""
 
-def cut_step(train: TrainConfig, num_processes: int) -> tuple[int, int]:
+
+def cut_step(train: TrainConfig, num_processes: int, on_gpu: bool = False) -> tuple[int, int]:
     """Return how many rows of a step a process has, and how many of them its forward passes have at most.
+
+    Args:
+        train: The settings; ``per_device_train_batch_size`` may be ``auto``.
+        num_processes: Processes that share a step.
+        on_gpu: Whether they run on GPUs, where ``auto`` is all of a process's rows.
 
     Raises:
         UsageError: If the rows cannot be shared equally; names the numbers of processes that can share them.
@@ -22,4 +30,7 @@ def cut_step(train: TrainConfig, num_processes: int) -> tuple[int, int]:
             f"train.batch_size {train.batch_size}: {num_processes} processes cannot share so many rows "
             f"equally; start {shown}, or give a multiple of {num_processes}"
         )
-    return rows, min(rows, train.per_device_train_batch_size)
+    most = train.per_device_train_batch_size
+    if most == "auto":
+        most = rows if on_gpu else ROWS_ON_A_CPU
+    return rows, min(rows, most)

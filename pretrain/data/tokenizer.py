@@ -11,8 +11,10 @@ from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 from transformers import AddedToken, AutoTokenizer, PreTrainedTokenizerFast
 
 from base.errors import UsageError
+from base.families import Objective
 from base.model_folders import AS_DATA, refuse_code
 from base.text.span_corruption import NUM_SENTINELS
+from base.text.special_tokens import as_documents, with_ends
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -52,12 +54,37 @@ def train_tokenizer(documents: Iterator[str], vocab_size: int) -> PreTrainedToke
     )
 
 
-def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
-    """Load a saved tokenizer and check that it can be used here.
+def load_tokenizer(folder: str | Path, objective: Objective = "causal") -> PreTrainedTokenizerFast:
+    """Load a saved tokenizer that wraps a document in bos ... eos.
+
+    What a causal model needs and a tokenizer lacks is added: a ``<pad>`` of its own, bos for a missing eos or
+    the other way round (as in GPT-2, where they are one token), and the wrapping. A tokenizer that has all
+    this stays as it is.
+
+    Args:
+        folder: What ``save_pretrained`` wrote.
+        objective: Of the model. For masked models and encoder-decoders nothing is added: their classes fix
+            what stands where.
 
     Raises:
-        UsageError: If the folder is missing or holds no fast tokenizer, or a special token is missing.
+        UsageError: If the folder is missing or holds no fast tokenizer, or something is missing that cannot
+            be added.
     """
+    tokenizer: Any = with_ends(_read(folder))
+    if objective == "causal":
+        tokenizer = _complete(tokenizer, folder)
+    else:
+        _refuse_incomplete(tokenizer, folder)
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= len(tokenizer):  # the model has one embedding for each of len(tokenizer) tokens
+        raise UsageError(
+            f"{folder}: the tokenizer has {len(tokenizer):,} tokens but ids up to {highest:,}; number them "
+            "0, 1, 2, ... without gaps and save it again"
+        )
+    return tokenizer
+
+
+def _read(folder: str | Path) -> Any:
     if not Path(folder).is_dir():
         raise UsageError(f"{folder}: no such folder; data.tokenizer must hold a saved tokenizer")
     refuse_code(Path(folder))
@@ -68,21 +95,45 @@ def load_tokenizer(folder: str | Path) -> PreTrainedTokenizerFast:
         raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None
     if not tokenizer.is_fast:
         raise UsageError(f"{folder}: holds no fast tokenizer; a tokenizer.json is needed")
+    return tokenizer
+
+
+def _complete(tokenizer: Any, folder: str | Path) -> PreTrainedTokenizerFast:
+    """Add what a causal model needs; a tokenizer that has it is returned as it is."""
+    if tokenizer.bos_token is None and tokenizer.eos_token is None:
+        raise UsageError(
+            f"{folder}: the tokenizer has no eos_token, which ends a document; set one and save it again"
+        )
+    if tokenizer.bos_token is None:
+        tokenizer.bos_token = tokenizer.eos_token
+    if tokenizer.eos_token is None:
+        tokenizer.eos_token = tokenizer.bos_token
+    if not _has_own_padding(tokenizer):
+        tokenizer.add_special_tokens({"pad_token": SPECIAL_TOKENS["pad_token"]})
+    return tokenizer if _wraps(tokenizer) else as_documents(tokenizer)
+
+
+def _refuse_incomplete(tokenizer: Any, folder: str | Path) -> None:
     for name in ("pad_token", "bos_token", "eos_token", "mask_token"):
         if getattr(tokenizer, f"{name}_id") is None:
             raise UsageError(f"{folder}: the tokenizer has no {name}; add it and save the tokenizer again")
-    highest = max(tokenizer.get_vocab().values())
-    if highest >= len(tokenizer):  # the model has one embedding for each of len(tokenizer) tokens
-        raise UsageError(
-            f"{folder}: the tokenizer has {len(tokenizer):,} tokens but ids up to {highest:,}; number them "
-            "0, 1, 2, ... without gaps and save it again"
-        )
-    ids = tokenizer("a")["input_ids"]
-    if ids[0] != tokenizer.bos_token_id or ids[-1] != tokenizer.eos_token_id:
+    if not _has_own_padding(tokenizer):
+        raise UsageError(f"{folder}: the tokenizer pads with its bos or eos; give it a pad_token of its own")
+    if not _wraps(tokenizer):
         raise UsageError(
             f"{folder}: the tokenizer does not wrap a text in {tokenizer.bos_token} ... {tokenizer.eos_token}"
         )
-    return tokenizer
+
+
+def _has_own_padding(tokenizer: Any) -> bool:
+    """Whether padding can be told from the ends of documents."""
+    ends = (None, tokenizer.bos_token_id, tokenizer.eos_token_id)
+    return tokenizer.pad_token_id not in ends
+
+
+def _wraps(tokenizer: Any) -> bool:
+    ids = tokenizer("a")["input_ids"]
+    return [*ids[:1], *ids[-1:]] == [tokenizer.bos_token_id, tokenizer.eos_token_id]
 
 
 def sentinel(number: int) -> str:

@@ -16,16 +16,17 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from base.text.masking import IGNORE
 from ffn_variants.kernels.basis_linear import add_product
 from ffn_variants.kernels.compilation import compiled
 
-CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**25}
+CHUNK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
 """Logits in a chunk: few enough for a processor's cache, enough to fill a GPU."""
 
 ROWS = 64
 """Rows of a chunk are a multiple of this."""
 
-CHUNKS_PER_PRODUCT = 4
+CHUNKS_PER_PRODUCT = {"cpu": 4, "cuda": 2}
 """Chunks whose gradients go into the weights' in one product: each is added to a sum of that size."""
 
 
@@ -38,7 +39,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
         hidden: (N, D).
         weight: (V, D).
         bias: (V,) or None.
-        targets: (N,) class numbers.
+        targets: (N,) class numbers; rows of ``IGNORE`` give no loss and no gradient.
 
     Returns:
         The sum, in nats.
@@ -49,7 +50,10 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor | None, ta
     # Inside an autograd.Function both the mode and needs_input_grad look the same under no_grad as without.
     inputs = (hidden, weight) if bias is None else (hidden, weight, bias)
     wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, wanted)  # type: ignore[return-value]
+    # To know whether there are such rows, the host would have to wait for a GPU; so one is always told yes. A
+    # CPU's targets lie in the host's own memory, where numpy looks at them.
+    padded = hidden.device.type != "cpu" or IGNORE in targets.numpy()
+    return _LinearCrossEntropy.apply(hidden, weight, bias, targets, dtype, wanted, padded)  # type: ignore[return-value]
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -62,34 +66,46 @@ class _LinearCrossEntropy(torch.autograd.Function):
         targets: Tensor,
         dtype: torch.dtype,
         wanted: bool,
+        padded: bool,
     ) -> Tensor:
         """The loss; and its gradients where ``wanted``, from products in ``dtype``."""
         exact = torch.promote_types(dtype, torch.float32)
-        length = _chunk_length(len(hidden), len(weight), hidden.device.type)
+        length = _chunk_length(len(hidden), len(weight), _of_device(CHUNK_NUMBERS, hidden))
         rows = torch.nn.functional.pad(hidden.to(dtype), (0, 0, 0, -len(hidden) % length))
+        if padded:
+            targets = torch.nn.functional.pad(targets, (0, len(rows) - len(hidden)), value=IGNORE)
+            # Whatever stands in such rows, even NaN, which no product with 0 takes away.
+            rows = rows.masked_fill((targets == IGNORE).unsqueeze(1), 0)
         factor = weight.to(dtype)
+        losses = rows.new_empty(len(rows), dtype=exact) if padded else None
         total = hidden.new_zeros((), dtype=exact)
         grad_rows = torch.empty_like(rows) if wanted else None
         grad_weight = torch.zeros_like(weight, dtype=exact) if wanted else None
         grad_bias = torch.zeros_like(bias, dtype=exact) if wanted and bias is not None else None
-        span = length * (CHUNKS_PER_PRODUCT if wanted else 1)
+        span = length * (_of_device(CHUNKS_PER_PRODUCT, hidden) if wanted else 1)
         buffer = rows.new_empty(min(span, len(rows)), len(weight))
         for first in range(0, len(rows), span):
             group = slice(first, min(first + span, len(rows)))
             for start in range(first, group.stop, length):
                 chunk = slice(start, start + length)
                 logits = torch.mm(rows[chunk], factor.t(), out=buffer[start - first :][:length])
-                real = logits[: len(hidden) - start]
-                if grad_rows is None:
+                real = logits[: len(targets) - start]
+                if losses is not None:
+                    _losses_and_gradient(logits, bias, targets[chunk], losses[chunk])
+                elif not wanted:
                     total += _loss(real, bias, targets[chunk])
+                else:
+                    total += _loss_and_gradient(real, bias, targets[chunk])
+                    logits[len(real) :] = 0
+                if grad_rows is None:
                     continue
-                total += _loss_and_gradient(real, bias, targets[chunk])
-                logits[len(real) :] = 0
                 torch.mm(logits, factor, out=grad_rows[chunk])
                 if grad_bias is not None:
                     grad_bias += logits.sum(0, dtype=exact)
             if grad_weight is not None:
                 add_product(grad_weight, buffer[: group.stop - first].t(), rows[group])
+        if losses is not None:
+            total = losses.sum()
         grad_hidden = None if grad_rows is None else grad_rows[: len(hidden)]
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.dtypes = [None if tensor is None else tensor.dtype for tensor in (hidden, weight, bias)]
@@ -102,15 +118,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None if tensor is None else (tensor * grads[0]).to(dtype)
             for tensor, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         )
-        return (*scaled, None, None, None)
+        return (*scaled, None, None, None, None)
 
 
-def _chunk_length(rows: int, classes: int, device: str) -> int:
+def _of_device(numbers: dict[str, int], tensor: Tensor) -> int:
+    return numbers.get(tensor.device.type, numbers["cpu"])
+
+
+def _chunk_length(rows: int, classes: int, numbers: int) -> int:
     """Rows of a chunk. All chunks have as many, a multiple of ROWS, and the last one is filled up.
 
     A CPU's library makes new kernels for every new size of a product, which takes as long as ten products.
     """
-    most = max(ROWS, CHUNK_NUMBERS.get(device, CHUNK_NUMBERS["cpu"]) // classes)
+    most = max(ROWS, numbers // classes)
     chunks = max(1, math.ceil(rows / most))
     return max(1, math.ceil(rows / chunks / ROWS)) * ROWS
 
@@ -142,3 +162,27 @@ def _losses_and_probabilities(logits: Tensor, bias: Tensor | None, targets: Tens
     losses = sums.log() + largest - exact.gather(1, targets.unsqueeze(1))
     logits.copy_(exponentials * (1 / sums))
     return losses.squeeze(1)
+
+
+@compiled
+def _losses_and_gradient(logits: Tensor, bias: Tensor | None, targets: Tensor, losses: Tensor) -> None:
+    """Replace (N, V) logits without bias by the gradient of their cross-entropy, and write the (N,) losses.
+
+    Both are 0 where the target is ``IGNORE``. The same as above in one function: fewer launches on a GPU, but
+    more passes where it is not compiled.
+    """
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if bias is not None:
+        exact = exact + bias
+    targets = targets.unsqueeze(1)
+    is_kept = targets != IGNORE
+    # Not gather: what reads logits by an index makes Inductor keep a copy of all of them.
+    is_target = torch.arange(logits.shape[1], device=logits.device) == targets
+    target_logits = torch.where(is_target, exact, 0).sum(1, keepdim=True)
+    largest = exact.amax(1, keepdim=True)
+    exponentials = torch.exp(exact - largest)
+    sums = exponentials.sum(1, keepdim=True)
+    loss = sums.log() + largest - target_logits
+    gradient = torch.where(is_target, torch.expm1(-loss), exponentials * (1 / sums))
+    losses.copy_(torch.where(is_kept, loss, 0).squeeze(1))
+    logits.copy_(torch.where(is_kept, gradient, 0))

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 
 from base.families import get_family
 from ffn_variants.models import packed_attention
+from ffn_variants.models.autocast import BIASED, cast_inputs_once, product_dtype
 from ffn_variants.models.dropout import replace_dropouts
 from pretrain.model.linear_cross_entropy import linear_cross_entropy
 
@@ -45,6 +46,7 @@ class PackedLoss(nn.Module):
         self.is_causal = get_family(family).objective == "causal"
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(packed_attention.NAME)
+        cast_inputs_once(model)
         replace_dropouts(model)
         self._compiled: Callable[..., Any] | None = None
         if compile_model:  # with torch's own draws, so that the results are the same up to rounding
@@ -52,30 +54,39 @@ class PackedLoss(nn.Module):
             self._compiled = torch.compile(forward, dynamic=False, options={"fallback_random": True})
 
     def forward(
-        self, input_ids: Tensor, position_ids: Tensor, target_index: Tensor, target_ids: Tensor
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        target_index: Tensor,
+        target_ids: Tensor,
+        document_starts: Tensor | None = None,
     ) -> Tensor:
         """Sum the negative log-likelihood of the targets.
 
         Args:
             input_ids: (B, T) packed token ids.
             position_ids: (B, T) positions, 0 at every start of a document and on padding.
-            target_index: (N,) places of the predicted tokens in the flattened (B * T).
-            target_ids: (N,) the tokens to predict there.
+            target_index: (N,) places of the predicted tokens in the flattened (B * T), none twice.
+            target_ids: (N,) the tokens to predict there, or ``IGNORE``.
+            document_starts: (C + 1,) int32: where in the flattened (B * T) each document starts, padding
+                being one, then B * T; flash attention wants them, and they change nothing on a CPU.
 
         Returns:
-            Sum over the N targets, in nats.
+            Sum over the targets that are not ``IGNORE``, in nats.
         """
         output: Any = self.model.get_output_embeddings()
-        features = self.features(input_ids, position_ids, target_index)
+        features = self.features(input_ids, position_ids, target_index, document_starts)
         return linear_cross_entropy(features, output.weight, output.bias, target_ids)
 
-    def features(self, input_ids: Tensor, position_ids: Tensor, index: Tensor) -> Tensor:
+    def features(
+        self, input_ids: Tensor, position_ids: Tensor, index: Tensor, document_starts: Tensor | None = None
+    ) -> Tensor:
         """(N, D) inputs of the output embeddings at the flattened places ``index``; no other gets so far."""
         backbone = self._compiled or self.model.base_model
         hidden = backbone(
             input_ids=input_ids,
             position_ids=position_ids + self.first_position,
-            attention_mask=self._document_mask(position_ids),
+            attention_mask=self._document_mask(position_ids, document_starts),
             **({"use_cache": False} if self.is_causal else {}),
         ).last_hidden_state.flatten(0, 1)
         hidden = _Rows.apply(hidden, index)
@@ -84,14 +95,14 @@ class PackedLoss(nn.Module):
         head = self.model.lm_head
         return head.layer_norm(F.gelu(head.dense(hidden)))
 
-    def _document_mask(self, position_ids: Tensor) -> Tensor:
+    def _document_mask(self, position_ids: Tensor, document_starts: Tensor | None) -> Tensor:
         """What limits attention to the documents, as the model's attention wants it.
 
         transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to the past and their window.
         """
-        numbers = packed_attention.document_numbers(position_ids)
         if self.model.config._attn_implementation == packed_attention.NAME:
-            return numbers
+            return packed_attention.document_mask(self.model, position_ids, document_starts, self.is_causal)
+        numbers = packed_attention.document_numbers(position_ids)
         same = numbers.transpose(2, 3) == numbers
         if self.model.config._attn_implementation != "eager":
             return same
@@ -113,6 +124,9 @@ class EncoderDecoderLoss(nn.Module):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model = model
+        if model.config._attn_implementation == "sdpa":
+            model.set_attn_implementation(BIASED)
+        cast_inputs_once(model)
         replace_dropouts(model)
 
     def forward(
@@ -131,11 +145,11 @@ class EncoderDecoderLoss(nn.Module):
             document_ids: (B, E) number of each token's document.
             decoder_input_ids: (B, T) packed token ids of the decoder.
             decoder_document_ids: (B, T) number of the document that each continues.
-            target_index: (N,) places of the predicted tokens in the flattened (B * T).
-            target_ids: (N,) the tokens to predict there.
+            target_index: (N,) places of the predicted tokens in the flattened (B * T), none twice.
+            target_ids: (N,) the tokens to predict there, or ``IGNORE``.
 
         Returns:
-            Sum over the N targets, in nats.
+            Sum over the targets that are not ``IGNORE``, in nats.
         """
         output: Any = self.model.get_output_embeddings()
         features = self.features(
@@ -173,9 +187,12 @@ class EncoderDecoderLoss(nn.Module):
             visible = visible.tril()
         # Padding of the decoder may see nothing at all. With finite numbers its weights are all the same, and
         # nobody reads what comes of it; with infinite ones it would be NaN, and so would all gradients. What
-        # is finite in float32 only would not stay so under autocast.
-        lowest = torch.finfo(torch.bfloat16).min
-        return torch.zeros_like(visible, dtype=self.model.dtype).masked_fill_(~visible, lowest)[:, None]
+        # is finite in float32 only would not stay so under autocast, nor a bias on float16's lowest.
+        dtype = self.model.dtype
+        if visible.device.type == "cuda":
+            dtype = product_dtype(self.model, visible.device)
+        lowest = torch.finfo(torch.bfloat16).min if dtype != torch.float16 else torch.finfo(dtype).min / 2
+        return torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, lowest)[:, None]
 
 
 class _Rows(torch.autograd.Function):

@@ -11,10 +11,16 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from base.model_folders import VARIANT_COPY
+
 RUN_NAME = re.compile(r"seed(?P<seed>\d+)-(?P<hash>[0-9a-f]{8})")
 """Of a run's folder, where its user chose none: the hash is that of the configuration."""
 REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
+
+
+PILOT = "-pilot"
+"""What the name of a pilot's folder ends with, behind that of its study."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class RunFolder:
     checkpoints_dir = Inside("checkpoints")
     logs_dir = Inside("logs")
     """Of a tracker."""
+    variant_file = Inside(VARIANT_COPY)
+    """Of a variant of the user's own: what was run (see ``ffn_variants.files``)."""
     model_dir = Inside("model")
     """The trained model with its tokenizer and card."""
     completion_marker = Inside("COMPLETED")
@@ -142,6 +150,10 @@ class StudyFolder:
     """What was asked before and after its results, and every report (see ``eval.report.history``)."""
     decisions_file = Inside("decisions.json")
     """What its looks decided, where seeds are added until all is decided (see ``eval.results.decisions``)."""
+    tuning_file = Inside("tuning.json")
+    """What its tuning tried and chose, where each variant is tuned (see ``eval.results.tuning``)."""
+    status_page = Inside("status.html")
+    """Where its cells stand, for a browser (see ``slurm.page``)."""
     code_dir = Inside("code")
     """Copies of this project's code, which jobs run."""
     jobs_dir = Inside("jobs")
@@ -154,6 +166,11 @@ class StudyFolder:
     launcher_file = Inside("launcher.json")
     """The command that runs the study on this machine."""
     contamination_cache_dir = Inside(".contamination")
+    pilot_dir = Inside("pilot")
+    """Of a pilot: which recipe sees most per hour (see ``eval.report.pilot``)."""
+    pilot_file = Inside("pilot/pilot.md")
+    pilot_record = Inside("pilot/pilot.json")
+    """Every number of it; the report of the study that it went before reads them."""
     report_dir = Inside("report")
     report_file = Inside(f"report/{REPORT_NAME}")
 
@@ -181,3 +198,9 @@ class StudyFolder:
     def submission_files(self) -> list[Path]:
         """Every array of jobs, in no order."""
         return list(self.submissions_dir.glob("*.json"))
+
+
+def pilot_folder(study: Path) -> Path:
+    """Return the folder of the pilot that goes before a study, beside the study's own."""
+    study = study.resolve()
+    return study.with_name(f"{study.name}{PILOT}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from functools import cache
-from pathlib import Path
 
 import psutil
+
+from base.system import boot_id, process_table
 
 
 @cache
@@ -17,11 +17,8 @@ def this_machine() -> str:
     Returns:
         The boot, a space, and the table of processes, of which every container has its own.
     """
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:  # no Linux
-        return f"{socket.gethostname()}-{int(psutil.boot_time())} "
+    boot = boot_id() or f"{socket.gethostname()}-{int(psutil.boot_time())}"
+    return f"{boot} {process_table()}"
 
 
 def is_here(machine: str, host: str) -> bool:

@@ -82,7 +82,7 @@ def write_completion(
 ) -> None:
     """Mark a training as finished, with the state of every file that decides a number."""
     model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]  # its card is free
-    files = [run.config_file, run.provenance_file, run.metrics_file, *model]
+    files = [run.config_file, run.provenance_file, run.metrics_file, run.variant_file, *model]
     states = file_states(run.path, (path for path in files if path.is_file()))
     completion = Completion(
         results=dict(results), config_hash=config_hash, variant_source=variant_source, files=states

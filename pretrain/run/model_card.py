@@ -5,11 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from base.families import AUTO_CLASSES, PIPELINES, get_family
+from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
 from ffn_variants import get_variant
+from ffn_variants.files import variant_file
 from pretrain.config import RunConfig
 from pretrain.data import corpus
 from pretrain.run.run_dir import to_yaml
+
+_WRITING = """inputs = tokenizer("Once upon a time", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs)[0], skip_special_tokens=True))
+
+# the same in one step, with draws
+write = pipeline("text-generation", folder)
+print(write("Once upon a time")[0]["generated_text"])"""
+
+_READ_FIRST = """# needs ffn-ablations; the feed-forward variant is ffn_{ffn}.py in this folder:
+# read it first, as trust_remote_code=True runs it"""
 
 
 def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any], samples: str) -> str:
@@ -23,7 +34,7 @@ def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any
     """
     spec = get_variant(config.model.ffn)
     objective = get_family(config.family).objective
-    task, auto_class = PIPELINES[objective], AUTO_CLASSES[objective]
+    task = PIPELINES[objective]
     name = f"{config.family} with {config.model.ffn} feed-forward networks, seed {config.seed}"
     return f"""---
 language: en
@@ -51,19 +62,43 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 ## Loading
 
 ```python
-import ffn_variants  # registers the architecture
-from transformers import AutoTokenizer, {auto_class}
-
-model = {auto_class}.from_pretrained("path/to/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+{_loading(objective, config.model.ffn)}
 ```
 
 ## Configuration
 
 ```yaml
-{to_yaml(config).strip()}
+{to_yaml(_as_it_travels(config)).strip()}
 ```
 """
+
+
+def _loading(objective: Objective, ffn: str) -> str:
+    """Python that loads the model, and lets it write if it does; a variant in a file needs consent."""
+    auto_class = AUTO_CLASSES[objective]
+    is_causal = objective == "causal"
+    lines = f"""import ffn_variants  # registers the architecture
+from transformers import AutoTokenizer, {auto_class}{", pipeline" if is_causal else ""}
+
+folder = "path/to/this/folder"
+model = {auto_class}.from_pretrained(folder)
+tokenizer = AutoTokenizer.from_pretrained(folder)"""
+    code = f"{lines}\n\n{_WRITING}" if is_causal else lines
+    if variant_file(ffn) is None:
+        return code
+    trust = "trust_remote_code=True"
+    code = code.replace("import ffn_variants  # registers the architecture", _READ_FIRST.format(ffn=ffn))
+    code = code.replace("from_pretrained(folder)", f"from_pretrained(folder, {trust})")
+    return code.replace('"text-generation", folder', f'"text-generation", folder, {trust}')
+
+
+def _as_it_travels(config: RunConfig) -> RunConfig:
+    """The run's configuration, with its variant's file as it lies beside the weights."""
+    if config.model.ffn_file is None:
+        return config
+    name = config.model.ffn
+    place = f"ffn_{name}.py:{config.model.ffn_file.rpartition(':')[2]}"
+    return config.model_copy(update={"model": config.model.model_copy(update={"ffn_file": place})})
 
 
 def write_model_card(

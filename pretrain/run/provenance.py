@@ -6,7 +6,6 @@ import datetime
 import importlib.metadata
 import os
 import platform
-import resource
 import shlex
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import torch
 from base.code_roots import code_roots, mixed_code
 from base.files import CODE_ROOT, SNAPSHOT
 from base.records import read_record, write_record
+from base.system import peak_memory_mb as peak_of_process
 from pretrain.run.code_copy import copied_from
 from pretrain.run.folders import RunFolder
 
@@ -45,6 +45,14 @@ def start(path: Path, facts: dict[str, Any], resumed_from_step: int) -> None:
     }
     record = read(path)
     _write(path, {**facts, "sessions": [*record.get("sessions", []), session]})
+
+
+def note(path: Path, facts: dict[str, Any]) -> None:
+    """Record what has turned out in the present session."""
+    record = read(path)
+    for session in record.get("sessions", [])[-1:]:
+        session.update(facts)
+    _write(path, record)
 
 
 def finish(path: Path, results: dict[str, Any]) -> None:
@@ -94,12 +102,12 @@ def device_name(device: torch.device) -> str:
     return f"{device.type}, {torch.get_num_threads()} threads of {os.cpu_count()} cores"
 
 
-def peak_memory_mb(device: torch.device) -> float:
-    """Largest memory use so far, in MiB: of the GPU where there is one, else of this process."""
+def peak_memory_mb(device: torch.device) -> float | None:
+    """Largest memory use so far, in MiB: of the GPU where there is one, else of this process, if known."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20, 1)
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(kilobytes / (2**20 if sys.platform == "darwin" else 2**10), 1)
+    peak = peak_of_process()
+    return None if peak is None else round(peak, 1)
 
 
 def _git(root: Path, *command: str) -> str:

@@ -15,6 +15,7 @@ from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion
 from pretrain.run.run_dir import read_run, write_config
+from pretrain.run.variant_source import keep_variant_file
 
 _MADE_AGAIN = "the command that trains this run makes it again"
 
@@ -53,6 +54,11 @@ def repair(path: Path, config: RunConfig) -> None:
         _write_config_anew(run, config, completion)
     if completion is None:
         return
+    if run.variant_file.name in found:
+        if run.variant_file.exists():
+            set_aside(run.variant_file, f"{run.variant_file.name} {found[run.variant_file.name]}")
+        keep_variant_file(path, config.model.ffn)
+        _record_anew(run, run.variant_file)
     if wrong := _of_model(run, found):
         set_aside(run.model_dir, f"{Path(wrong[0]).name} {found[wrong[0]]}")
     if wrong or not run.has_model:
@@ -65,8 +71,15 @@ def _write_config_anew(run: RunFolder, config: RunConfig, completion: Completion
         set_aside(run.config_file, "it is not the configuration that this run was begun with")
     write_config(run.path, config)
     if completion and completion.files:
-        state = file_states(run.path, [run.config_file])
-        write_record(run.completion_marker, replace(completion, files={**completion.files, **state}))
+        _record_anew(run, run.config_file)
+
+
+def _record_anew(run: RunFolder, file: Path) -> None:
+    """Take a file that was made again for what the run has."""
+    completion = read_completion(run)
+    assert completion is not None
+    files = {**completion.files, **file_states(run.path, [file])}
+    write_record(run.completion_marker, replace(completion, files=files))
 
 
 def _has_config(path: Path) -> bool:

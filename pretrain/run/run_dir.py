@@ -24,7 +24,8 @@ from pretrain.run.manifest import mixed_up
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
     # What it decides is in intermediate_size: the same width is the same run however it was chosen.
-    "model": {"ffn_budget"},
+    # Where a variant's file lies; what it computes is guarded by the fingerprint of its source.
+    "model": {"ffn_budget", "ffn_file"},
     "train": {
         "per_device_eval_batch_size",
         "logging_steps",
@@ -40,7 +41,10 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "per_device_train_batch_size",
         "find_batch_size",
         "torch_compile",
+        "torch_compile_fallback",
         "compile_model",
+        "cuda_graph",
+        "deterministic",
         "tracker",
     },
 }
@@ -64,8 +68,9 @@ def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None
         del decisive["splines"]
     elif not config.splines.grow_at:
         del decisive["splines"]["grow_at"]
-    if config.data.txt_split == DataConfig().txt_split:
-        del decisive["data"]["txt_split"]
+    for name in ("txt_split", "validation_part"):
+        if getattr(config.data, name) == getattr(DataConfig(), name):
+            del decisive["data"][name]
     if config.optim.optimizer == OptimConfig().optimizer:
         del decisive["optim"]["optimizer"]
     text = json.dumps(decisive, sort_keys=True)
@@ -100,7 +105,7 @@ def read_run(path: Path) -> RunConfig:
     values, name = read_yaml(folder.config_file), str(folder.config_file)
     factors = rows_of_before(values, name)
     values = with_batch_size(values, factors, _processes_of_before(folder))
-    config = resolve_sources(Sources(values, Typed({}, {}), (), name))
+    config = resolve_sources(Sources(values, Typed({}, {}), (), name), is_begun=True)
     if wrong := _contradiction(folder, config, config_hash(config, factors)):
         raise UsageError(
             f"{folder.config_file} {wrong}, so it was edited or damaged; restore it, or give the command "

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
+from base.files import write_atomically
+from ffn_variants.files import variant_file
 from ffn_variants.registry import get_variant
 from ffn_variants.source import cure, describe_change, is_same_source, source_fingerprint
 from pretrain.run.folders import RunFolder
@@ -13,10 +15,13 @@ from pretrain.run.recorded_source import recorded_source
 
 
 def source_facts(ffn: str) -> dict[str, Any]:
-    """What a run's record says of its variant's source; a report knows by it which sources are the same."""
+    """What a run's record says of its variant; a report has it from there, which runs no code."""
+    spec = get_variant(ffn)
     return {
         "variant_source": source_fingerprint(ffn),
-        "variant_earlier_sources": list(get_variant(ffn).earlier_sources),
+        "variant_earlier_sources": list(spec.earlier_sources),
+        "variant_formula": spec.formula,
+        "variant_reference": spec.reference,
     }
 
 
@@ -39,3 +44,10 @@ def source_change(path: Path, ffn: str) -> str | None:
         f"was trained through {describe_change(ffn, recorded)}; remove the folder to train it anew, "
         f"{cure(recorded)}"
     )
+
+
+def keep_variant_file(path: Path, ffn: str) -> None:
+    """Copy the file of a user's own variant into the folder of a run, once; nothing for other variants."""
+    copy, file = RunFolder(path).variant_file, variant_file(ffn)
+    if file is not None and not copy.is_file():
+        write_atomically(copy, lambda temporary: temporary.write_bytes(file.content))

@@ -43,8 +43,8 @@ def test_the_script_of_one_clone_with_the_packages_of_another(tmp_path):
     assert error.startswith("error: unknown flag --fnn")
     assert warning == (
         f"warning: code of several places is mixed: the file that runs lies in {clone}; base, ffn_variants, "
-        f"pretrain, eval, slurm lie in {CODE_ROOT}; for one of them, set PYTHONPATH={clone} or install it: "
-        f"pip install -e {clone}"
+        f"pretrain, eval, slurm, ffn_ablations lie in {CODE_ROOT}; for one of them, set PYTHONPATH={clone} "
+        f"or install it: pip install -e {clone}"
     )
     cured = python(clone / "pretrain/train.py", "--fnn", "kan", path=clone, cwd=clone)
     assert cured.stderr.splitlines() == [error]
@@ -61,6 +61,7 @@ def test_packages_of_different_clones(tmp_path, module):
     assert str(CODE_ROOT) in warning
 
 
+@pytest.mark.slow
 def test_a_run_of_mixed_code_is_not_clean(tmp_path):
     clone = copy(tmp_path / "clone")
     (clone / "pretrain/state.py").write_text(STATE, encoding="utf-8")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from tests.cases import first_is_fast
 
 
 class Section(BaseModel):
@@ -84,7 +85,7 @@ def test_every_command_explains_itself(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["ffn_variants"], ["ffn_variants", "--help"], ["eval.tasks", "--help"]]
+    "arguments", first_is_fast([["ffn_variants"], ["ffn_variants", "--help"], ["eval.tasks", "--help"]])
 )
 def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(arguments: list[str]) -> None:
     command = [sys.executable, "-m", *arguments]

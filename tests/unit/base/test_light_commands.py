@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval")
+HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval", "scipy.stats")
 RUN = """
 import json, runpy, sys
 command, *sys.argv = sys.argv[1:]
@@ -41,10 +41,20 @@ def run(*command: str) -> tuple[int, list[str], float]:
 
 @pytest.mark.parametrize(
     "command",
-    ["pretrain.train", "pretrain.generate", "eval", "eval.report", "slurm.submit", "slurm.status"],
+    [
+        "pretrain.train",
+        "pretrain.generate",
+        "eval",
+        "eval.report",
+        "slurm.submit",
+        "slurm.status",
+        "ffn_ablations",
+        "ffn_ablations report",
+        "ffn_ablations study status",
+    ],
 )
 def test_help_loads_no_library_of_models(command: str) -> None:
-    assert run(command, "--help")[:2] == (0, [])
+    assert run(*command.split(), "--help")[:2] == (0, [])
 
 
 def test_training_explains_itself_within_two_seconds() -> None:
@@ -53,6 +63,7 @@ def test_training_explains_itself_within_two_seconds() -> None:
 
 def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
     assert run("pretrain.train", "--fnn", "kan")[:2] == (2, [])
+    assert run("ffn_ablations", "trani", "tiny")[:2] == (2, [])
     assert run("slurm.submit", "--cluster", "slrum", "study.yaml")[:2] == (2, [])
 
 
@@ -64,10 +75,10 @@ def test_a_report_of_a_csv_loads_no_library_of_models(tmp_path: Path) -> None:
     ]
     table = tmp_path / "scores.csv"
     table.write_text("\n".join(["family,variant,seed,benchmark,score", *scores]))
-    assert run("eval.report", str(table), "--out", str(tmp_path / "out"))[:2] == (0, [])
+    assert run("ffn_ablations", "report", str(table), "--out", str(tmp_path / "out"))[:2] == (0, [])
     assert (tmp_path / "out" / "report.md").is_file()
 
 
 def test_the_status_of_a_study_loads_no_library_of_models(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
-    assert run("slurm.status", str(tmp_path))[:2] == (0, [])
+    assert run("ffn_ablations", "study", "status", str(tmp_path))[:2] == (0, [])

@@ -198,7 +198,7 @@ def test_mistakes_in_flags_are_told_in_one_line(flags, message):
 
 
 def test_missing_file():
-    with pytest.raises(UsageError, match=r"nowhere\.yaml: cannot be read"):
+    with pytest.raises(UsageError, match=r"nowhere\.yaml does not exist"):
         load_config(Path("nowhere.yaml"))
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers.utils.logging import disable_progress_bar
 
 from base.errors import UsageError
+from base.families import FAMILIES
+from ffn_variants import FFN_VARIANTS
+from pretrain.data.prepare import prepare_data
 from pretrain.generate import main
+from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
 from pretrain.sampling import continue_text, fill_gap
-from pretrain.training.train import train
+from pretrain.training import train as training
+from pretrain.training.train import save_model, train
 
 TINY = {
     "model": {"hidden_size": 32, "intermediate_size": 32, "window_size": 9},
@@ -77,8 +86,6 @@ def test_the_command_writes_texts_that_begin_with_the_prompt(run, capsys):
 
 
 def test_the_likeliest_words_of_a_gap_have_their_probabilities(run):
-    from transformers import pipeline
-
     folder = str(run("--family", "roberta") / "model")
     unmasker = pipeline("fill-mask", model=folder, tokenizer=folder, device="cpu")
     found = fill_gap(unmasker.model, unmasker.tokenizer, "The girl was very {mask}.")
@@ -140,3 +147,87 @@ def test_folders_without_a_model_are_told(run, tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
     with pytest.raises(UsageError, match="the model cannot be loaded"):
         main([str(tmp_path)])
+
+
+PROMPT = "Once upon a time"
+CAUSAL = [name for name, family in FAMILIES.items() if family.objective == "causal"]
+RESULTS = {"tokens": 1, "step": 1, "epoch": 1.0, "loss": 1.0, "eval_loss": 1.0, "eval_perplexity": 1.0}
+
+
+@pytest.fixture
+def silent(caplog) -> Iterator[None]:
+    """Nothing that transformers says, as other warnings, may pass."""
+    disable_progress_bar()
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    yield
+    logger.removeHandler(caplog.handler)
+    assert not [record.message for record in caplog.records if record.name.startswith("transformers")]
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("ffn", FFN_VARIANTS)
+@pytest.mark.parametrize("family", CAUSAL)
+def test_transformers_own_pipeline_goes_on_with_the_prompt(family, ffn, tmp_path_factory, monkeypatch):
+    monkeypatch.setattr(training, "sample_section", lambda *_: "")  # of the card, which others test
+    runs = tmp_path_factory.getbasetemp() / "pipeline"
+    flags = ["--family", family, "--ffn", ffn, "--data.block-size", "32", "--runs-dir", str(runs)]
+    config = load_config(None, flags, TINY)
+    data = prepare_data(config)
+    torch.manual_seed(3)
+    network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
+    folder = runs / family / ffn
+    save_model(folder, network, data, config, {"total": 1, "ffn": 1, "embedding": 1}, RESULTS)
+
+    prompt = [data.tokenizer.bos_token_id, *data.tokenizer(PROMPT, add_special_tokens=False)["input_ids"]]
+    first = int(network.eval()(torch.tensor([prompt])).logits[0, -1].argmax())
+    write = pipeline("text-generation", str(folder), device="cpu")
+    found = write(PROMPT, max_new_tokens=3, do_sample=False, return_tensors=True)
+    assert found[0]["generated_token_ids"][: len(prompt) + 1] == [*prompt, first]
+    assert write(PROMPT)[0]["generated_text"].startswith(PROMPT)
+
+
+@pytest.mark.usefixtures("silent")
+def test_prompts_of_a_batch_are_continued_as_alone(run):
+    model, tokenizer = load(run("--ffn", "gelu"))
+    prompts = ["The", PROMPT]
+    inputs = tokenizer(prompts, padding=True, return_tensors="pt")
+    together = model.generate(**inputs, max_new_tokens=12)
+    for prompt, row in zip(prompts, together, strict=True):
+        alone = model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=12)
+        assert tokenizer.decode(row, True) == tokenizer.decode(alone[0], True)
+
+
+def test_text_ends_at_eos_and_within_the_positions(run):
+    model, tokenizer = load(run("--ffn", "gelu"))
+    settings = model.generation_config
+    assert (settings.bos_token_id, settings.eos_token_id, settings.pad_token_id) == (1, 2, 0)
+    inputs = tokenizer(PROMPT, return_tensors="pt")
+    assert model.generate(**inputs).shape[1] <= 64 == tokenizer.model_max_length
+    with torch.no_grad():  # the likeliest token of every place is now eos
+        model.lm_head.weight[2] = 100 * model.transformer.ln_f.bias + model.lm_head.weight[2]
+        model.transformer.ln_f.weight.zero_()
+        model.transformer.ln_f.bias.copy_(model.lm_head.weight[2])
+    assert model.generate(**inputs)[0].tolist() == [*inputs["input_ids"][0].tolist(), 2]
+
+
+def test_a_model_of_before_goes_on_with_a_prompt_too(run, tmp_path):
+    """Its tokenizer wraps a prompt in <s> and </s>."""
+    model, tokenizer = load(run("--ffn", "gelu"))
+    wrapping = prepare_data(load_config(run("--ffn", "gelu") / "config.yaml", [])).tokenizer
+    assert wrapping(PROMPT)["input_ids"] == [*tokenizer(PROMPT)["input_ids"], 2]
+    texts = [continue_text(model, each, PROMPT, 20, temperature=0) for each in (wrapping, tokenizer)]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("page", ["README.md", "card"])
+@pytest.mark.usefixtures("silent")
+def test_the_code_that_is_shown_runs(run, repository, page, capsys):
+    folder = run("--ffn", "gelu") / "model"
+    text = (folder / "README.md" if page == "card" else repository / page).read_text(encoding="utf-8")
+    (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "pipeline(" in code]
+    exec(re.sub(r'^folder = ".*"$', f"folder = {str(folder)!r}", code, flags=re.MULTILINE), {})
+    assert [line.startswith(PROMPT) for line in capsys.readouterr().out.splitlines() if PROMPT in line] == [
+        True,
+        True,
+    ]

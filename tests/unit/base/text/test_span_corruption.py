@@ -222,7 +222,7 @@ def test_configuration_of_t5():
 
 def test_the_example_of_the_comments(monkeypatch):
     """Letters are 11 to 18; X, Y, Z are 90, 91, 92."""
-    drawn = (np.array([1, 5, 7]), np.array([2, 1, 1]))
+    drawn = (np.array([2, 6, 10]), np.array([2, 1, 1]))
     monkeypatch.setattr("base.text.span_corruption.draw_spans", lambda *_: drawn)
     ids = np.array([[BOS, 11, 12, 13, 14, 15, 16, EOS, BOS, 17, 18, EOS, PAD]])
     positions = np.array([[0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from base.errors import UsageError
 from base.text.files import read_documents
 from pretrain.config import DataConfig
-from pretrain.data.corpus import check_present, documents, fingerprint
+from pretrain.data.corpus import check_present, documents, fingerprint, held_out
 
 STORIES = ["Once upon a time.\n\nThe end.", "A dog ran.", "Été, naïve café.", "Fourth."]
 
@@ -35,7 +36,7 @@ def write_corpus(folder: Path, name: str, stories: list[str] = STORIES, field: s
     return path
 
 
-@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.parquet", "c.txt"])
+@pytest.mark.parametrize("name", ["c.jsonl", "c.jsonl.gz", "c.parquet", "c.txt", "C.TXT"])
 def test_every_format_gives_the_same_documents(tmp_path, name):
     data = data_of(write_corpus(tmp_path, name))
     assert list(documents(data, "validation")) == STORIES[:1]
@@ -69,6 +70,45 @@ def test_a_text_of_many_lines_that_would_be_one_document_is_refused(tmp_path):
         check_present(data_of(path, txt_split=txt_split))
     path.write_text(path.read_text() + "<|endoftext|>\n")
     check_present(data_of(path))
+
+
+def test_a_long_text_in_few_lines_is_refused_too_and_how_many_paragraphs_it_has_is_told(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("\n\n".join(["word " * 3000] * 7) + "\n")
+    with pytest.raises(UsageError, match=r"1 document in 7 lines, .* blank-lines \(7 of them\)"):
+        check_present(data_of(path))
+
+
+@pytest.mark.parametrize("txt_split", PARTS)
+def test_a_text_from_windows_gives_the_same_documents(tmp_path, txt_split):
+    text = b"One.\nTwo of it.\n\n \n\nThree.\n"
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.replace(b"\n", b"\r\n"))
+    assert list(read_documents([tmp_path / "a.txt"], "text", txt_split)) == PARTS[txt_split]
+
+
+def test_a_byte_order_mark_before_jsonl_is_no_part_of_it(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "one"}\r\n{"text": "two"}\r\n')
+    assert list(read_documents([tmp_path / "a.jsonl"], "text")) == ["one", "two"]
+
+
+def test_a_folder_is_all_its_files_in_the_order_of_their_names(tmp_path):
+    for name in ("b/2.txt", "a.txt", "b/10.TXT", ".hidden.txt", ".git/x.txt", "notes.md", "b.gone/z.txt.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        text = name.encode()
+        (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    data = DataConfig(source="files", train_files=(str(tmp_path),), validation_files=(str(tmp_path / "b"),))
+    assert list(documents(data, "train")) == ["a.txt", "b/10.TXT", "b/2.txt", "b.gone/z.txt.gz"]
+    assert list(documents(data, "validation")) == ["b/10.TXT", "b/2.txt"]
+
+
+def test_a_folder_of_several_kinds_is_refused_and_one_without_text_says_what_it_has(tmp_path):
+    (tmp_path / "a.csv").write_text("x")
+    with pytest.raises(UsageError, match=r"has no file of a known format .*; it has 1 \.csv"):
+        check_present(data_of(tmp_path))
+    for name in ("a.txt", "b.txt.gz", "c.jsonl"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UsageError, match=r"files of several kinds \(2 .txt, 1 .jsonl\); name those .*\*.txt"):
+        check_present(data_of(tmp_path))
 
 
 def test_validation_files_are_used_where_given(tmp_path):
@@ -107,14 +147,24 @@ def test_a_text_without_markers_is_one_document(tmp_path):
         ("a.txt", b"\n \n", "has no train document with text in it"),
         ("a.txt", b"one\ntwo\nthr\xffee\n", "line 3 is not UTF-8 text (byte 0xff)"),
         ("a.txt", b"one\n\x00\x01", "line 2 holds a NUL byte; this is not a text file"),
-        ("a.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 9000)[:-30], "broken gzip file after line"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b'{"text": "a"}\n' * 9000, mtime=0)[:-30],
+            "broken gzip file after line",
+        ),
         ("a.jsonl.gz", b"plain text\n", "broken gzip file after line 0"),
         ("a.jsonl", b'{"text": "a"}\n{"story": "b"}\n', "line 2: has no field 'text' (has: story)"),
         ("a.jsonl", b'{"text": "a"}\n{"text": 3}\n', "line 2: field 'text' holds int, expected text"),
         ("a.jsonl", b'{"text": "a"}\n{"text"\n', "line 2: is not JSON"),
         ("a.jsonl", b"[1]\n", "line 1: is a JSON list"),
         ("a.parquet", b"nonsense", "is not a readable parquet file"),
+        ("a.jsonl", b'{"text": null}\n', "line 1: field 'text' holds null, expected text"),
         ("a.csv", b"text\na\n", "unknown format; allowed are .jsonl"),
+        ("a.csv", b"text\na\n", "pandas.read_csv('a.csv').to_json('a.jsonl'"),
+        ("a.json", b"[]", "pandas.read_json('a.json').to_json('a.jsonl'"),
+        ("a.train", b"text", "plain text by another name must end in .txt"),
+        ("a.txt", "one\ntwo\n".encode("utf-16"), "is UTF-16 text; convert it to UTF-8: iconv"),
+        ("a.txt", gzip.compress(b"one", mtime=0), "is a gzip archive; its name must end in .gz"),
     ],
 )
 def test_unusable_files_are_told_in_one_line(tmp_path, name, content, message):
@@ -130,7 +180,7 @@ def test_unusable_files_are_told_in_one_line(tmp_path, name, content, message):
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(UsageError, match="no such file"):
         list(documents(data_of(tmp_path / "no.jsonl"), "train"))
-    with pytest.raises(UsageError, match="is a folder"):
+    with pytest.raises(UsageError, match=r"has no file of a known format .*; it has no files"):
         list(documents(data_of(tmp_path), "train"))
     with pytest.raises(UsageError, match="no such folder"):
         list(documents(DataConfig(source="tinystories", tinystories_dir=str(tmp_path / "no")), "train"))
@@ -147,6 +197,24 @@ def test_fingerprint_follows_content_not_name(tmp_path):
     first = fingerprint(data_of(write_corpus(tmp_path, "a.jsonl")))
     assert fingerprint(data_of(write_corpus(tmp_path, "b.jsonl"))) == first
     assert fingerprint(data_of(write_corpus(tmp_path, "a.jsonl", STORIES[:3]))) != first
+
+
+def test_the_fingerprint_knows_what_the_bytes_do_not_say(tmp_path):
+    lines = b'{"text": "one"}\n'
+    (tmp_path / "a.jsonl").write_bytes(lines)
+    (tmp_path / "a.txt").write_bytes(lines)
+    assert fingerprint(data_of(tmp_path / "a.jsonl")) != fingerprint(data_of(tmp_path / "a.txt"))
+
+
+def test_the_fingerprint_of_before_stays_where_the_text_is_read_as_before(tmp_path):
+    for name, content in (("a.txt", b"One.\n\nTwo.\n"), ("a.jsonl", b'{"text": "a"}\r\n')):
+        (tmp_path / name).write_bytes(content)
+        digest = hashlib.sha256(hashlib.sha256(content).digest()).hexdigest()[:16]
+        assert fingerprint(data_of(tmp_path / name)) == digest
+        if name == "a.txt":  # CR LF was text before, and is no more
+            (tmp_path / name).write_bytes(content := content.replace(b"\n", b"\r\n"))
+            digest = hashlib.sha256(hashlib.sha256(content).digest()).hexdigest()[:16]
+            assert fingerprint(data_of(tmp_path / name)) != digest
 
 
 def test_tinystories_folder(shared_data):
@@ -167,3 +235,14 @@ def test_a_run_on_the_grammar_goes_on_wherever_the_grammar_lies():
     # Computed when it was the package `pretrain.embedded`. Another value refuses to continue the runs of
     # before and prepares their corpus again: right where the texts change, and nowhere else.
     assert fingerprint(DataConfig()) == "54cf56931083f9fe"
+
+
+def test_what_a_run_is_judged_on_is_every_second_held_out_document(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps({"text": f"story {number}"}) + "\n" for number in range(40)))
+    data = data_of(path)
+    assert (
+        list(held_out(data)) == list(documents(data, "validation")) == [f"story {n}" for n in range(0, 40, 4)]
+    )
+    parts = [list(held_out(data_of(path, validation_part=part))) for part in ("even", "odd")]
+    assert parts == [[f"story {n}" for n in range(first, 40, 8)] for first in (0, 4)]

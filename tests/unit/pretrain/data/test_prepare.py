@@ -10,16 +10,17 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from base.errors import run_cli
+from base.errors import UsageError, run_cli
 from pretrain.data import prepare as preparing
 from pretrain.data import shards
 from pretrain.data.corpus import documents
 from pretrain.data.embedded import stories
-from pretrain.data.prepare import prepare_data
+from pretrain.data.prepare import find, prepare_data
 from pretrain.data.shards import read_shards
 from pretrain.data.tokenizer import encode_batch
 from pretrain.resolution import load_config
@@ -55,6 +56,41 @@ def test_shards_hold_every_document_in_order(tmp_path, small_pieces):
         ]
         assert stored == encode_batch(tokenizer, list(documents(config.data, split)))
     assert len(list(read_shards(cache_of(tmp_path), "train"))) > 5
+
+
+def test_the_parts_of_the_held_out_text_are_every_second_document_and_share_one_cache(tmp_path, small_pieces):
+    share = ("--data.validation-fraction", "0.5")
+    whole = prepare_data(config_of(tmp_path, *share))
+    texts = encode_batch(whole.tokenizer, list(documents(config_of(tmp_path, *share).data, "validation")))
+    assert len(texts) == 60
+    for first, part in enumerate(("even", "odd")):
+        of_part = prepare_data(config_of(tmp_path, *share, "--data.validation-part", part))
+        wanted = texts[first::2]
+        ids, held_out = of_part.validation.input_ids, of_part.validation
+        assert held_out.num_documents == len(wanted) == 30
+        assert held_out.num_tokens == sum(map(len, wanted))
+        found = Counter(ids[ids != whole.tokenizer.pad_token_id].tolist())
+        assert found == Counter(itertools.chain(*wanted))
+        assert np.array_equal(of_part.train.input_ids, whole.train.input_ids)
+        assert of_part.fingerprint == whole.fingerprint
+    assert cache_of(tmp_path)  # there is one
+
+
+def test_tokens_that_a_part_of_the_held_out_text_needs_are_made_again_where_they_are_damaged(
+    tmp_path, capsys
+):
+    config = config_of(tmp_path, "--data.validation-part", "odd", "--data.validation-fraction", "0.1")
+    before = prepare_data(config).validation.input_ids
+    (shard,) = cache_of(tmp_path).glob("validation-*.tokens.npy")
+    shard.write_bytes(shard.read_bytes()[:-2])
+    assert np.array_equal(prepare_data(config).validation.input_ids, before)
+    assert "made again" in capsys.readouterr().err
+
+
+def test_a_part_without_a_document_is_refused(tmp_path):
+    config = config_of(tmp_path, "--data.validation-part", "odd", "--data.max-validation-documents", "1")
+    with pytest.raises(UsageError, match=r"validation_part odd: the held-out text has one document"):
+        prepare_data(config)
 
 
 def test_rows_of_all_windows_hold_every_token(tmp_path, small_pieces):
@@ -98,6 +134,57 @@ def test_the_summary_line_is_right(tmp_path, capsys):
         f"packed 118 train documents, {train.num_tokens:,} tokens, into {len(train.input_ids):,} rows of 64 "
         f"({(train.input_ids != 0).mean():.1%} filled, "
     )
+
+
+def test_how_files_are_shared_between_splits_is_part_of_the_cache(tmp_path):
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for name, texts in zip(files, (stories(60, 0), stories(30, 1)), strict=True):
+        name.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    names = list(map(str, files))
+    shares = [
+        ["--data.train-files", *names],
+        ["--data.train-files", names[0], "--data.validation-files", names[1]],
+    ]
+    sizes = []
+    for flags in shares:
+        data = prepare_data(config_of(tmp_path / "runs", "--data.source", "files", *flags))
+        sizes.append((data.train.num_documents, data.validation.num_documents))
+    assert sizes == [(89, 1), (60, 30)]
+
+
+def test_one_text_in_every_format_gives_the_same_tokens(tmp_path):
+    texts = [text.strip() for text in stories(40, 0)]
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    (tmp_path / "a.jsonl").write_text(rows)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
+    pd.DataFrame({"text": texts}).to_parquet(tmp_path / "c.parquet")
+    marked = "\n<|endoftext|>\n".join(texts)
+    (tmp_path / "d.txt").write_text(marked)
+    (tmp_path / "e.txt.gz").write_bytes(gzip.compress(marked.replace("\n", "\r\n").encode("utf-8-sig")))
+    (tmp_path / "folder").mkdir()
+    for number, text in enumerate(texts):
+        (tmp_path / "folder" / f"{number:03}.txt").write_text(text)
+    found = []
+    for name in ("a.jsonl", "b.jsonl.gz", "c.parquet", "d.txt", "e.txt.gz", "folder"):
+        flags = ["--data.source", "files", "--data.train-files", str(tmp_path / name)]
+        data = prepare_data(config_of(tmp_path / "runs", *flags))
+        found.append([split.input_ids.tobytes() for split in (data.train, data.validation)])
+    assert found == [found[0]] * 6
+
+
+def test_what_was_found_is_said_once_read_and_known_from_the_cache(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("\n".join(" ".join(text.split()) for text in stories(60, 0)))
+    flags = ["--data.source", "files", "--data.train-files", str(tmp_path / "a.txt")]
+    config = config_of(tmp_path / "runs", *flags, "--data.txt-split", "lines")
+    before = find(config)
+    data = prepare_data(config)
+    assert "59 documents (one a line)" in before[0]
+    assert f"found {before[0]}\n{before[1][0]}\n" in capsys.readouterr().out
+    assert data.found.train == 59
+    (tmp_path / "runs" / ".cache").rename(tmp_path / "runs" / "aside")
+    assert find(config) == before
+    (tmp_path / "runs" / "aside").rename(tmp_path / "runs" / ".cache")
+    assert find(config) == before
 
 
 def test_one_document_longer_than_everything(tmp_path):
@@ -163,8 +250,12 @@ LINE = b'{"text": "Once upon a time."}\n'
             LINE + b'{"story": "a"}\n',
             "line 2: has no field 'text' (has: story); set --data.text-field",
         ),
-        ("a.jsonl.gz", gzip.compress(LINE * 9000)[:-20], "a.jsonl.gz: broken gzip file after line"),
-        ("a.txt.gz", gzip.compress(b"Once upon a time.\n" * 9000)[:-20], "a.txt.gz: broken gzip file after"),
+        ("a.jsonl.gz", gzip.compress(LINE * 9000, mtime=0)[:-20], "a.jsonl.gz: broken gzip file after line"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"Once upon a time.\n" * 9000, mtime=0)[:-20],
+            "a.txt.gz: broken gzip file after",
+        ),
         ("a.jsonl.gz", b"", "has no train document with text in it; add documents, or give"),
         ("a.txt", b"Once\n<|endoftext|>\nup\xffon\n", "a.txt: line 3 is not UTF-8 text (byte 0xff); convert"),
         # Longer than everything, but the only one, and the first document is held out.

@@ -18,7 +18,14 @@ from pretrain.resolution import load_config
 )
 def test_shares(rows, size, processes, expected):
     train = TrainConfig(batch_size=rows, per_device_train_batch_size=size)
-    assert cut_step(train, processes) == expected
+    assert cut_step(train, processes) == expected == cut_step(train, processes, on_gpu=True)
+
+
+@pytest.mark.parametrize(("processes", "on_gpu", "rows"), [(1, True, 112), (4, True, 28), (1, False, 16)])
+def test_auto_is_all_rows_of_a_process_on_a_gpu(processes, on_gpu, rows):
+    train = TrainConfig(batch_size=112)
+    assert train.per_device_train_batch_size == "auto"
+    assert cut_step(train, processes, on_gpu) == (112 // processes, rows)
 
 
 def test_rows_that_processes_cannot_share_are_refused():

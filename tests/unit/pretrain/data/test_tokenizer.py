@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import pytest
-from transformers import AutoTokenizer
+from tokenizers import pre_tokenizers
+from transformers import AutoTokenizer, GPT2Tokenizer, LlamaTokenizer, PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from base.text.special_tokens import as_prompts
 from pretrain.data.embedded import stories
+from pretrain.data.prepare import prepare_data, tokens_fingerprint
 from pretrain.data.tokenizer import encode_batch, load_tokenizer, train_tokenizer
+from pretrain.resolution import load_config
+from pretrain.training.usable import check_usable
+
+LETTERS = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +83,106 @@ def test_unusable_folders(tmp_path):
     with pytest.raises(UsageError, match="holds no tokenizer") as error:
         load_tokenizer(tmp_path)
     assert "\n" not in str(error.value)
+
+
+def saved(tokenizer: PreTrainedTokenizerBase, folder: Path) -> Path:
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def gpt2(folder: Path, **special: str) -> Path:
+    """GPT-2's tokenizer as transformers has it, of letters: one special token, and nothing around a text."""
+    vocabulary = {name: number for number, name in enumerate([*LETTERS, "<|endoftext|>"])}
+    return saved(GPT2Tokenizer(vocab=vocabulary, merges=[], **special), folder)
+
+
+def llama(folder: Path) -> Path:
+    """Llama's, which begins a text and does not end it."""
+    vocabulary = {name: number for number, name in enumerate(["<unk>", "<s>", "</s>", "\u2581", *"abcd"])}
+    tokenizer = LlamaTokenizer(vocab=vocabulary, merges=[])
+    tokenizer.add_bos_token = True
+    return saved(tokenizer, folder)
+
+
+def tokens_of(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"])
+
+
+def test_a_stock_gpt2_tokenizer_gets_what_a_causal_model_needs(tmp_path):
+    stock = AutoTokenizer.from_pretrained(gpt2(tmp_path / "gpt2"))
+    assert (tokens_of(stock, "ab"), stock.pad_token) == (["a", "b"], None)
+    loaded = load_tokenizer(tmp_path / "gpt2")
+    assert tokens_of(loaded, "ab") == ["<|endoftext|>", "a", "b", "<|endoftext|>"]
+    assert (loaded.pad_token, loaded.pad_token_id, len(loaded)) == ("<pad>", 257, 258)
+    assert encode_batch(loaded, ["a<pad>"])[0] == [256, *stock("a<pad>")["input_ids"], 256]
+    again = load_tokenizer(saved(loaded, tmp_path / "cached"))
+    assert again.backend_tokenizer.to_str() == loaded.backend_tokenizer.to_str()
+
+
+def test_a_llama_tokenizer_gets_an_end(tmp_path):
+    stock = AutoTokenizer.from_pretrained(llama(tmp_path))
+    assert tokens_of(stock, "ab") == ["<s>", "\u2581", "a", "b"]
+    loaded = load_tokenizer(tmp_path)
+    assert tokens_of(loaded, "ab") == ["<s>", "\u2581", "a", "b", "</s>"]
+    assert loaded.pad_token == "<pad>"
+
+
+def test_padding_that_is_the_end_of_a_text_is_replaced(tmp_path):
+    loaded = load_tokenizer(gpt2(tmp_path, pad_token="<|endoftext|>"))
+    assert (loaded.pad_token, loaded.eos_token) == ("<pad>", "<|endoftext|>")
+
+
+def test_one_end_serves_as_the_other(tmp_path):
+    folder = gpt2(tmp_path)
+    stock = AutoTokenizer.from_pretrained(folder)
+    stock.bos_token = None
+    assert tokens_of(load_tokenizer(saved(stock, tmp_path / "no-bos")), "a")[0] == "<|endoftext|>"
+    stock.eos_token = None
+    with pytest.raises(UsageError, match="has no eos_token, which ends a document; set one and save"):
+        load_tokenizer(saved(stock, tmp_path / "no-ends"))
+
+
+def test_a_tokenizer_that_has_everything_keeps_its_place_in_the_cache(tokenizer, tmp_path):
+    """Recomputed: the cache's name holds the digest of the tokenizer as it lies in its folder."""
+    saved(tokenizer, tmp_path / "whole")
+    saved(as_prompts(tokenizer), tmp_path / "prompts")
+    written = AutoTokenizer.from_pretrained(tmp_path / "whole").backend_tokenizer.to_str()
+    digests = [
+        hashlib.sha256(load_tokenizer(folder, kind).backend_tokenizer.to_str().encode()).hexdigest()
+        for folder in (tmp_path / "whole", tmp_path / "prompts")
+        for kind in ("causal", "masked")
+    ]
+    assert set(digests) == {hashlib.sha256(written.encode()).hexdigest()}
+    names = [config_of(tmp_path, folder).data for folder in ("whole", "prompts")]
+    assert len({tokens_fingerprint(data) for data in names}) == 1
+
+
+def config_of(tmp_path: Path, folder: str, *flags: str):
+    small = ["--data.num-stories", "40", "--data.block-size", "64", "--runs-dir", str(tmp_path / "runs")]
+    return load_config(None, [*small, "--data.tokenizer", str(tmp_path / folder), *flags])
+
+
+def test_documents_packed_with_a_gpt2_tokenizer(tmp_path, capsys):
+    gpt2(tmp_path / "gpt2")
+    data = prepare_data(config_of(tmp_path, "gpt2"))
+    assert "258 tokens; a document is <|endoftext|> ... <|endoftext|>, rows are filled with <pad>" in (
+        capsys.readouterr().out
+    )
+    ids = data.train.input_ids
+    assert data.train.num_tokens == (ids != 257).sum()
+    assert (ids == 256).sum() == 2 * data.train.num_documents
+
+
+@pytest.mark.parametrize("family", ["roberta", "t5"])
+def test_other_families_need_all_of_it(family, tmp_path, tokenizer):
+    gpt2(tmp_path / "gpt2")
+    with pytest.raises(UsageError, match="gpt2: the tokenizer has no pad_token; add it and save"):
+        check_usable(config_of(tmp_path, "gpt2", "--family", family))
+    same = gpt2(tmp_path / "same", pad_token="<|endoftext|>", mask_token="<mask>")
+    with pytest.raises(UsageError, match="pads with its bos or eos; give it a pad_token of its own"):
+        load_tokenizer(same, "masked")
+    bare = gpt2(tmp_path / "bare", pad_token="<pad>", mask_token="<mask>")
+    with pytest.raises(UsageError, match=r"does not wrap a text in <\|endoftext\|> \.\.\. <\|endoftext\|>"):
+        load_tokenizer(bare, "span_corruption")
+    saved(tokenizer, tmp_path / "whole")
+    check_usable(config_of(tmp_path, "whole", "--family", family))

@@ -63,6 +63,7 @@ def test_a_masked_models_targets_are_a_random_part(tmp_path):
     assert not special
 
 
+@pytest.mark.slow
 def test_a_run_records_it_and_keeps_it(tmp_path):
     model = ["--model.hidden-size", "32", "--model.intermediate-size", "32"]
     config = config_of(tmp_path, "--optim.max-steps", "2", "--train.save-steps", "1", *model)

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from base.text.masking import IGNORE
 from ffn_variants.kernels.compilation import use_compiled_kernels
 from pretrain.model import linear_cross_entropy as module
 from pretrain.model.linear_cross_entropy import linear_cross_entropy
@@ -98,7 +99,7 @@ def test_no_tensor_has_all_logits(monkeypatch):
 
     with Recorder():
         linear_cross_entropy(hidden, weight, bias, targets).backward()
-    assert largest == module.CHUNKS_PER_PRODUCT < ROWS
+    assert largest == module.CHUNKS_PER_PRODUCT["cpu"] < ROWS
 
 
 @pytest.mark.parametrize("evaluating", [torch.no_grad, torch.inference_mode])
@@ -109,3 +110,31 @@ def test_evaluation_makes_the_logits_and_no_gradient(monkeypatch, evaluating):
         loss = linear_cross_entropy(hidden, weight, bias, targets)
     assert counter.get_total_flops() == 2 * ROWS * WIDTH * CLASSES
     assert loss.item() == pytest.approx(linear_cross_entropy(hidden, weight, bias, targets).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(("rows_per_chunk", "compiled"), [(1, False), (5, True), (100, False)])
+def test_ignored_rows_give_no_loss_and_no_gradient_even_where_they_are_not_numbers(
+    monkeypatch, bias, compiled, rows_per_chunk
+):
+    monkeypatch.setitem(module.CHUNK_NUMBERS, "cpu", rows_per_chunk * CLASSES)
+    monkeypatch.setattr(module, "ROWS", 1)
+    use_compiled_kernels(compiled)
+    leaves, targets = problem(torch.float64, bias)
+    hidden, *output = leaves
+    kept = torch.arange(ROWS) % 3 != 1
+    padded = torch.where(kept[:, None], hidden.detach(), torch.nan).requires_grad_()
+    ours = linear_cross_entropy(
+        padded, output[0], output[1] if bias else None, torch.where(kept, targets, IGNORE)
+    )
+    whole = F.cross_entropy(F.linear(hidden[kept], *output), targets[kept], reduction="sum")
+    assert ours.item() == pytest.approx(whole.item(), rel=1e-12)
+    gradients = torch.autograd.grad(ours, (padded, *output))
+    assert (gradients[0][~kept] == 0).all()
+    for a, b in zip(gradients, torch.autograd.grad(whole, leaves), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=1e-12)
+    with torch.no_grad():
+        evaluated = linear_cross_entropy(
+            padded, output[0], output[1] if bias else None, torch.where(kept, targets, IGNORE)
+        )
+    assert evaluated.item() == pytest.approx(whole.item(), rel=1e-12)

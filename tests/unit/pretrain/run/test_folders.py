@@ -17,6 +17,7 @@ RUN_NAMES = {
     "metrics_file": "metrics.jsonl",
     "checkpoints_dir": "checkpoints",
     "logs_dir": "logs",
+    "variant_file": "variant.py",
     "model_dir": "model",
     "completion_marker": "COMPLETED",
     "failure_marker": "FAILED",
@@ -46,10 +47,15 @@ STUDY_NAMES = {
     "submit_lock_file": ".submit.lock",
     "launcher_file": "launcher.json",
     "contamination_cache_dir": ".contamination",
+    "pilot_dir": "pilot",
+    "pilot_file": "pilot/pilot.md",
+    "pilot_record": "pilot/pilot.json",
     "report_dir": "report",
     "report_file": "report/report.md",
     "history_file": "history.jsonl",
     "decisions_file": "decisions.json",
+    "tuning_file": "tuning.json",
+    "status_page": "status.html",
 }
 
 

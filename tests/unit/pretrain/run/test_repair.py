@@ -15,6 +15,7 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import run_damage
 from pretrain.run.run_dir import read_run, run_dir
 from pretrain.training.train import train
+from tests.cases import diagonal_is_fast
 
 MODEL = ["model/model.safetensors", "model/config.json", "model/tokenizer.json"]
 NAMED = ["provenance.json", "metrics.jsonl"]
@@ -62,8 +63,7 @@ def damage_file(path: Path, kind: str) -> None:
     path.unlink() if content is None else path.write_bytes(content)
 
 
-@pytest.mark.parametrize("kind", DAMAGES)
-@pytest.mark.parametrize("name", [*MODEL, "COMPLETED"])
+@pytest.mark.parametrize(("name", "kind"), diagonal_is_fast([*MODEL, "COMPLETED"], DAMAGES))
 def test_a_damaged_model_is_made_again(finished, name, kind, capsys):
     config, run = finished
     before = contents(run.path)

@@ -1,0 +1,164 @@
+"""The Hugging Face hub: models of it, and in one line what keeps something from being read.
+
+The client (``huggingface_hub``) asks again by itself where a connection fails or breaks off, or where the
+answer is 429 or 500; in some places it does not, and is called once more here. What is left then is told. A
+hub that gave no answer is left alone for a while: of a suite with 67 data sets, not each waits for it.
+
+Imported where the hub is needed, as the client takes time to load.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from huggingface_hub import constants, is_offline_mode, snapshot_download
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+from huggingface_hub.utils import httpx
+
+from base.errors import UsageError, WorldError
+from base.faults import describe, fault_of
+
+T = TypeVar("T")
+
+SILENT_S = 120.0
+"""Seconds for which a hub that gave no answer is not asked again by this process."""
+
+GIVES_UP_AT_ONCE_S = 15.0
+"""Where the client asks again by itself, it does so for longer."""
+
+PAUSE_S = 2.0
+"""Seconds before it is called once more."""
+
+REFUSALS: dict[type[Exception], str] = {
+    GatedRepoError: "it is gated; ask for access on its page and log in (hf auth login)",
+    RepositoryNotFoundError: "there is no such repository, or it is private; check the name, or log in "
+    "(hf auth login)",
+    RevisionNotFoundError: "it has no such revision; check the commit, tag or branch",
+}
+"""What is told of each answer of the hub that will be the same next time."""
+
+_MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+
+
+class _Silence:
+    """When the hub last gave no answer, on the monotonic clock, and how that showed."""
+
+    since_s = float("-inf")
+    reason = ""
+
+
+def note_silence(reason: str) -> None:
+    """Remember that the hub gave no answer."""
+    _Silence.since_s, _Silence.reason = time.monotonic(), reason
+
+
+def is_out_of_reach() -> bool:
+    """Whether the hub is not to be asked: it gave no answer a moment ago, or ``HF_HUB_OFFLINE`` says so."""
+    return is_offline_mode() or time.monotonic() - _Silence.since_s < SILENT_S
+
+
+def out_of_reach(told: str, instead: str) -> WorldError:
+    """Tell why what the cache does not have cannot be had while the hub is out of reach.
+
+    Args:
+        told: Begins the sentence, such as "cannot load owner/name".
+        instead: What to do without the hub.
+    """
+    if is_offline_mode():
+        return WorldError(
+            f"{told} from the hub: the cache ({constants.HF_HOME}) does not have it, and HF_HUB_OFFLINE "
+            f"forbids to ask the hub; unset that once, or {instead}"
+        )
+    return WorldError(
+        f"{told} from the hub: {_Silence.reason}; give the same command again later (what is loaded is "
+        f"kept), or {instead}"
+    )
+
+
+def cannot_load(told: str, error: Exception, instead: str) -> UsageError:
+    """Tell in one line why something of the hub cannot be loaded.
+
+    Args:
+        told: Begins the sentence, such as "cannot load owner/name".
+        error: What the client raised.
+        instead: What to do without the hub.
+
+    Returns:
+        A ``WorldError`` where the same may work later: the network, the hub, a disk.
+    """
+    if (fault := fault_of(error)) is not None:
+        return WorldError(describe(fault))
+    if reason := how_silent(error):
+        note_silence(reason)
+        return out_of_reach(told, instead)
+    known = (words for seen in _chain(error) for kind, words in REFUSALS.items() if isinstance(seen, kind))
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return UsageError(f"{told} from the hub ({constants.ENDPOINT}): {next(known, first_line)}; {instead}")
+
+
+def how_silent(error: Exception) -> str | None:
+    """Say how an error shows that the hub gave no answer of any use; None if it does not."""
+    return next(filter(None, map(_sign_of_silence, _chain(error))), None)
+
+
+def twice(read: Callable[[], T]) -> T:
+    """Read something of the hub, and once more where the client itself did not wait for an answer."""
+    began_s = time.monotonic()
+    try:
+        return read()
+    except Exception as error:
+        is_final = is_offline_mode() or how_silent(error) is None or fault_of(error) is not None
+        if is_final or time.monotonic() - began_s > GIVES_UP_AT_ONCE_S:
+            raise
+    time.sleep(PAUSE_S)
+    return read()
+
+
+def download_model(name: str) -> Path:
+    """Download a model of the hub, or find its copy.
+
+    Args:
+        name: As the hub has it, with ``@revision`` where one is wanted.
+
+    Returns:
+        The folder.
+
+    Raises:
+        UsageError: If there is no such model, or it cannot be had now.
+    """
+    repository, _, revision = name.partition("@")
+    wanted = {"revision": revision or None, "allow_patterns": _MODEL_FILES}
+    try:
+        return Path(twice(lambda: snapshot_download(repository, **wanted)))
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        instead = "name a run, a study, or a folder with a saved model"
+        raise cannot_load(f"{name} is no folder, and cannot be loaded", error, instead) from None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what led to it, whether or not it is to be shown."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _sign_of_silence(error: BaseException) -> str | None:
+    status = getattr(getattr(error, "response", None), "status_code", 0)
+    if status == 429:
+        return f"{constants.ENDPOINT} takes no more requests for now (status 429)"
+    if status >= 500:
+        return f"{constants.ENDPOINT} has a fault of its own (status {status})"
+    if isinstance(error, ConnectionError):  # the library datasets, which does not say more
+        return f"{constants.ENDPOINT} cannot be reached"
+    if not isinstance(error, httpx.TransportError):
+        return None
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if isinstance(error, httpx.ConnectError):
+        return f"{constants.ENDPOINT} cannot be reached ({reason})"
+    if isinstance(error, httpx.TimeoutException):
+        return f"{constants.ENDPOINT} gives no answer in time ({reason})"
+    return f"the connection to {constants.ENDPOINT} broke off ({reason})"

@@ -1,0 +1,90 @@
+"""What Linux and macOS do differently, in one place. macOS was simulated in tests; nothing was run on it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TextIO
+
+try:
+    import resource
+except ImportError:  # Python can be built without it
+    resource = None
+
+STOP_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGUSR1", "SIGUSR2") if hasattr(signal, name)
+)
+"""By which a scheduler or a user asks a process to stop, as far as the system has them."""
+
+
+def num_cores() -> int:
+    """Return the cores that this process may use, which on macOS are all that there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def peak_memory_mb() -> float | None:
+    """Return the largest memory that this process had so far, in MiB; None where the system does not say."""
+    if resource is None:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, Linux KiB
+
+
+def cpp_compiler() -> str:
+    """Return the C++ compiler that torch compiles with on a CPU, as it looks for it; empty without one."""
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    return name if shutil.which(name) else ""
+
+
+def boot_id() -> str:
+    """Return what tells this boot of this machine from any other; empty where the system has no such thing.
+
+    Neither a new name of the host nor a clock that is set changes it.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return _sysctl("kern.bootsessionuuid") if sys.platform == "darwin" else ""
+
+
+def process_table() -> str:
+    """Return what tells this table of processes from others, as of containers; empty where there is one."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def is_unread(stream: TextIO) -> bool:
+    """Whether the reader of a pipe has gone; false for what is no pipe."""
+    poll = select.poll()
+    # Linux tells errors whatever is asked for; macOS none where nothing is.
+    poll.register(stream, select.POLLOUT)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock a file without waiting; true also where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _sysctl(name: str) -> str:
+    try:
+        command = ["/usr/sbin/sysctl", "-n", name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -1,0 +1,167 @@
+"""What was found in files of text, in one line, and what of it looks wrong: told before any training."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from base.text.files import END_OF_DOCUMENT, MOST_CHARACTERS, has_blank_lines
+from base.text.paths import format_of, is_plain_text, other_files
+from pretrain.config import DataConfig
+from pretrain.data import corpus
+
+FEW_HELD_OUT = 10
+SHORT_DOCUMENT = 20
+"""Characters: shorter ones are a label or a number rather than a text."""
+
+_SPLITS = {
+    "endoftext": f"split at {END_OF_DOCUMENT}",
+    "lines": "one a line",
+    "blank-lines": "split at blank lines",
+    "file": "one a file",
+}
+_HELD_OUT_NAMES = ("valid", "dev", "test", "heldout", "held_out", "held-out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Documents of each split, and of those that are trained on all characters and those of the longest."""
+
+    train: int
+    validation: int
+    characters: int = 0
+    longest: int = 0
+
+
+class Counting:
+    """Counts the documents that pass through it."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, list[int]] = {"train": [0, 0, 0], "validation": [0, 0, 0]}
+
+    def documents(self, data: DataConfig, split: corpus.Split) -> Iterator[str]:
+        """Yield the documents of a split."""
+        sizes = self._sizes[split]
+        for text in corpus.documents(data, split):
+            sizes[:] = sizes[0] + 1, sizes[1] + len(text), max(sizes[2], len(text))
+            yield text
+
+    @property
+    def found(self) -> Found:
+        """What has passed by now."""
+        (train, characters, longest), (validation, *_) = self._sizes.values()
+        return Found(train=train, validation=validation, characters=characters, longest=longest)
+
+
+def read_through(data: DataConfig) -> Found:
+    """Read all documents once.
+
+    Raises:
+        UsageError: As ``corpus.documents``.
+    """
+    counting = Counting()
+    for split in ("train", "validation"):
+        for _ in counting.documents(data, split):
+            pass
+    return counting.found
+
+
+def in_one_line(data: DataConfig, found: Found) -> str:
+    """Say which files there are, their documents and what ends one, their size, and what is held out."""
+    files = corpus.files(data)
+    if not files["train"]:
+        return corpus.describe(data)
+    size = f", {found.characters:,} characters" if found.characters else ""
+    every = corpus.held_out_share(data)
+    if every:
+        held_out = f"{found.validation:,} more, 1 document in {every}"
+    else:
+        held_out = f"{found.validation:,} in {_count(files['validation'])} of their own"
+    return (
+        f"{_name(data)}: {_count(files['train'])} ({_kinds(files['train'])}), "
+        f"{found.train:,} documents{_how_split(data, found)}{size}; held out: {held_out}"
+    )
+
+
+def doubts(data: DataConfig, found: Found) -> list[str]:
+    """What looks wrong with files of text, a line each with what to do."""
+    return [f"note: {doubt}" for doubt in _doubts(data, found)] if corpus.files(data)["train"] else []
+
+
+def _doubts(data: DataConfig, found: Found) -> Iterator[str]:
+    files = corpus.files(data)
+    trained = set(files["train"])
+    if same := next((path for path in files["validation"] if path in trained), None):
+        yield f"{same} is trained on and held out; its loss says nothing about new text"
+    if len(trained) < len(files["train"]):
+        yield f"{Counter(files['train']).most_common(1)[0][0]} is read more than once"
+    if found.longest > MOST_CHARACTERS and data.txt_split != "file":
+        cure = _cure(data, files["train"])
+        yield f"the longest document has {found.longest:,} characters; if it is many, {cure}"
+    if found.characters and found.characters < SHORT_DOCUMENT * found.train:
+        mean = found.characters / found.train
+        cure = _cure(data, files["train"])
+        yield f"a document has {mean:.0f} characters on average; if that is no text, {cure}"
+    if corpus.held_out_share(data) and found.validation < FEW_HELD_OUT:
+        yield (
+            f"only {found.validation} held out; give more by --data.validation-files or a larger "
+            f"--data.validation-fraction (now {data.validation_fraction:g})"
+        )
+    if data.txt_split == "lines" and (spaced := next(filter(has_blank_lines, files["train"]), None)):
+        yield f"{spaced} has empty lines; if they end a document, set --data.txt-split blank-lines"
+    yield from _doubts_of_folders(data, files["train"])
+
+
+def _doubts_of_folders(data: DataConfig, trained: list[Path]) -> Iterator[str]:
+    if data.source != "files":
+        return
+    folders = [path for path in map(Path, data.train_files) if path.is_dir()]
+    if left_out := sum((other_files(folder) for folder in folders), Counter()):
+        told = ", ".join(f"{number} {ending}" for ending, number in left_out.most_common(5))
+        yield f"left out as of no known format: {told}"
+    if folders and (held_out := next(filter(_sounds_held_out, trained), None)):
+        yield f"{held_out} sounds held out and is trained on; if it is, name it by --data.validation-files"
+
+
+def _sounds_held_out(path: Path) -> bool:
+    return path.name.lower().startswith(_HELD_OUT_NAMES)
+
+
+def _cure(data: DataConfig, files: Iterable[Path]) -> str:
+    """The flag that says what a document is."""
+    if any(map(is_plain_text, files)):
+        return f"set --data.txt-split (now {data.txt_split})"
+    return f"set --data.text-field (now {data.text_field})"
+
+
+def _name(data: DataConfig) -> str:
+    """The source; of many files the first."""
+    given = data.train_files
+    return f"{given[0]} and {len(given) - 1} more" if len(given) > 3 else corpus.describe(data)
+
+
+def _how_split(data: DataConfig, found: Found) -> str:
+    """What ended a document of a .txt."""
+    files, every = corpus.files(data)["train"], corpus.held_out_share(data)
+    if not any(map(is_plain_text, files)):
+        return ""
+    without = data.txt_split == "endoftext" and found.train + (found.validation if every else 0) <= len(files)
+    return f" (one a file, with no {END_OF_DOCUMENT} in it)" if without else f" ({_SPLITS[data.txt_split]})"
+
+
+def _count(files: list[Path]) -> str:
+    return f"{len(files):,} file{'s' if len(files) > 1 else ''}"
+
+
+def _kinds(files: list[Path]) -> str:
+    """Formats and size on disk."""
+    size: float = sum(path.stat().st_size for path in files)
+    unit = "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    kinds = dict.fromkeys(str(format_of(path)) for path in files)
+    return f"{', '.join(kinds)}; {size:.3g} {unit}"

@@ -1,0 +1,59 @@
+"""What only the full installation has is told in one line, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from base import extras
+from base.errors import run_cli
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_packages_are_those_of_the_extra() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {re.split("[><=]", line)[0] for line in project["optional-dependencies"]["torch"]}
+    assert set(extras.PACKAGES.values()) == named
+    assert not named & {re.split("[><=]", line)[0] for line in project["dependencies"]}
+
+
+@pytest.fixture
+def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("without_torch")
+def test_what_is_not_installed_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> int:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn.linear_model")
+
+    with pytest.raises(SystemExit) as ended:
+        run_cli(main)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        'error: this needs scikit-learn, which is not installed; pip install "ffn-ablations[torch]" '
+        "installs it\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ModuleNotFoundError("No module named 'torch.fx2'", name="torch.fx2"),  # torch itself is there
+        ImportError("cannot import name 'x' from 'torch'", name="torch"),
+        ValueError("torch"),
+    ],
+)
+def test_what_is_a_defect_keeps_its_traceback(error: Exception) -> None:
+    assert extras.missing_extra(error) is None
+
+
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize("name", ["pretrain.trani", "numpy", "torchvision", None])
+def test_a_module_of_ours_or_of_another_package_is_a_defect(name: str | None) -> None:
+    assert extras.missing_extra(ModuleNotFoundError("x", name=name)) is None

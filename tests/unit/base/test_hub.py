@@ -1,0 +1,114 @@
+"""What is told of the hub's answers, and when it is asked again; nothing here asks it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.utils import httpx
+
+from base import hub
+from base.errors import UsageError, WorldError
+
+
+class Clock:
+    """Stands in for the module ``time``."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A clock of the test's own, and a hub that may be asked."""
+    own = Clock()
+    monkeypatch.setattr(hub, "time", own)
+    monkeypatch.setattr(hub, "is_offline_mode", lambda: False)
+    monkeypatch.setattr(hub._Silence, "since_s", float("-inf"))
+    return own
+
+
+def answer(status: int, kind: type[HfHubHTTPError] = HfHubHTTPError) -> HfHubHTTPError:
+    """What the client raises for an answer."""
+    request = httpx.Request("GET", "https://hub.example/x")
+    return kind("An answer.\nWith more lines.", response=httpx.Response(status, request=request))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (answer(429), "takes no more requests for now (status 429)"),
+        (answer(502), "has a fault of its own (status 502)"),
+        (httpx.ConnectError("[Errno -3] no name"), "cannot be reached ([Errno -3] no name)"),
+        (httpx.ReadTimeout(""), "gives no answer in time (ReadTimeout)"),
+        (httpx.RemoteProtocolError("closed"), "broke off (closed)"),
+        (ConnectionError("Couldn't reach it"), "cannot be reached;"),
+    ],
+)
+def test_a_hub_without_an_answer_is_left_alone_for_a_while(
+    error: Exception, words: str, clock: Clock
+) -> None:
+    assert not hub.is_out_of_reach()
+    wrapped = RuntimeError("something of a library")
+    wrapped.__context__ = error
+    told = hub.cannot_load("cannot load a/b", wrapped, "name a folder")
+    assert isinstance(told, WorldError)
+    assert words in str(told)
+    assert str(told).startswith("cannot load a/b from the hub: ")
+    assert str(told).endswith("or name a folder")
+    assert hub.is_out_of_reach()
+    assert str(hub.out_of_reach("cannot load a/b", "name a folder")) == str(told)
+    clock.now_s += hub.SILENT_S + 1
+    assert not hub.is_out_of_reach()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (answer(404), ": An answer; name a folder"),
+        (answer(401, RepositoryNotFoundError), "there is no such repository, or it is private"),
+        (answer(403, GatedRepoError), "it is gated; ask for access"),
+        (ValueError("No such configuration.\nNor others."), ": No such configuration; name a folder"),
+    ],
+)
+def test_an_answer_that_stays_the_same_is_a_mistake(error: Exception, words: str) -> None:
+    told = hub.cannot_load("cannot load a/b", error, "name a folder")
+    assert type(told) is UsageError
+    assert words in str(told)
+    assert "\n" not in str(told)
+    assert not hub.is_out_of_reach()
+
+
+def test_a_full_disk_is_no_fault_of_the_hub() -> None:
+    wrapped = RuntimeError("something of a library")
+    wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/cache/x")
+    told = hub.cannot_load("cannot load a/b", wrapped, "name a folder")
+    assert isinstance(told, WorldError)
+    assert str(told) == "/cache/x: the disk is full; make room and give the same command again"
+    assert not hub.is_out_of_reach()
+
+
+@pytest.mark.parametrize(
+    ("error", "took_s", "calls"),
+    [(answer(500), 1.0, 2), (answer(500), 23.0, 1), (answer(404), 1.0, 1), (ValueError("x"), 1.0, 1)],
+)
+def test_what_the_client_did_not_wait_for_is_read_once_more(
+    error: Exception, took_s: float, calls: int, clock: Clock
+) -> None:
+    called = []
+
+    def read() -> None:
+        called.append(clock.now_s)
+        clock.now_s += took_s
+        raise error
+
+    with pytest.raises(type(error)):
+        hub.twice(read)
+    assert len(called) == calls

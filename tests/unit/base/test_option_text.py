@@ -1,0 +1,41 @@
+"""Names with options, as users write heads and variants."""
+
+from __future__ import annotations
+
+import pytest
+
+from base.errors import UsageError
+from base.option_text import like, parse_option_text, write_option_text
+
+
+def test_what_is_written_is_read_back() -> None:
+    options = {"grid_size": 3, "scale": 0.5, "activation": "gelu"}
+    text = write_option_text("kan", options, ["frozen"])
+    assert text == "kan activation=gelu grid_size=3 scale=0.5 frozen"
+    read = parse_option_text(text, "head", ("frozen",))
+    assert (read.name, dict(read.options), read.words) == ("kan", options, ("frozen",))
+    assert parse_option_text("  kan   b=1 a=x ", "variant").options == {"b": 1, "a": "x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("kan 3", (), "variant 'kan 3': '3' is no option=value; write for example \"kan option=value\""),
+        ("kan frozen", (), "'frozen' is no option=value"),
+        ("kan a=", ("frozen",), "'a=' is neither option=value nor frozen"),
+        ("kan =3", (), "'=3' is no option=value"),
+        ("kan a=1 a=2", (), "a is given twice"),
+    ],
+)
+def test_other_words_are_refused(text: str, words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError) as told:
+        parse_option_text(text, "variant", words)
+    assert message in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("default", "value", "wanted"),
+    [(5, 3.0, "3"), (1.0, 2, "2.0"), (5, 2.5, "2.5"), ("a", 3, "3"), (None, 1, "1")],
+)
+def test_numbers_take_the_type_of_the_default_where_that_changes_nothing(default, value, wanted) -> None:
+    assert str(like(default, value)) == wanted

@@ -1,0 +1,154 @@
+"""What Linux and macOS do differently. macOS is simulated: what it lacks is taken away."""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import os
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+import base
+from base import system
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "slurm")
+OURS = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+# What is not the same on Linux and macOS, or absent on one: looked for wherever it is not dealt with.
+DIFFERS = {
+    "fcntl", "resource", "termios", "pwd", "grp", "sched_getaffinity", "posix_fadvise", "memfd_create",
+    "SIGUSR1", "SIGUSR2", "ru_maxrss", "fork", "poll", "epoll", "prctl", "statvfs", "boot_time",
+}  # fmt: skip
+
+
+def test_cores_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    if sys.platform == "linux":
+        assert system.num_cores() == len(psutil.Process().cpu_affinity())
+        monkeypatch.delattr(os, "sched_getaffinity")
+    assert system.num_cores() == psutil.cpu_count()
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert system.num_cores() == 1
+
+
+def test_peak_memory_is_in_mib_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    resident = psutil.Process().memory_info().rss / 2**20
+    assert 0.9 * resident < system.peak_memory_mb() < 100 * resident
+    usage = type("Usage", (), {"ru_maxrss": 300 * 2**20})
+    monkeypatch.setattr(system.resource, "getrusage", lambda _who: usage)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert system.peak_memory_mb() == 300
+    monkeypatch.setattr(system, "resource", None)
+    assert system.peak_memory_mb() is None
+
+
+def test_the_module_resource_and_signals_may_be_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.delattr(signal, "SIGUSR1")
+    monkeypatch.delattr(signal, "SIGUSR2")
+    names = runpy.run_path(str(ROOT / "base/system.py"))
+    assert names["STOP_SIGNALS"] == (signal.SIGTERM,)
+    assert names["peak_memory_mb"]() is None
+
+
+def test_a_boot_on_macos_is_told_by_its_identifier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if sys.platform == "linux":
+        assert system.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    def absent(*_: object, **__: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", absent)
+    monkeypatch.setattr(os, "readlink", absent)
+    monkeypatch.setattr(subprocess, "run", absent)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert (system.boot_id(), system.process_table()) == ("", "")
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert system.boot_id() == ""  # a Mac without the command
+    said = subprocess.CompletedProcess([], 0, stdout="5A7B-11\n")
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: said if command[-1][:5] == "kern." else None)
+    assert system.boot_id() == "5A7B-11"
+
+
+def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream, (tmp_path / "file").open("w") as file:
+        assert not system.is_unread(stream)
+        os.close(reader)
+        assert system.is_unread(stream)
+        assert not system.is_unread(file)
+
+
+def test_a_lock_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as first, path.open("r+") as second:
+        assert system.try_lock(first.fileno())
+        assert not system.try_lock(second.fileno())
+
+        def unable(*_: object) -> None:
+            raise OSError("no locks here")
+
+        monkeypatch.setattr(fcntl, "flock", unable)
+        assert system.try_lock(second.fileno())
+
+
+def names_of(path: Path) -> set[str]:
+    """What a file imports, and takes of modules that differ between systems."""
+    named = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                named |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), names=names) if not module.startswith(PACKAGES):
+                named |= {module, *(alias.name for alias in names)}
+            case ast.Attribute(value=ast.Name(id="os" | "signal" | "select" | "psutil"), attr=name):
+                named.add(name)
+    return named
+
+
+def test_nothing_else_names_what_differs() -> None:
+    """Else a Mac would meet it at an import or in the middle of a run."""
+    found = {path.relative_to(ROOT).as_posix(): names_of(path) & DIFFERS for path in OURS}
+    assert {"fcntl", "sched_getaffinity", "poll"} <= found.pop("base/system.py")
+    # A worker's own handler waits for it, on both; and what a boot is told by where there is nothing better.
+    allowed = {"slurm/cancel.py": {"SIGUSR1"}, "pretrain/run/machine.py": {"boot_time"}}
+    assert {path: names for path, names in found.items() if names} == allowed
+
+
+COMMANDS = sorted(
+    module
+    for path in OURS
+    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+    for module in [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")]
+)
+ON_WINDOWS = """
+import asyncio, runpy, subprocess, sys, zoneinfo  # parts of Python that look at the system once
+import psutil, submitit.core.submission, tyro
+sys.platform = "win32"
+for absent in ("fcntl", "resource", "termios", "pwd"):
+    sys.modules[absent] = None
+for command in sys.argv[1:]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
+        del sys.modules[name]
+    try:
+        runpy.run_module(command, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        print(command, end.code)
+"""
+
+
+def test_every_command_says_that_windows_is_not_supported() -> None:
+    """Each in one line with status 2, before it imports anything that Windows lacks."""
+    assert {"pretrain.train", "eval.report", "slurm.submit", "ffn_variants.swap"} <= set(COMMANDS)
+    code = ON_WINDOWS.replace("PACKAGES", repr(PACKAGES))
+    done = subprocess.run(
+        [sys.executable, "-c", code, *COMMANDS], capture_output=True, text=True, cwd=ROOT, timeout=120
+    )
+    assert done.stdout.splitlines() == [f"{command} 2" for command in COMMANDS]
+    assert done.stderr.splitlines() == [f"error: {base.WINDOWS}"] * len(COMMANDS)
+    assert "WSL2" in base.WINDOWS
