@@ -41,6 +41,8 @@ class EvaluateArgs:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
+    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
     workers: int | None = None
     """Tasks that are scored at the same time, each by a process with one thread (null: one a core, up to four
     on a GPU, one where there is little to do)."""
@@ -48,13 +50,16 @@ class EvaluateArgs:
     """What is evaluated, and how."""
 
 
-def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = None) -> int:
+def evaluate(
+    paths: tuple[Path, ...], config: EvalConfig, workers: int | None = None, trust_remote_code: bool = False
+) -> int:
     """Evaluate runs; a broken one does not stop the rest.
 
     Args:
         paths: Folders of runs or studies.
         config: What is evaluated, and how.
         workers: Processes that score at the same time; None chooses.
+        trust_remote_code: Whether to run FFN variants that the runs bring.
 
     Returns:
         The exit status: 0, or 2 where a run or its data is at fault, or 1 for a defect of this project.
@@ -70,7 +75,7 @@ def evaluate(paths: tuple[Path, ...], config: EvalConfig, workers: int | None = 
     runs, notes = find_runs(paths, config.finetune.resolve("").seeds)
     for note in notes + sources:
         print(f"note: {note}", file=sys.stderr)
-    outcome = evaluate_runs(runs, config, workers)
+    outcome = evaluate_runs(runs, config, workers, trust_remote_code=trust_remote_code)
     if tables := [rows for rows in outcome.asked.values() if len(rows)]:
         print(summary(tables))
         if len(counts := chosen_settings(outcome.asked)):
@@ -88,17 +93,17 @@ def _status(failures: Sequence[Failure]) -> int:
     return 2 if failures else 0
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Read the flags and evaluate; a study's own settings stand for what no flag says."""
-    line = read_flags(EvaluateArgs)
+    line = read_flags(EvaluateArgs, args)
     typed = line.typed.values
     folders = [Path(word) for word in typed.get(("config", "include_path"), ())]
     config = study_config([Path(word) for word in typed.get(("runs",), ())], folders)
     if {("config", "tasks"), ("config", "classify")} & typed.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
-    args = line.complete(EvaluateArgs(runs=(), config=config), prog="python -m eval", description=EXAMPLES)
-    return evaluate(args.runs, args.config, args.workers)
+    asked = line.complete(EvaluateArgs(runs=(), config=config), prog="python -m eval", description=EXAMPLES)
+    return evaluate(asked.runs, asked.config, asked.workers, asked.trust_remote_code)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class EvalConfig(Section):
     tasks: tuple[str, ...] = ()
     """Tasks, groups or tags of lm-eval that score text; on the command line without --suites, only these."""
     classify: tuple[str, ...] = ()
-    """Classification tasks: names (python -m eval.tasks lists them) or YAML files of your own; on the command
+    """Classification tasks: names (ffn-ablations tasks lists them) or YAML files of your own; on the command
     line without --suites, only these."""
     score_on: tuple[str, ...] = ()
     """Score what was fine-tuned on each task of classify on the validation data of these tasks too, whose
@@ -76,7 +76,8 @@ class EvalConfig(Section):
     check_contamination: bool = True
     """Look for the test items in the training text, once a study: about a second for a million words."""
     batch_tokens: int | None = Field(None, ge=1)
-    """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by device)."""
+    """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
+    device and its free memory)."""
     device: Annotated[str, AfterValidator(_check_device)] | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()

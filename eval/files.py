@@ -101,15 +101,9 @@ def read_hub_rows(
     Raises:
         UsageError: If it cannot be loaded.
     """
-    from datasets import load_dataset
+    from base.hub_datasets import load_split
 
-    try:
-        return load_dataset(path, name, split=split, revision=revision, data_dir=data_dir).to_list()
-    # A repository that has a script in place of data is a RuntimeError.
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).split("\n")[0]
-        of_name = f" ({name})" if name else ""
-        raise UsageError(f"cannot load {path}{of_name} from the hub: {reason}; {instead}") from error
+    return load_split(path, split, instead, name, revision, data_dir).to_list()
 
 
 def fingerprint(paths: Iterable[Path]) -> str:

@@ -8,17 +8,19 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from base.errors import UsageError
+
 
 @dataclass(frozen=True, kw_only=True)
 class SubmitArgs:
     """Run the cells of a study that are not done yet, then write its report."""
 
     study: Positional[Path]
-    """The study's YAML file."""
+    """The study's YAML file, or the name of a shipped one."""
     cluster: Literal["local", "slurm"] = "local"
     """Where the cells run: on this machine, or as jobs of the SLURM cluster whose login node this is."""
     preset: Path | None = None
-    """With slurm: what the site wants to be told, a file like those in configs/clusters/."""
+    """With slurm: what the site wants to be told: a YAML file, or a shipped one (ffn-ablations configs)."""
     max_running: int | None = None
     """With slurm: jobs that run at the same time (default: the preset's, else all)."""
     workers: Annotated[int, arg(aliases=["-j"])] = 2
@@ -31,12 +33,22 @@ class SubmitArgs:
     """Folder for all runs, instead of the one in the config (runs/)."""
     include_path: tuple[Path, ...] = ()
     """Folders of task files that the study names and you trust: lm-eval's task files may run code."""
+    trust_remote_code: Annotated[bool, FlagCreatePairsOff] = False
+    """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
+    that its backbones bring. Read them before."""
     retry_failed: Annotated[bool, FlagCreatePairsOff] = False
     """Also try cells again that ended with an error of their own."""
     cancel: Annotated[bool, FlagCreatePairsOff] = False
     """Cancel the study's jobs; the same command without it continues later."""
     dry_run: Annotated[bool, FlagCreatePairsOff] = False
-    """Show every cell, the cost and the sbatch script, and stop; nothing is written."""
+    """Show every cell, the plan (runs, tokens, FLOPs, hours of all stages) and the sbatch script, and stop;
+    nothing is written."""
+    device: str | None = None
+    """With --dry-run: take hours from the table of devices that ships, for this one, as H100."""
+    calibrate: Annotated[bool, FlagCreatePairsOff] = False
+    """With --dry-run: train 30 steps of each size and variant here for hours; leaves nothing behind."""
+    price_per_hour: float | None = None
+    """With --dry-run: what a GPU-hour costs, or without GPUs an hour of a machine."""
     report: bool = field(default=True)
     """Write the report after the last cell."""
 
@@ -44,3 +56,16 @@ class SubmitArgs:
 def runs_dir_override(runs_dir: Path | None) -> dict[str, Any]:
     """Return what ``--runs-dir`` sets in the config of every run."""
     return {"output": {"runs_dir": str(runs_dir)}} if runs_dir else {}
+
+
+def check_options(options: SubmitArgs) -> None:
+    """Refuse flags that do not fit.
+
+    Raises:
+        UsageError: Naming one of them.
+    """
+    for name in ("workers", "cells_per_job", "cells_at_once", "max_running"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")
+    if options.preset is not None and options.cluster != "slurm":
+        raise UsageError("--preset is for jobs of SLURM; add --cluster slurm, or leave it out to run here")

@@ -1,23 +1,58 @@
-"""Cancelling a study: its jobs in the queue, or the command that runs it on this machine."""
+"""Cancel a study: its jobs in the queue, or the command that runs it on this machine.
+
+    python -m slurm.cancel runs/quickstart
+
+What runs is saved first; submitting the study again continues.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from tyro.conf import Positional
 
-from base.errors import OccupiedError, UsageError
+from base.command_line import parse_flags
+from base.errors import OccupiedError, UsageError, run_cli
 from pretrain.run.folders import StudyFolder
 from pretrain.run.machine import is_here
+from slurm.arguments import runs_dir_override
 from slurm.launcher import Launcher, read_launcher
 from slurm.life import lives_here
+from slurm.listing import read_listing
 from slurm.settle import settle
 from slurm.squeue import cancel, read_queue
 from slurm.state import read_state
 from slurm.submissions import read_submissions, sole_submitter
+
+COMMANDS = ("ffn-ablations", "ffn_ablations")
+"""How a study is run, besides by a module of ``slurm``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CancelArgs:
+    """Cancel a study."""
+
+    study: Positional[Path]
+    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
+    runs_dir: Path | None = None
+    """Folder of all runs, if the study was submitted with --runs-dir."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    options = parse_flags(CancelArgs, args, prog="python -m slurm.cancel", description=__doc__)
+    if options.study.is_dir():
+        read_listing(options.study)  # refuses what is no study's folder
+        return cancel_study(options.study)
+    from slurm.study import load_study
+
+    return cancel_study(load_study(options.study, runs_dir_override(options.runs_dir)).folder)
 
 
 def cancel_study(study_dir: Path) -> int:
@@ -86,7 +121,7 @@ def _runs_study(launcher: Launcher, study_dir: Path) -> bool:
     lock_file = StudyFolder(study_dir).submit_lock_file.resolve()
     try:
         process = psutil.Process(launcher.pid)
-        is_command = any("slurm" in word for word in process.cmdline())
+        is_command = any("slurm" in word or Path(word).name in COMMANDS for word in process.cmdline())
         return is_command and any(Path(file.path) == lock_file for file in process.open_files())
     except psutil.Error:
         return False
@@ -114,3 +149,7 @@ def _is_worker(pid: int, folder: StudyFolder) -> bool:
     return any("submitit" in word for word in words) and any(
         Path(word).resolve() == folder.jobs_dir.resolve() for word in words[1:] if word.startswith(("/", "."))
     )
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Sequence
@@ -11,9 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
+from base.system import num_cores
+from eval.models.identity import admit_run
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
+from ffn_variants.registry import is_registered
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.repair import is_finished_and_whole
 from pretrain.training.stopping import Stopped
@@ -45,8 +47,11 @@ class Worker:
 def is_done(cell: Cell) -> bool:
     """Whether a cell has a model and every score that the study asks for.
 
-    One whose files cannot be read is not: running it tells why, and stops no other.
+    A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
+    read is not: running it tells why, and stops no other.
     """
+    if cell.stage == "tune" and RunFolder(cell.run_dir).has_diverged:
+        return True
     try:
         return _has_model(cell) and is_evaluated(cell.run_dir, cell.evaluation)
     except (UsageError, OSError):
@@ -102,6 +107,7 @@ def run_shared_cell(cell: Cell, worker: Worker) -> None:
         if read_state(cell.study_dir, cell.run_id).name != "done":
             raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
     elif isinstance(cell, RunCell):
+        _load_own(cell)
         train(cell.config, TrainingScorer)
 
 
@@ -115,13 +121,21 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
         OccupiedError: If another process is at it and does not end.
     """
     if isinstance(cell, RunCell):
+        _load_own(cell)
         patiently(train, cell.config, TrainingScorer)
     elif isinstance(cell, BackboneCell):
         cell.backbone.prepare(cell.run_dir)
-    state = replace(state, stage="evaluate")
+        admit_run(cell.run_dir, cell.trust_remote_code)
+    state = replace(state, stage="evaluate", trained_s=time.time())
     write_state(cell.study_dir, cell.run_id, state)
     patiently(evaluate_run, cell.run_dir, cell.evaluation)
     return replace(state, name="done", finished_s=time.time())
+
+
+def _load_own(cell: RunCell) -> None:
+    """Load its variant where that is in a file: its user consented when the study was submitted."""
+    if cell.own and not is_registered(cell.own.name):
+        cell.own.load()
 
 
 def patiently(work, *args) -> None:
@@ -145,7 +159,7 @@ def has_gpu() -> bool:
 
 def share_cores(num_workers: int) -> dict[str, str]:
     """Variables for workers that share this machine's cores."""
-    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // num_workers))}
+    return {"OMP_NUM_THREADS": str(max(1, num_cores() // num_workers))}
 
 
 def _one_line(error: BaseException) -> str:

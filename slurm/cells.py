@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from base.families import PRETRAINED
 from eval.config import EvalConfig
@@ -12,6 +13,11 @@ from eval.models.backbones import StudyBackbone
 from eval.suites.registry import SUITES
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
+from pretrain.run.run_dir import run_dir
+from slurm.listing import tell_levels
+from slurm.own_variants import OwnVariant
+
+Stage = Literal["main", "tune", "shared"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +27,10 @@ class Cell:
     evaluation: EvalConfig
     study_dir: Path
     run_dir: Path
+    places: tuple[tuple[str, str], ...] = ()
+    """Axes of the study beside the variant, and its level on each."""
+    stage: Stage = "main"
+    """What it is for: what is compared (main), or how that is to be trained."""
 
     @property
     def run_id(self) -> str:
@@ -38,6 +48,12 @@ class Cell:
         raise NotImplementedError
 
     @property
+    def shown_id(self) -> str:
+        """Its ``run_id``, and what that does not tell."""
+        told = tell_levels(self.run_id, {"variant": self.variant, **dict(self.places)})
+        return f"{self.run_id}  {told}" if told else self.run_id
+
+    @property
     def label(self) -> str:
         """The run's name without the hash, as shown to a reader."""
         raise NotImplementedError
@@ -48,10 +64,14 @@ class RunCell(Cell):
     """Pretraining of one family with one FFN variant, and its evaluation."""
 
     config: RunConfig
+    own: OwnVariant | None = None
+    """Its variant, where that is in a file of the user's."""
+    level: str | None = None
+    """What the study calls the variant; None where that is its name."""
 
     @property
     def variant(self) -> str:
-        return self.config.model.ffn
+        return self.level or self.config.model.ffn
 
     @property
     def seed(self) -> int:
@@ -60,7 +80,9 @@ class RunCell(Cell):
     @property
     def label(self) -> str:
         config = self.config
-        return f"{config.family}/{config.model.ffn}/{config.output.run_name or f'seed{config.seed}'}"
+        name = f"{config.family}/{self.variant}/{config.output.run_name or f'seed{config.seed}'}"
+        places = tell_levels(self.run_id, dict(self.places))
+        return f"{name} ({places})" if places else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +90,8 @@ class BackboneCell(Cell):
     """Evaluation of a model that is pretrained already."""
 
     backbone: StudyBackbone
+    trust_remote_code: bool = False
+    """Whether its user consented to run an FFN variant that it brings."""
 
     @property
     def variant(self) -> str:
@@ -82,9 +106,20 @@ class BackboneCell(Cell):
         return f"{PRETRAINED}/{self.variant}/seed{self.seed}"
 
 
+def at_seed(cell: RunCell, seed: int) -> RunCell:
+    """Return the cell of the same arm at another seed."""
+    run_config = cell.config.model_copy(update={"seed": seed})
+    return replace(cell, config=run_config, run_dir=run_dir(run_config))
+
+
 def trained_cells(cells: Iterable[Cell]) -> list[RunCell]:
     """Return those whose models the study trains."""
     return [cell for cell in cells if isinstance(cell, RunCell)]
+
+
+def own_variants(cells: Iterable[Cell]) -> list[OwnVariant]:
+    """Return the variants of cells that are in files, each once."""
+    return list(dict.fromkeys(cell.own for cell in trained_cells(cells) if cell.own))
 
 
 def backbone_cells(cells: Iterable[Cell]) -> list[BackboneCell]:
@@ -117,11 +152,21 @@ def check_backbones(models: Sequence[str], evaluation: EvalConfig) -> None:
 
 
 def expand_backbones(
-    models: Sequence[str], seeds: Sequence[int], evaluation: EvalConfig, folder: Path
+    models: Sequence[str],
+    seeds: Sequence[int],
+    evaluation: EvalConfig,
+    folder: Path,
+    trust_remote_code: bool = False,
 ) -> tuple[BackboneCell, ...]:
     """Return a cell for each model and seed of fine-tuning, seeds varying slowest."""
     named = [StudyBackbone(model, seed) for seed in seeds for model in models]
     return tuple(
-        BackboneCell(backbone=one, evaluation=evaluation, study_dir=folder, run_dir=folder / one.run_id)
+        BackboneCell(
+            backbone=one,
+            evaluation=evaluation,
+            study_dir=folder,
+            run_dir=folder / one.run_id,
+            trust_remote_code=trust_remote_code,
+        )
         for one in named
     )

@@ -9,7 +9,8 @@ from pydantic import Field, field_validator, model_validator
 
 from base.command_line import Section
 from base.config_input import read_config
-from base.errors import UsageError, shown
+from base.errors import shown
+from base.shipped import find_config
 
 LONGEST_DAYS = 365
 
@@ -92,9 +93,7 @@ def load_preset(path: Path | None) -> ClusterPreset:
     """
     if path is None:
         return ClusterPreset()
-    if not path.is_file():
-        raise UsageError(f"preset {path} does not exist; the shipped ones are in configs/clusters/")
-    return read_config(path, ClusterPreset)
+    return read_config(find_config(path, "preset"), ClusterPreset)
 
 
 def minutes_of(time: str) -> int:

@@ -1,4 +1,7 @@
-"""The last job of a study on a cluster: tries killed cells again, writes the report, and adds seeds."""
+"""The last job of a study on a cluster: tries killed cells again, writes the report, and goes on.
+
+It goes on with the next round of tuning, with runs at what was chosen, or with more seeds.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from base.errors import OccupiedError, UsageError
-from slurm.cells import Cell
-from slurm.report import write_study_report
+from slurm.cells import Cell, own_variants
 from slurm.sbatch import SlurmSubmitter
 from slurm.settle import Queue, cancel_quietly, settle
 from slurm.squeue import read_queue
+from slurm.stages import Growing, end_stage
 from slurm.study import Study
 from slurm.submissions import Submission, read_submissions, sole_submitter
 from slurm.survey import survey
@@ -41,9 +44,9 @@ class LastJob:
         study = self.submitter.study
         if _is_superseded(study.folder):
             return
+        _load_own(study)
         self._hand_in(self._try_again)
-        write_study_report(study)
-        later = study.now()
+        later = end_stage(study)
         if len(later.cells) > len(study.cells):
             self._hand_in(lambda: self._go_on(later))
 
@@ -66,17 +69,61 @@ class LastJob:
             print(f"{len(todo)} cells were killed and are submitted again", flush=True)
 
     def _go_on(self, study: Study) -> None:
-        """Submit what the next look needs."""
+        """Submit what the next stage needs: a round of tuning, runs at what was chosen, or a look."""
         study.write()
-        # If this job was stopped before it ended, and runs again, they may be submitted.
+        # If this job was stopped before it ended, and runs again, they may be submitted, or done.
         if cells := find_todo(study, retry_failed=False).cells:
             self._submit(self.submitter.of(study), cells, 0)
-            print(f"{len(cells)} cells are submitted for the next look", flush=True)
+            print(f"{len(cells)} cells are submitted for the next {study.stage}", flush=True)
+        elif ensure_last(self.submitter.of(study)) is None:
+            end_stage(study)
 
     def _submit(self, submitter: SlurmSubmitter, cells: Sequence[Cell], round_: int) -> None:
         """Submit cells and the job that comes after them."""
-        submitter.submit_cells(cells, round_)
+        submitter.submit_cells(cells, round_, following(submitter))
         ensure_last(submitter, round_)
+
+
+class Follow:
+    """What a job of cells does at its end where variants or settings are tuned apart: hand in what follows.
+
+    So none waits for the others. What it leaves undone, as when it is killed, the study's last job does.
+    """
+
+    def __init__(self, submitter: SlurmSubmitter) -> None:
+        self.submitter = submitter
+
+    def __call__(self) -> None:
+        study = self.submitter.study
+        _load_own(study)
+        try:
+            with _patient_submitter(study.folder):
+                settle(study.folder)
+                growing = Growing(study.now())
+                if cells := growing():
+                    submitter = self.submitter.of(growing.study)
+                    submitter.submit_cells(cells, 0, following(submitter))
+                    ensure_last(submitter)
+                    print(f"{len(cells)} cells are submitted, as what they rest on has ended", flush=True)
+        except UsageError as error:
+            print(f"nothing was submitted: {error}", flush=True)
+
+
+def following(submitter: SlurmSubmitter) -> Follow | None:
+    """Return what jobs of cells do at their end; None where the study's last job does as soon."""
+    tuning = submitter.study.tuning
+    if tuning is None or tuning.is_over or len(tuning.plan.groups) == 1:
+        return None
+    return Follow(submitter)
+
+
+def _load_own(study: Study) -> None:
+    """Load variants that are in files; without one it is not known whether its runs are of another source."""
+    for own in own_variants(study.planned):
+        try:
+            own.load()
+        except UsageError as error:
+            print(f"note: {error}", flush=True)
 
 
 def ensure_last(submitter: SlurmSubmitter, round_: int = 0) -> Submission | None:

@@ -9,7 +9,6 @@ outlives whoever called it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import re
 import shlex
 import subprocess
@@ -23,6 +22,7 @@ import submitit
 from submitit.helpers import DelayedSubmission
 
 from base.errors import UsageError
+from base.system import try_lock
 from pretrain.run.folders import StudyFolder
 from slurm.sealed import Sealed
 from slurm.squeue import read_queue, scrubbed_environment
@@ -90,7 +90,7 @@ def wait_for_sbatch(study_dir: Path, key: str) -> None:
     """
     until = time.monotonic() + SBATCH_PATIENCE_S
     with contextlib.suppress(FileNotFoundError), script_of(study_dir, key).open("r+") as script:
-        while not _try_lock(script.fileno()):
+        while not try_lock(script.fileno()):
             if time.monotonic() > until:
                 raise UsageError(
                     f"{study_dir}: an sbatch of this study does not end, so nothing was submitted; "
@@ -110,7 +110,7 @@ def _call_sbatch(study_dir: Path, submission: Submission) -> Submission:
     script = script_of(study_dir, submission.key)
     try:
         with script.open("r+") as lock:
-            _try_lock(lock.fileno())
+            try_lock(lock.fileno())
             done = subprocess.run(
                 ["sbatch", str(script.resolve())],
                 env=scrubbed_environment(),
@@ -146,14 +146,3 @@ def drop(study_dir: Path, submission: Submission) -> None:
     script_of(study_dir, submission.key).unlink(missing_ok=True)
     for suffix in submission.elements:
         (StudyFolder(study_dir).jobs_dir / f"{submission.key}{suffix}.pkl").unlink(missing_ok=True)
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Lock a file without waiting; true also where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Literal
 
 import submitit
@@ -24,11 +25,18 @@ class CellJob:
     Args:
         cells: What it runs; with ``shared`` exactly one.
         layout: How the job's processes share them.
+        follow: On a cluster: hands in what follows from cells that have ended, without waiting for others.
     """
 
-    def __init__(self, cells: tuple[Cell, ...], layout: Layout = "in-turn") -> None:
+    def __init__(
+        self,
+        cells: tuple[Cell, ...],
+        layout: Layout = "in-turn",
+        follow: Callable[[], None] | None = None,
+    ) -> None:
         self.cells = cells
         self.layout = layout
+        self.follow = follow
 
     def __call__(self) -> None:
         environment = submitit.JobEnvironment()
@@ -44,6 +52,8 @@ class CellJob:
             run_cells(self.cells[rank :: environment.num_tasks], worker)
         else:
             run_cells(self.cells, worker)
+        if on_cluster and self.follow and (rank == 0 or self.layout == "at-once"):
+            self.follow()
         if not on_cluster:
             finish_for_dead_launcher(self.cells[0].study_dir)
 

@@ -4,57 +4,76 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from base.errors import UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
+from eval.models.identity import admit_run
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
-from slurm.cells import Cell, backbone_cells, trained_cells
+from slurm.cells import Cell, backbone_cells, own_variants, trained_cells
 from slurm.cluster import load_preset
 from slurm.dry_run import show_dry_run
-from slurm.finish import ensure_last
+from slurm.finish import ensure_last, following
 from slurm.local import LocalRunner, batches
 from slurm.looks import check_plan
+from slurm.own_variants import contents
+from slurm.plan.command import make_plan
 from slurm.progress import StudyProgress
-from slurm.report import unfinished, write_study_report
+from slurm.report import unfinished
 from slurm.sbatch import Packing, SlurmSubmitter
 from slurm.settle import settle
 from slurm.snapshot import take_snapshot
 from slurm.sources import other_source_lines
 from slurm.squeue import read_queue
-from slurm.study import Study, load_study
+from slurm.stages import Growing, end_stage
+from slurm.study import Study, folder_of_own, load_study
 from slurm.submissions import sole_submitter
 from slurm.todo import Todo, find_todo, take_over
+from slurm.tuning.cells import compared_data
+from slurm.tuning.choose import check_tuning_plan
 
 
-def launch(options: SubmitArgs) -> int:
+def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     """Do what ``python -m slurm.submit`` is asked to; returns 1 if a local study has cells left at the end.
+
+    Args:
+        options: What was typed.
+        load: Reads the study from its file, with arguments as ``load_study``; another one for its pilot.
 
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
-    study = load_study(options.study, runs_dir_override(options.runs_dir))
+    overrides = runs_dir_override(options.runs_dir)
+    if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
+        return cancel_study(folder)  # which runs nothing of the study
+    study = load(options.study, overrides, options.trust_remote_code)
     if options.cancel:
         return cancel_study(study.folder)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
+    check_tuning_plan(study)
     check_plan(study)
     if study.config.stages and not options.report:
         raise UsageError(
             f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
         )
+    if study.config.tune and options.cluster == "slurm" and not options.report:
+        raise UsageError(
+            f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
+            "leave out --no-report"
+        )
     _check_usable(study, options)
     if options.dry_run:
         todo = find_todo(study, options.retry_failed)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        return show_dry_run(study, todo, submitter)
+        return show_dry_run(study, todo, make_plan(study, todo.cells, options), submitter)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)
@@ -102,9 +121,13 @@ def _show(study: Study, todo: Todo) -> None:
     for line in other_source_lines(todo.changed):
         print(line)
     told = {cell.run_id for cell in (*todo.cells, *todo.changed)}
+    shown = {cell.run_id: cell.shown_id for cell in study.cells}
     for run_id, state in todo.states.items():
         if state.name == "failed" and run_id not in told:
-            print(f"left alone, as it failed before (--retry-failed tries it again): {run_id}: {state.error}")
+            print(
+                "left alone, as it failed before (--retry-failed tries it again): "
+                f"{shown[run_id]}: {state.error}"
+            )
 
 
 def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
@@ -123,10 +146,14 @@ def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
     """Tokenise the corpora and find backbones; what is wrong with them is told now, not after hours."""
     # Done once, before the workers start, so that they do not all do it at the same time.
-    for config in {cell.config.data.model_dump_json(): cell.config for cell in trained_cells(todo)}.values():
+    configs = [cell.config for cell in trained_cells(todo)]
+    if study.tuning is not None:  # what is wrong with the text of later stages is told before any tuning
+        configs += [compared_data(config) for config in configs]
+    for config in {config.data.model_dump_json(): config for config in configs}.values():
         prepare_data(config)
     for cell in backbone_cells(todo):
         cell.backbone.prepare(cell.run_dir)
+        admit_run(cell.run_dir, cell.trust_remote_code)
 
 
 def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
@@ -136,23 +163,27 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
         if not options.report:
             return 0
         if todo.is_over:  # also where its last job was lost
-            write_study_report(study)
-            study = study.now()
+            study = end_stage(study)
             todo = find_todo(study, retry_failed=False)
             if not todo.cells:
                 return 0
             study.write()
-    submitter = _submitter(study, options, take_snapshot(study.folder))
+    submitter = _submitter(study, options, _take_snapshot(study))
     if todo.cells:
-        submissions = submitter.submit_cells(todo.cells)
+        submissions = submitter.submit_cells(todo.cells, follow=following(submitter))
         num_jobs = sum(len(submission.elements) for submission in submissions)
         arrays = ", ".join(submission.array for submission in submissions)
         handed = f"{len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays})"
         print(f"submitted {handed}, code {submitter.snapshot}")
     if options.report and (last := ensure_last(submitter)):
         print(f"the report comes after them (SLURM {last.array}): {StudyFolder(study.folder).report_file}")
-    print(f"follow it with: python -m slurm.status {study.folder}")
+    print(f"follow it with: ffn-ablations study status {study.folder}")
     return 0
+
+
+def _take_snapshot(study: Study) -> Path:
+    """Copy the code that the study's jobs run, and the files of the user's own variants."""
+    return take_snapshot(study.folder, contents(own_variants(study.planned)))
 
 
 def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) -> SlurmSubmitter:
@@ -167,33 +198,45 @@ def _submitter(study: Study, options: SubmitArgs, snapshot: Path | None = None) 
 
 
 def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
-    """Run the cells on this machine, look by look; returns 1 if one of the study is not done at the end."""
-    goes_on = study.decisions is not None and not study.decisions.is_over
-    # Once: cells of later looks run the same code, whatever is edited meanwhile.
-    snapshot = take_snapshot(study.folder) if todo.cells or goes_on else study.folder
+    """Run the cells on this machine, stage by stage; returns 1 if one of the study is not done at the end."""
+    # Once: cells of later stages run the same code, whatever is edited meanwhile.
+    snapshot = _take_snapshot(study) if todo.cells or study.goes_on else study.folder
     while True:
-        left = _run_cells(study, todo, options, snapshot)
-        if options.report:
-            write_study_report(study)
-        later = study.now()
+        study, left = _run_cells(study, todo, options, snapshot)
+        later = end_stage(study, options.report)
         if len(later.cells) == len(study.cells):
             return 1 if left else 0
         study, todo = later, find_todo(later, retry_failed=False)
         study.write()
 
 
-def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> bool:
-    """Run the cells that are to be run now; returns whether one of the study is not done."""
-    started_s = time.time()
+def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> tuple[Study, bool]:
+    """Run the cells that are to be run now, and those of tuning that follow from them meanwhile.
+
+    Returns:
+        The study with these, and whether one of its cells is not done.
+    """
+    started_s, num_run = time.time(), len(todo.cells)
     if todo.cells:
-        progress = StudyProgress(study.folder, todo.cells, len(study.cells) - len(todo.cells))
+        now = {cell.run_id for cell in todo.cells}
+        before = [cell for cell in study.cells if cell.run_id not in now]
+        progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
+        growing = Growing(study, progress.say)
+
+        def follow() -> list[tuple[Cell, ...]]:
+            cells = growing()
+            progress.add(cells)
+            return batches(cells, options.cells_per_job)
+
         try:
-            runner = LocalRunner(study.folder, options.workers, progress, snapshot, options.report)
+            runner = LocalRunner(study.folder, options.workers, progress, snapshot, options.report, follow)
             runner.run(batches(todo.cells, options.cells_per_job))
         finally:
             progress.close()
+        num_run += len(growing.study.cells) - len(study.cells)
+        study = growing.study
     left = unfinished(study)
-    print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
+    print(f"{num_run} cells run in {duration(time.time() - started_s)}")
     if left:
         print("the same command continues what is missing; --retry-failed also tries what failed")
-    return bool(left)
+    return study, bool(left)

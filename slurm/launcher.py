@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,7 +56,8 @@ def known_launcher(study_dir: Path, report: bool) -> Iterator[None]:
     def stop(_signum: int, _frame: object) -> None:
         raise SystemExit(128 + signal.SIGTERM)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    is_main = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
+    before = signal.signal(signal.SIGTERM, stop) if is_main else None
     launcher = Launcher(
         pid=os.getpid(),
         host=socket.gethostname(),
@@ -69,7 +71,8 @@ def known_launcher(study_dir: Path, report: bool) -> Iterator[None]:
             yield
     finally:
         note.unlink(missing_ok=True)
-        signal.signal(signal.SIGTERM, before)
+        if is_main:
+            signal.signal(signal.SIGTERM, before)
 
 
 def read_note(study_dir: Path) -> Launcher | None:

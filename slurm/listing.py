@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from base.config_input import read_yaml
 from base.errors import UsageError
+from base.files import mapping
+from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
 
 
@@ -17,12 +21,12 @@ class StudyListing:
     Args:
         run_ids: Their runs.
         note: What a reader must know of where they are from; empty where they are as submitted.
-        adds_seeds: Whether there may be more later.
+        goes_on: Whether there may be more later.
     """
 
     run_ids: tuple[str, ...]
     note: str = ""
-    adds_seeds: bool = False
+    goes_on: bool = False
 
 
 def read_listing(study: Path) -> StudyListing:
@@ -40,7 +44,7 @@ def read_listing(study: Path) -> StudyListing:
     content = _read(file)
     cells = content.get("cells")
     if isinstance(cells, list) and cells and all(isinstance(cell, str) for cell in cells):
-        return StudyListing(tuple(cells), adds_seeds=content.get("until") is not None)
+        return StudyListing(tuple(cells), goes_on=content.get("until") is not None or _tunes(study, content))
     if not begun:
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
     note = (
@@ -48,6 +52,62 @@ def read_listing(study: Path) -> StudyListing:
         "slurm.submit writes it again"
     )
     return StudyListing(begun, note)
+
+
+def read_levels(study: Path) -> dict[str, dict[str, str]]:
+    """Read from a study's folder what folders of runs do not tell.
+
+    Returns:
+        By run id the level of its variant (``variant``), and its level on each axis by the axis's name;
+        nothing for runs whose folder tells all, and where ``study.yaml`` is missing or damaged.
+    """
+    levels = _read(StudyFolder(study).study_file).get("levels")
+    return {
+        str(run_id): {str(axis): str(level) for axis, level in told.items()}
+        for run_id, told in (levels.items() if isinstance(levels, dict) else ())
+        if isinstance(told, dict)
+    }
+
+
+def read_to_come(study: Path) -> tuple[dict[str, str], dict[str, int]]:
+    """Read from a study's folder which stages its cells are of, and what follows them.
+
+    Returns:
+        By run id its stage, for those that are not (only) of the main one; and by stage the number of cells
+        that are due once the tuning has chosen. Both are empty where ``study.yaml`` says nothing of it.
+    """
+    content = _read(StudyFolder(study).study_file)
+    stages, to_come = mapping(content.get("stages")), mapping(content.get("to_come"))
+    of = {
+        str(run_id): str(stage)
+        for stage, run_ids in stages.items()
+        for run_id in (run_ids if isinstance(run_ids, list) else ())
+    }
+    return of, {str(stage): number for stage, number in to_come.items() if isinstance(number, int)}
+
+
+def tell_levels(run_id: str, levels: Mapping[str, str]) -> str:
+    """Say what a run's folder does not: ``kan grid_size=3, size 0.1M``; empty where it tells all.
+
+    Args:
+        run_id: ``family/variant/run``.
+        levels: Its variant's (``variant``), and those on axes by their names.
+    """
+    folder = run_id.split("/")[1:2]
+    told = [
+        level if axis == "variant" else f"{axis} {level}"
+        for axis, level in levels.items()
+        if axis != "variant" or [level] != folder
+    ]
+    return ", ".join(told)
+
+
+def _tunes(study: Path, content: Mapping[str, Any]) -> bool:
+    """Whether a study has not chosen all that it tunes."""
+    if "tune" not in mapping(content.get("stages")):
+        return False
+    tuning = read_tuning(study)
+    return tuning is None or not tuning.is_over
 
 
 def _begun(study: Path) -> tuple[str, ...]:

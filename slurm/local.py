@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +51,8 @@ class LocalRunner:
     """Folder of the code that the processes run."""
     report: bool = True
     """Whether the report comes afterwards, which a worker writes if this command is killed."""
+    follow: Callable[[], Sequence[Sequence[Cell]]] = tuple
+    """Asked whenever a job has ended: batches that follow from it, while others run on."""
     _running: list[_Running] = field(default_factory=list)
     _tries: dict[str, int] = field(default_factory=dict)
 
@@ -67,8 +69,10 @@ class LocalRunner:
                     self._start(waiting.popleft())
                 time.sleep(POLL_S)
                 self.progress.update()
-                for cells in self._collect():
-                    waiting.append(cells)
+                num_before = len(self._running)
+                waiting.extend(self._collect())
+                if len(self._running) < num_before:
+                    waiting.extend(tuple(batch) for batch in self.follow())
         except BaseException:
             for running in self._running:
                 running.job.cancel()

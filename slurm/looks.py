@@ -21,6 +21,7 @@ from slurm.study import Study
 _NAMES = {
     "looks": "the seeds at its looks",
     "variants": "its variants",
+    "axes": "its axes",
     "cells": "its families or training",
     "benchmarks": "what it is scored on",
 }
@@ -62,7 +63,8 @@ def take_look(study: Study, analysis: Analysis) -> None:
     write_decisions(study.folder, now)
     following = decisions.planned[len(decisions.looks) + 1 :]
     told = f"{', '.join(look.go_on)} go on to {following[0]} seeds" if look.go_on else "no seeds are added"
-    print(f"{now.progress}; {told}")
+    used = "" if look.go_on else f": {now.runs_used} were used"
+    print(f"{now.progress}; {told}{used}")
 
 
 def _look(study: Study, decisions: Decisions, analysis: Analysis) -> Look:
@@ -87,11 +89,11 @@ def _claims(analysis: Analysis) -> list[Comparison]:
 def _variants(study: Study, undecided: Iterable[Comparison]) -> list[str]:
     """Name the variants whose runs some comparisons are made of, in the order of the study.
 
-    Where heads are compared these are all of them: a head is averaged over the variants.
+    Where heads or the levels of an axis are compared these are all: each is averaged over the variants.
     """
     variants = study.config.models
     levels = {level for comparison in undecided for level in comparison.contrast.weights()}
-    if levels and study.config.report.factor == "head":
+    if levels and study.config.report.factor not in ("ffn", "both"):
         return list(variants)
     named = {level.variant if isinstance(level, Combination) else level for level in levels}
     return [name for name in variants if name in named]

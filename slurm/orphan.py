@@ -16,7 +16,7 @@ from slurm.survey import survey
 def finish_for_dead_launcher(study_dir: Path) -> None:
     """Write the report where the command that would have is dead and every cell of its study has ended.
 
-    A study that adds seeds is left to the same command, which goes on with it.
+    A study that adds seeds, or has not chosen what it tunes, is left to the same command.
     """
     launcher = read_note(study_dir)
     if launcher is None or not launcher.report or not launcher.is_dead:
@@ -33,7 +33,7 @@ def finish_for_dead_launcher(study_dir: Path) -> None:
 
 
 def _is_over(study_dir: Path, listing: StudyListing) -> bool:
-    if listing.note or listing.adds_seeds:
+    if listing.note or listing.goes_on:
         return False
     states = survey(study_dir, listing.run_ids)
     return all(state.name in ("done", "failed") for state in states.values())

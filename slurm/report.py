@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from base.errors import UsageError
+from eval.report.pilot.page import pilot_table, pilot_text
+from eval.report.pilot.write import write_pilot
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.cell import is_done
@@ -64,3 +66,9 @@ def write_study_report(study: Study) -> None:
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)
+    if study.pilot:
+        choice = write_pilot(study.folder)
+        print(
+            f"\n{pilot_table(choice)}\n\n{pilot_text(choice)}\n\n{StudyFolder(study.folder).pilot_file}",
+            flush=True,
+        )

@@ -56,7 +56,7 @@ class SlurmSubmitter:
                 f"the preset trains each cell with {preset.num_processes} processes, so a job holds one "
                 "cell; leave --cells-per-job and --cells-at-once out"
             )
-        for cell in trained_cells(study.planned):
+        for cell in trained_cells((*study.planned, *study.cells)):
             cut_step(cell.config.train, preset.num_processes)
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             raise UsageError(
@@ -72,8 +72,15 @@ class SlurmSubmitter:
         """Return what submits another study, or the same later, in the same way."""
         return SlurmSubmitter(study, self.preset, self.packing, self.snapshot)
 
-    def submit_cells(self, cells: Sequence[Cell], round_: int = 0) -> list[Submission]:
+    def submit_cells(
+        self, cells: Sequence[Cell], round_: int = 0, follow: Callable[[], None] | None = None
+    ) -> list[Submission]:
         """Submit cells as arrays of at most the site's size, each recorded before and after.
+
+        Args:
+            cells: The cells.
+            round_: How often the last job has handed them in again.
+            follow: What each of their jobs calls at its end.
 
         Raises:
             UsageError: If sbatch refuses.
@@ -85,7 +92,7 @@ class SlurmSubmitter:
             chunk = jobs[start : start + limit]
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [submissions[-1].array] if submissions and self._max_running else []
-            submissions.append(self._hand_over(self._executor(len(chunk), after), chunk, round_))
+            submissions.append(self._hand_over(self._executor(len(chunk), after), chunk, round_, follow))
         return submissions
 
     def submit_last(self, last: Callable[[], None], after: Sequence[str], round_: int = 0) -> Submission:
@@ -178,13 +185,17 @@ class SlurmSubmitter:
         ]
 
     def _hand_over(
-        self, executor: submitit.SlurmExecutor, jobs: Sequence[tuple[Cell, ...]], round_: int
+        self,
+        executor: submitit.SlurmExecutor,
+        jobs: Sequence[tuple[Cell, ...]],
+        round_: int,
+        follow: Callable[[], None] | None,
     ) -> Submission:
         suffixes = [f"_{i}" for i in range(len(jobs))] if len(jobs) > 1 else [""]
         cells = (tuple(cell.run_id for cell in job) for job in jobs)
         elements = dict(zip(suffixes, cells, strict=True))
         record = Submission(key=new_key(), elements=elements, **self._facts(round_))
-        calls = [CellJob(job, self._layout) for job in jobs]
+        calls = [CellJob(job, self._layout, follow) for job in jobs]
         return hand_over(self.study.folder, executor, calls, record)
 
     def _facts(self, round_: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from base.code_roots import PACKAGES
@@ -17,11 +18,15 @@ SUFFIXES = (".py", ".yaml", ".csv", ".md")
 """Of the files that the packages consist of."""
 
 
-def take_snapshot(study_dir: Path) -> Path:
+def take_snapshot(study_dir: Path, own: Mapping[str, bytes] | None = None) -> Path:
     """Copy the project's code into the study's folder, once for each state of the code.
 
     Beside the copy, ``<name>.diff`` holds what differs from the commit, untracked files apart. A copy that
     was edited or damaged since it was made is set aside, and made anew.
+
+    Args:
+        study_dir: The study's folder.
+        own: Files of the user's own variants, by their place in the copy.
 
     Returns:
         ``<study>/code/<commit>[-<hash of the changes>]``, to be put first on PYTHONPATH.
@@ -30,7 +35,10 @@ def take_snapshot(study_dir: Path) -> Path:
     files = sorted(
         path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES
     )
-    commit, diff = _git(root, "rev-parse", "HEAD"), _git(root, "diff", "HEAD", "--", *PACKAGES)
+    # An environment inside a checkout of something else has no commit of its own.
+    is_checkout = bool(_git(root, "ls-files", "base/files.py"))
+    commit = _git(root, "rev-parse", "HEAD") if is_checkout else ""
+    diff = _git(root, "diff", "HEAD", "--", *PACKAGES) if is_checkout else ""
     is_clean = bool(commit) and not _git(root, "status", "--porcelain", "--", *PACKAGES)
     copy = StudyFolder(study_dir).code_dir.resolve() / f"copy.tmp-{os.getpid()}"
     try:
@@ -38,8 +46,11 @@ def take_snapshot(study_dir: Path) -> Path:
             target = copy / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
+        for place, text in (own or {}).items():
+            (copy / place).parent.mkdir(parents=True, exist_ok=True)
+            (copy / place).write_bytes(text)
         content = content_hash(copy)
-        name = commit[:12] if commit and is_clean else f"{commit[:12] or 'code'}-{content[:8]}"
+        name = commit[:12] if commit and is_clean and not own else f"{commit[:12] or 'code'}-{content[:8]}"
         folder = copy.with_name(name)
         if folder.is_dir() and content_hash(folder) == content and is_as_copied(folder):
             for cache in folder.rglob("__pycache__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ffn_variants.registry import is_registered
 from ffn_variants.source import cure, describe_change
 from pretrain.run.folders import RunFolder
 from pretrain.run.recorded_source import recorded_source
@@ -13,10 +14,12 @@ from slurm.cells import Cell, trained_cells
 
 
 def other_sources(cells: Iterable[Cell]) -> dict[str, str]:
-    """Say by run id what is wrong with cells that are neither done nor to be run."""
-    changes = {
-        cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in trained_cells(cells)
-    }
+    """Say by run id what is wrong with cells that are neither done nor to be run.
+
+    Of a variant in a file that this process did not load, nothing is known.
+    """
+    known = [cell for cell in trained_cells(cells) if not cell.own or is_registered(cell.own.name)]
+    changes = {cell.run_id: source_change(cell.run_dir, cell.config.model.ffn) for cell in known}
     return {run_id: change for run_id, change in changes.items() if change}
 
 

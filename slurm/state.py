@@ -8,14 +8,13 @@ dead worker left behind is recognised by its process id, or on another machine b
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from base.progress import duration
 from base.records import read_record, write_record
@@ -25,6 +24,8 @@ from slurm.life import lives_here, silence_s
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
 Stage = Literal["pretrain", "evaluate"]
+LARGEST = 1e15
+"""Steps and losses of a log that are beyond are damage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class CellState:
     """What tells its machine from others of the same name (see ``pretrain.run.machine``)."""
     attempts: int = 0
     started_s: float = 0.0
+    trained_s: float = 0.0
+    """When its training had ended and its evaluation began; 0 before."""
     finished_s: float = 0.0
     error: str = ""
     log: str = ""
@@ -125,11 +128,16 @@ def read_progress(folder: Path) -> dict[str, float]:
         record = _object(line)
         for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s", "time_s"):
             value = record.get(key)
-            if isinstance(value, int | float) and math.isfinite(value) and key not in progress:
+            if is_number(value) and key not in progress:
                 progress[key] = value
         if "loss" in progress and "max_steps" in progress:
             break
     return progress
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value from a file is one to show: finite, and not beyond all measure."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def describe(state: CellState, folder: Path) -> str:

@@ -1,7 +1,8 @@
 """Show every cell of a study: waiting, queued, running, done, failed or missing.
 
-python -m slurm.status runs/quickstart
-python -m slurm.status configs/studies/thesis.yaml --watch
+    python -m slurm.status runs/quickstart
+    python -m slurm.status runs/quickstart --watch
+    python -m slurm.status runs/quickstart --watch --html    # also as a page, runs/quickstart/status.html
 
 Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
 """
@@ -13,16 +14,21 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import FlagCreatePairsOff, Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.progress import duration
 from eval.results.decisions import read_decisions
+from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.life import PATIENCE_S
-from slurm.listing import read_listing
+from slurm.listing import read_levels, read_listing, read_to_come, tell_levels
+from slurm.missing_report import missing_report
+from slurm.page.write import write_page
+from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state import CellState, describe
 from slurm.survey import survey
 
@@ -35,52 +41,74 @@ class StatusArgs:
     """Show every cell of a study with its state."""
 
     study: Positional[Path]
-    """The study's YAML file, or its folder below runs/."""
+    """The study's folder below runs/, its YAML file, or the name of a shipped one."""
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
     watch: bool = False
     """Show it again and again until no cell is queued or running."""
     every: float = 10.0
     """With --watch: seconds in between."""
+    html: Annotated[bool, FlagCreatePairsOff] = False
+    """Write status.html into the study's folder too: one page with cells, losses, tuning and verdicts, which
+    loads itself again while cells are at work. With --watch it is kept up to date."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files and the queue, and waits for nothing."""
     options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
-    note = ""
     if not 0.1 <= options.every <= LONGEST_WAIT_S:
         raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
-    if options.study.is_dir():
-        listing = read_listing(options.study)
-        folder, run_ids, note = options.study, listing.run_ids, listing.note
-    else:
-        from slurm.study import load_study
-
-        study = load_study(options.study, runs_dir_override(options.runs_dir))
-        folder, run_ids = study.folder, tuple(cell.run_id for cell in study.cells)
     while True:
+        folder, run_ids, note = _cells(options)  # again each time: a round of tuning or a look adds some
         states = survey(folder, run_ids)
         text = "\n".join([*([note] if note else []), render(folder, states)])
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
+        if options.html:
+            left = _time_left(folder, states, read_levels(folder))
+            write_page(folder, states, note, options.every, left)
         if not options.watch or not any(s.name in ("queued", "running") for s in states.values()):
             return
         time.sleep(options.every)
 
 
+def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
+    """Find a study's folder, the runs of its cells that are due by now, and a note on where they are from."""
+    if options.study.is_dir():
+        listing = read_listing(options.study)
+        return options.study, listing.run_ids, listing.note
+    from slurm.study import folder_of_own, load_study
+
+    overrides = runs_dir_override(options.runs_dir)
+    if own := folder_of_own(options.study, overrides):
+        if not own.is_dir():
+            raise UsageError(
+                f"{options.study} was not submitted yet ({own} is not there), and the files of its "
+                "variants are not run here; slurm.submit --dry-run --trust-remote-code shows its cells"
+            )
+        listing = read_listing(own)  # as it was submitted
+        return own, listing.run_ids, listing.note
+    study = load_study(options.study, overrides)
+    return study.folder, tuple(cell.run_id for cell in study.cells), ""
+
+
 def render(folder: Path, states: Mapping[str, CellState]) -> str:
     """Write one line a cell and one that counts them."""
-    width = max(len(run_id) for run_id in states)
+    width, levels = max(len(run_id) for run_id in states), read_levels(folder)
+    told = {run_id: tell_levels(run_id, levels.get(run_id, {})) for run_id in states}
+    beside = max(map(len, told.values()))
+    names = {run_id: f"{run_id:<{width}}" + f"  {told[run_id]:<{beside}}" * bool(beside) for run_id in states}
     lines = [
-        f"{run_id:<{width}}  {state.name:<8}  {_details(state, folder / run_id)}".rstrip()
+        f"{names[run_id]}  {state.name:<8}  {details(state, folder / run_id)}".rstrip()
         for run_id, state in states.items()
     ]
-    lines += _decided(folder)
+    lines += [*_tuned(folder), *_decided(folder)]
+    lines += filter(None, [_time_left(folder, states, levels), missing_report(folder, states)])
     counts = Counter(state.name for state in states.values())
     lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
     return "\n".join(lines)
 
 
-def _details(state: CellState, folder: Path) -> str:
+def details(state: CellState, folder: Path) -> str:
     """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
     if state.name == "running":
         attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
@@ -101,12 +129,32 @@ def _silence(state: CellState) -> str:
     return f"; no sign of life for {duration(state.silent_s)}: slurm.submit takes it over"
 
 
+def _time_left(folder: Path, states: Mapping[str, CellState], levels: Mapping[str, Mapping[str, str]]) -> str:
+    """How long the study still takes, where something is at work."""
+    if not any(state.name == "running" for state in states.values()):
+        return ""
+    stages, to_come = read_to_come(folder)
+    times = [
+        CellTime(stages.get(run_id, "main"), kind_of(run_id, levels.get(run_id, {})), state)
+        for run_id, state in states.items()
+    ]
+    return tell_time_left(times, to_come)
+
+
 def _decided(folder: Path) -> list[str]:
     try:
         decisions = read_decisions(folder)
     except UsageError as error:
         return [f"note: {error}"]
     return [decisions.progress] if decisions else []
+
+
+def _tuned(folder: Path) -> list[str]:
+    try:
+        tuning = read_tuning(folder)
+    except UsageError as error:
+        return [f"note: {error}"]
+    return [tuning.progress] if tuning else []
 
 
 def _job(state: CellState) -> str:

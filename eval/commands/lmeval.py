@@ -8,15 +8,20 @@ run's folder or its model's, and every field of ``--protocol`` is a model argume
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+
 from base.errors import run_cli
 
 
-def main() -> None:
+def main(args: Sequence[str] | None = None) -> None:
     """Register the models and hand over to lm-eval."""
     from lm_eval.__main__ import cli_evaluate
 
     import eval.scoring.lm_eval_models  # noqa: F401  registers ffn-clm, ffn-mlm and ffn-s2s
 
+    if args is not None:
+        sys.argv[1:] = args  # it reads those of the process
     cli_evaluate()
 
 

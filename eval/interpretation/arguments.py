@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +37,9 @@ class ClassifierArgs:
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of python -m eval.tasks, or a YAML file."""
+    """A classification task: a name of ffn-ablations tasks, or a YAML file."""
+    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Run an FFN variant that the run brings as code; read it before. Such a run is refused otherwise."""
     config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
     """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
     as in the run's study."""
@@ -94,11 +97,14 @@ Args = TypeVar("Args", bound=ClassifierArgs)
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: str) -> Args:
-    """Read the process' flags; the settings of the run's study stand for what none says.
+def parse_classifier_flags(
+    kind: type[Args], args: Sequence[str] | None, head: str, prog: str, description: str
+) -> Args:
+    """Read the flags; the settings of the run's study stand for what none says.
 
     Args:
         kind: What to read into.
+        args: The flags; None takes those of the process.
         head: What the command looks into; of the study's heads the first of its name is the default.
         prog: The command, as a user types it.
         description: What ``--help`` says first.
@@ -106,7 +112,7 @@ def parse_classifier_flags(kind: type[Args], head: str, prog: str, description: 
     Raises:
         UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
     """
-    line = read_flags(kind, default=_open(kind, EvalConfig()))
+    line = read_flags(kind, args, default=_open(kind, EvalConfig()))
     run = line.typed.values.get(("run",))
     config = config_with_head([] if run is None else [Path(run)], head)
     return line.complete(_open(kind, config), prog=prog, description=description)
@@ -119,9 +125,13 @@ def _open(kind: type[Args], config: EvalConfig) -> Args:
 
 def with_fewer_flags(config: EvalConfig) -> EvalConfig:
     """Return the same settings, of which only those that a classifier depends on are flags."""
+    return _kind_with_fewer_flags().model_validate(config.model_dump())
+
+
+@functools.cache  # pydantic goes through all source files for the docstrings of a new kind
+def _kind_with_fewer_flags() -> type[EvalConfig]:
     tuning = _without_flags(FinetuneConfig, {"tasks"})
-    kind = _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
-    return kind.model_validate(config.model_dump())
+    return _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
 
 
 def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> type[Model]:

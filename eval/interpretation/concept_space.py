@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from base.errors import run_cli
 from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, parse_classifier_flags
 
@@ -17,12 +19,14 @@ fine-tuned and kept. Drawn are examples of the validation file, each the centroi
 SVG, a PNG and their alt text."""
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, draw, and say where the files are; the study's settings stand for what no flag says."""
-    args = parse_classifier_flags(ConceptSpaceArgs, SPACE_HEAD, "python -m eval.concept_space", EXAMPLES)
+    asked = parse_classifier_flags(
+        ConceptSpaceArgs, args, SPACE_HEAD, "python -m eval.concept_space", EXAMPLES
+    )
     from eval.interpretation.concept_space_plot import draw
 
-    print("\n".join(map(str, draw(args))))
+    print("\n".join(map(str, draw(asked))))
     return 0
 
 

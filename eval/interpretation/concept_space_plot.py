@@ -20,6 +20,7 @@ from eval.config import EvalConfig
 from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, say_rarely
 from eval.interpretation.concept_space_figure import draw_concept_space
 from eval.interpretation.kept_classifiers import find_task, finetuned
+from eval.models.identity import admit_run
 from eval.report.figures.style import to_png, to_svg
 from eval.report.names import file_name
 from eval.zero_shot.task import evenly_spaced
@@ -79,6 +80,7 @@ def draw(args: ConceptSpaceArgs) -> list[Path]:
         raise UsageError(f"--max-examples is {args.max_examples}; it must be 2 or more")
     head = choose_head(args.config)
     task = find_task(args.task, args.config)
+    admit_run(args.run, args.trust_remote_code)
     found = finetuned(args.run, task, args.config, say_rarely())
     data = found.validation.take(evenly_spaced(list(range(len(found.validation))), args.max_examples))
     run = RunFolder(args.run.resolve())

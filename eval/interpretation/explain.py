@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from base.errors import run_cli
 from eval.interpretation.arguments import SEGMENT_HEAD, ExplainArgs, parse_classifier_flags
 
@@ -15,12 +17,12 @@ Writes one HTML file and a JSON file beside it. The classifier is the one that R
 these settings; where there is none, it is fine-tuned and kept."""
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, write the page, say where it is."""
-    args = parse_classifier_flags(ExplainArgs, SEGMENT_HEAD, "python -m eval.explain", EXAMPLES)
+    asked = parse_classifier_flags(ExplainArgs, args, SEGMENT_HEAD, "python -m eval.explain", EXAMPLES)
     from eval.interpretation.explanation_files import explain
 
-    print(explain(args))
+    print(explain(asked))
     return 0
 
 

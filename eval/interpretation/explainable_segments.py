@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from base.errors import run_cli
@@ -28,10 +29,11 @@ The task's file names the field with the labels of turns, segment_labels. What R
 fine-tuned. Intervals are of a bootstrap over documents; they say nothing of other runs."""
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, judge, write the JSON file and print the table."""
-    args = parse_classifier_flags(
+    asked = parse_classifier_flags(
         ExplainableSegmentsArgs,
+        args,
         f"{SEGMENT_HEAD} segments=turns",
         "python -m eval.explainable_segments",
         EXAMPLES,
@@ -40,15 +42,16 @@ def main() -> int:
     from eval.interpretation.kept_classifiers import find_task
     from eval.interpretation.segment_f1 import table
 
-    results = measure(args, say_rarely())
-    task, heads = find_task(args.task, args.config).name, [str(head) for head in args.config.finetune.heads]
+    results = measure(asked, say_rarely())
+    task = find_task(asked.task, asked.config).name
+    heads = [str(head) for head in asked.config.finetune.heads]
     name = f"{file_name(task, heads[0])}-segments.json"
-    out = args.out or RunFolder(args.run).explanations_dir / name
+    out = asked.out or RunFolder(asked.run).explanations_dir / name
     content = {
-        "run": str(args.run),
+        "run": str(asked.run),
         "task": task,
         "heads": heads,
-        "seed": args.seed,
+        "seed": asked.seed,
         "results": [asdict(result) for result in results],
     }
     write_text(out, json.dumps(content, indent=1))

@@ -53,7 +53,7 @@ from eval.interpretation.segment_f1 import (
     turn_labels,
     turns_of_segments,
 )
-from eval.models.identity import identify_run, model_folder
+from eval.models.identity import admit_run, model_folder
 from eval.scoring.log_likelihood import num_positions
 
 SUPERVISED, LIME = "supervised", "LIME"
@@ -77,7 +77,7 @@ def measure(args: ExplainableSegmentsArgs, tell: Tell = lambda message: None) ->
     task = find_task(args.task, args.config)
     turn_labels(task, [])
     choices = _choices(args, task)
-    identify_run(args.run)  # before anything is read or trained
+    admit_run(args.run, args.trust_remote_code)  # before anything is read or trained
     for part in SPLITS:
         turn_labels(task, read_examples(task, part, args.config))
     first = load_segment_classifier(args.run, task, with_head(args.config, str(choices[0])))

@@ -13,10 +13,12 @@ from eval.interpretation.arguments import ExplainArgs
 from eval.interpretation.explanations import choose_examples, to_json, to_page
 from eval.interpretation.kept_classifiers import find_task
 from eval.interpretation.segment_classifiers import (
+    check_segment_head,
     explain_examples,
     load_segment_classifier,
     note_few_segments,
 )
+from eval.models.identity import admit_run
 from eval.report.names import file_name
 from pretrain.run.folders import RunFolder
 
@@ -30,6 +32,8 @@ def explain(args: ExplainArgs) -> Path:
     if args.examples < 1:
         raise UsageError(f"--examples is {args.examples}; it must be 1 or more")
     task = find_task(args.task, args.config)
+    check_segment_head(task, args.config)
+    admit_run(args.run, args.trust_remote_code)
     found = load_segment_classifier(args.run, task, args.config)
     note_few_segments(found, 1)
     explained = explain_examples(found)

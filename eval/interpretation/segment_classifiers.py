@@ -30,6 +30,16 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
     Raises:
         UsageError: For a head that reads no segments, or data or a run that cannot be used.
     """
+    check_segment_head(task, config)
+    return finetuned(run, task, config, say_rarely())
+
+
+def check_segment_head(task: ClassificationTask, config: EvalConfig) -> None:
+    """Refuse a head that reads no segments, or says nothing of single ones.
+
+    Raises:
+        UsageError: Says which head to choose.
+    """
     choice = check_head(config.finetune.heads[0], task.multi_label)
     if segmentation_of(task.finetuning(config.finetune, choice)) is None:
         raise UsageError(
@@ -40,7 +50,6 @@ def load_segment_classifier(run: Path, task: ClassificationTask, config: EvalCon
         raise UsageError(
             f'head {str(choice)!r} says nothing of single segments; choose another, such as "{SEGMENT_HEAD}"'
         )
-    return finetuned(run, task, config, say_rarely())
 
 
 def like_cut(choice: HeadChoice, name: str) -> HeadChoice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from base.errors import run_cli
@@ -25,29 +26,31 @@ words by 6 keywords. With --lengths all of it is done for segments of each lengt
 and seconds against length. What RUN does not keep yet is fine-tuned."""
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, test, write the JSON file (and the figure) and print the table."""
-    args = parse_classifier_flags(SufficiencyArgs, SEGMENT_HEAD, "python -m eval.sufficiency", EXAMPLES)
+    asked = parse_classifier_flags(
+        SufficiencyArgs, args, SEGMENT_HEAD, "python -m eval.sufficiency", EXAMPLES
+    )
     from eval.interpretation.kept_classifiers import find_task
     from eval.interpretation.lengths_figure import draw_lengths
     from eval.interpretation.selections import table
     from eval.interpretation.sufficiency_measures import length_table, measure, sweet_spot
     from eval.report.figures.style import to_svg
 
-    found = measure(args, say_rarely())
-    task, head = find_task(args.task, args.config).name, str(args.config.finetune.heads[0])
-    out = args.out or RunFolder(args.run).sufficiency_dir / f"{file_name(task, head)}.json"
+    found = measure(asked, say_rarely())
+    task, head = find_task(asked.task, asked.config).name, str(asked.config.finetune.heads[0])
+    out = asked.out or RunFolder(asked.run).sufficiency_dir / f"{file_name(task, head)}.json"
     content = {
-        "run": str(args.run),
+        "run": str(asked.run),
         "task": task,
         "head": head,
-        "segments_kept": args.segments_kept,
-        "draws": args.draws,
-        "seed": args.seed,
-        "train_documents": args.train_documents,
+        "segments_kept": asked.segments_kept,
+        "draws": asked.draws,
+        "seed": asked.seed,
+        "train_documents": asked.train_documents,
         "results": [asdict(result) for result in found[0].results],
     }
-    if args.lengths:
+    if asked.lengths:
         content |= {"lengths": [asdict(one) for one in found], "enough_from": sweet_spot(found).window}
         figure, alt = draw_lengths(found, f"{task}, {head}")
         write_text(out.with_suffix(".svg"), to_svg(figure))

@@ -29,6 +29,7 @@ from eval.interpretation.segment_classifiers import (
     predict_segments,
 )
 from eval.interpretation.selections import CONFIDENCE, Documents, Sufficiency, compare_selections
+from eval.models.identity import admit_run
 from eval.scoring.log_likelihood import num_positions
 from eval.zero_shot.task import evenly_spaced
 
@@ -96,6 +97,7 @@ def measure(args: SufficiencyArgs, tell: Tell = lambda message: None) -> list[Me
     lengths = sorted(set(args.lengths))
     heads = [_of_length(choice, length, task) for length in lengths] or [choice]
     forests: list[WordForest] = []
+    admit_run(args.run, args.trust_remote_code)
     return [_measure(args, task, head, forests, tell) for head in heads]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,7 @@ from base.errors import UsageError, run_cli
 from eval.report.analysis import AskedMethod, Request
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.sections.answer import answer, explored
+from eval.report.sections.verdicts import warned
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
 from eval.results.published import PublishedSource
@@ -38,6 +40,8 @@ class ReportArgs:
 
     For the heads of a study: python -m eval.report runs/fr-kan-heads --factor head --baseline linear
 
+    For a table with a column for the models' size: python -m eval.report scores.csv --axis size
+
     For the seeds that a study needs, by the spread of a smaller one: python -m eval.report runs/pilot --plan
 
     Beside published numbers: python -m eval.report runs/thesis --published thesis
@@ -50,8 +54,12 @@ class ReportArgs:
     source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder, a rows.parquet, a CSV with family,variant,seed,benchmark,score (percent), or a
     published table, thesis:table5 or thesis:all-seeds."""
+    axis: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A column of a table that tells runs apart as family and seed do, such as size; may be given several
+    times. Differences are then averaged over families at each of its levels. A study names its own."""
     factor: Factor | None = None
-    """What is compared: FFN variants, classification heads, or both (default: the study's, else ffn)."""
+    """What is compared: FFN variants (ffn), classification heads (head), both, or the levels of an axis
+    (default: the study's, else ffn)."""
     head: str | None = None
     """With --factor ffn: of scores under several heads keep those under this one, "fourier-kan frozen"."""
     out: Path | None = None
@@ -99,20 +107,20 @@ class ReportArgs:
     """With --plan: number of families averaged over (default: those of SOURCE, else 2)."""
 
 
-def main() -> int:
+def main(args: Sequence[str] | None = None) -> int:
     """Write one report and say where it is."""
-    args = parse_flags(ReportArgs, prog="python -m eval.report")
-    if args.plan:
-        print(_plan(args))
+    asked = parse_flags(ReportArgs, args, prog="python -m eval.report")
+    if asked.plan:
+        print(_plan(asked))
         return 0
-    if args.source is None:
-        _refuse_source_after_flag(args)
+    if asked.source is None:
+        _refuse_source_after_flag(asked)
         raise UsageError("name what to report on: a study's folder, a rows.parquet or a CSV of scores")
     from eval.report.write import write_report  # matplotlib, which takes half a second
 
-    out = args.out or (StudyFolder(args.source).report_dir if args.source.is_dir() else Path("report"))
-    analysis = write_report(args.source, out, _request(args))
-    said = [" ".join(answer(analysis)), explored(analysis), str(out / REPORT_NAME)]
+    out = asked.out or (StudyFolder(asked.source).report_dir if asked.source.is_dir() else Path("report"))
+    analysis = write_report(asked.source, out, request_of(asked))
+    said = [" ".join(answer(analysis)), explored(analysis), warned(analysis), str(out / REPORT_NAME)]
     print("\n\n".join(filter(None, said)))
     return 0
 
@@ -131,8 +139,14 @@ def _refuse_source_after_flag(args: ReportArgs) -> None:
             raise UsageError(f"{values[-1]} was read as a value of {flag}; write it before the flags")
 
 
-def _request(args: ReportArgs) -> Request:
+def request_of(args: ReportArgs) -> Request:
+    """Return what is asked of a report, without its source.
+
+    Raises:
+        UsageError: For values that cannot be used.
+    """
     return Request(
+        axes=args.axis,
         factor=args.factor,
         head=args.head,
         baseline=args.baseline,
@@ -160,7 +174,7 @@ def _plan(args: ReportArgs) -> str:
     if args.source is not None:
         if args.sd is not None:
             raise UsageError("--plan takes the spread from SOURCE or from --sd; leave out one of them")
-        return plan_like(args.source, _request(args), args.variants, args.families)
+        return plan_like(args.source, request_of(args), args.variants, args.families)
     _refuse_source_after_flag(args)
     if args.sd is None or not 1e-9 < args.sd < 1e9:
         raise UsageError(

@@ -11,8 +11,10 @@ from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
 from eval.report.bayesian import bayesian_view
 from eval.report.decided import decided_notes, decided_seeds, runs_of_all
+from eval.report.equal_cost import analyse_costs
 from eval.report.failed_runs import analyse_failures, failure_notes, with_failed
-from eval.report.findings import find
+from eval.report.findings import find, with_shared_rate
+from eval.report.head_tuning import head_trials
 from eval.report.history import data_key
 from eval.report.learning_curves import analyse_curves
 from eval.report.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
@@ -23,8 +25,10 @@ from eval.report.phenomena import compare_parts, means_over_parts, part_scores, 
 from eval.report.published import Published, beside_published
 from eval.report.relabel import seen_by
 from eval.report.sensitivity import sensitivities
+from eval.report.sizes import analyse_sizes
 from eval.report.source_study import Intervals, source_study_intervals
 from eval.report.sources import Source
+from eval.report.tuning import Tuned, read_tuned, shared_table
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome
@@ -45,9 +49,13 @@ from eval.significance.data_checks import (
     outlier_notes,
     range_notes,
 )
-from eval.significance.factor import NOUNS, Factor, Relabelling, default_baseline, find_level
+from eval.significance.factor import Factor, Relabelling, default_baseline, find_level, noun
 from eval.significance.statistics.looks import Looks, find_looks
 from eval.significance.uneven_arms import uneven_notes
+from eval.suites.registry import HELD_OUT
+
+TUNED_BY = Benchmark(HELD_OUT)
+"""What a study's tuning selects by."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,10 @@ class _Scores:
     """What they are."""
     notes: tuple[str, ...]
     """What was left out, in sentences."""
+    tuned: Tuned | None = None
+    """What the choice of rates adds to the held-out loss."""
+    shared: ArmTable | None = None
+    """Held-out losses at the rate that is shared."""
 
 
 @dataclass(frozen=True)
@@ -98,8 +110,9 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     seen, rows, copied = _seen(source, request)
     _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
-    found = _analysis(_scores(seen, rows, copied, request), question, request)
-    return replace(found, published=_published(source, request, seen.factor, question.baseline))
+    found = _analysis(_with_tuning(_scores(seen, rows, copied, request), source), question, request)
+    beside = _published(source, request, seen.factor, question.baseline)
+    return replace(found, published=beside, head_trials=head_trials(source))
 
 
 def _published(source: Source, request: Request, factor: Factor, baseline: Level) -> Published | None:
@@ -131,7 +144,8 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
     if request.method == "source-study" and factor != "ffn":
         raise UsageError(f"--method source-study is about FFN variants; leave out --factor {factor}")
     listed = (list(map(str, source.design.variants)), source.design.heads)
-    naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path))
+    _refuse_axes(source, request)
+    naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path), source.axes)
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
     rows = naming.rows(rows)
@@ -140,13 +154,25 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
     return seen_by(source, naming), rows, copied
 
 
+def _refuse_axes(source: Source, request: Request) -> None:
+    """Refuse what is about runs of one configuration."""
+    asked = "--method source-study" * (request.method == "source-study") or (
+        f"--published {request.published}" if request.published else ""
+    )
+    if asked and source.axes:
+        raise UsageError(
+            f"{asked} is about runs of one configuration, and {source.path} has axes "
+            f"({', '.join(source.axes)}); leave it out"
+        )
+
+
 def _refuse_one_level(source: Source, rows: pd.DataFrame) -> None:
     if rows.variant.nunique() > 1:
         return
     heads = set(rows["head"]) - {NO_HEAD}
     instead = f"; --factor head compares its {len(heads)} heads" if len(heads) > 1 else ""
     raise UsageError(
-        f"{source.path} has scores of one {NOUNS[source.factor]} only ({rows.variant[0]}); a comparison "
+        f"{source.path} has scores of one {noun(source.factor)} only ({rows.variant[0]}); a comparison "
         f"needs two or more{instead if source.factor == 'ffn' else ''}"
     )
 
@@ -154,7 +180,7 @@ def _refuse_one_level(source: Source, rows: pd.DataFrame) -> None:
 def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question:
     """Decide what is compared: what was asked for now goes before what the study says."""
     design, factor, present = source.design, source.factor, sorted(rows.variant.unique())
-    named = request.baseline or design.baseline or default_baseline(factor, present)
+    named = request.baseline or design.baseline or default_baseline(factor, present, source.axes)
     baseline = find_level(factor, named, present, "baseline (choose one with --baseline)")
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
     texts = (*design.contrasts, *request.contrasts)
@@ -221,6 +247,16 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     return _Scores(source, rows, tasks, runs, kinds, (*source.notes, *copied, *left_out))
 
 
+def _with_tuning(scores: _Scores, source: Source) -> _Scores:
+    """Read what was tuned in a study, whose models are then compared by what they were tuned for."""
+    runs = scores.runs[scores.runs.benchmark == TUNED_BY]
+    tuned = read_tuned(source, scores.source, runs) if len(runs) else None
+    if tuned is None:
+        return scores
+    shared = shared_table(source, scores.source, TUNED_BY, scores.outcomes[TUNED_BY])
+    return replace(scores, tuned=tuned, shared=shared)
+
+
 def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysis:
     source, runs, inference = scores.source, scores.runs, question.inference
     baseline, others = question.baseline, question.others
@@ -231,7 +267,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     claims = Claims(tables, primary, inference)
     found = find(claims, source.factor, families, baseline, others)
     comparisons = tuple(with_failed(found.comparisons, source.failed, runs))
-    found = replace(found, comparisons=comparisons)
+    found = with_shared_rate(replace(found, comparisons=comparisons), TUNED_BY, scores.shared)
     asked = with_failed(compare_as_asked(claims, question.contrasts, comparisons), source.failed, runs)
     ended = {(facts.run_id, facts.family, facts.variant) for facts in source.facts}
     failures = analyse_failures(source.failed, ended, runs, claims, comparisons)
@@ -241,9 +277,11 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
     contrasts = [*question.pairs, *question.contrasts]
     counted = _counted(source, request, found.claims, inference.level)
     items = analyse_items(source.path, scores.tasks, runs, contrasts, benchmarks, inference)
+    curves = analyse_curves(source.facts, families, (baseline, *others), inference.confidence)
     return Analysis(
         **vars(found),
         source=source,
+        tuned=scores.tuned,
         looks=counted,
         request=request,
         outcomes=scores.outcomes,
@@ -257,7 +295,9 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
         items=items,
-        curves=analyse_curves(source.facts, families, (baseline, *others), inference.confidence),
+        curves=curves,
+        costs=analyse_costs(found, source.facts, curves),
+        sizes=analyse_sizes(tables, source.facts, source.axes, families, (baseline, *others), inference),
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),
         missing=_missing(source, runs, (baseline, *others), families, benchmarks),
@@ -267,6 +307,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
             *uneven_notes(found.claims, tables, inference),
             *_warnings(scores, baseline, outliers, items.notes),
             *decided_notes(source.design, comparisons),
+            *(scores.tuned.notes if scores.tuned else ()),
             *_look_notes(counted),
         ),
     )
@@ -291,6 +332,7 @@ def _tables(scores: _Scores) -> list[ArmTable]:
             name,
             outcome=scores.outcomes[name],
             decided=decided_seeds(design, name),
+            choices=scores.tuned.choices if scores.tuned and name == TUNED_BY else None,
         )
         for name in ordered_benchmarks(runs.benchmark.unique(), design.benchmarks)
     ]

@@ -9,8 +9,10 @@ from typing import Literal
 import pandas as pd
 
 from eval.report.bayesian import Posterior
+from eval.report.equal_cost import EqualCosts
 from eval.report.failed_runs import Failures
 from eval.report.findings import Findings
+from eval.report.head_tuning import HeadTrials
 from eval.report.learning_curves import LearningCurves
 from eval.report.looks import CountedLooks
 from eval.report.noise import ItemAnalysis
@@ -19,8 +21,10 @@ from eval.report.power import Power
 from eval.report.published import Published
 from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
+from eval.report.sizes import Sizes
 from eval.report.source_study import Intervals
 from eval.report.sources import Source
+from eval.report.tuning import Tuned
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
 from eval.results.published import PublishedSource
@@ -40,8 +44,10 @@ class Request:
     A study that pairs its seeds stays paired, as that was chosen before the results.
     """
 
+    axes: tuple[str, ...] = ()
+    """Columns of a table that are axes."""
     factor: Factor | None = None
-    """Whose levels are compared: FFN variants, heads, or both."""
+    """Whose levels are compared: FFN variants, heads, both, or an axis."""
     head: str | None = None
     """With the FFN as factor: keep the scores of this head only, and those without a head."""
     baseline: str | None = None
@@ -91,6 +97,10 @@ class Analysis(Findings):
     """Where the noise is; empty without items."""
     curves: LearningCurves
     """The course of training; empty for a table."""
+    costs: EqualCosts
+    """What is equal to the baseline in what; empty where no variant has levels of different budgets."""
+    sizes: Sizes
+    """What a study over sizes says; empty for another."""
     source_study: Intervals
     """Where they were asked for."""
     part_means: pd.DataFrame
@@ -98,6 +108,10 @@ class Analysis(Findings):
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
+    head_trials: tuple[HeadTrials, ...] = ()
+    """How heads were tuned in fine-tuning; empty where they were not."""
+    tuned: Tuned | None = None
+    """What a study's tuning found; None where it was not tuned."""
     published: Published | None = None
     """Own scores beside a source's, where that was asked for."""
     looks: CountedLooks | None = None

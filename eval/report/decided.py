@@ -27,9 +27,13 @@ def runs_of_all(design: Design, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def decided_remark(design: Design) -> str | None:
-    """Say which comparisons are shown as they were at a look before the last one; None if none is."""
+    """Say which comparisons are shown as they were at a look before the last one, and what that saved.
+
+    None where seeds are no matter of looks, or nothing was decided before the latest one.
+    """
     if design.decisions is None:
         return None
+    used = f" It took {design.decisions.runs_used}." if design.decisions.is_over else ""
     early: dict[str, list[str]] = {}
     for (comparison, outcome), (num_seeds, _) in _decided(design).items():
         if num_seeds < len(design.seeds):
@@ -41,7 +45,7 @@ def decided_remark(design: Design) -> str | None:
     return (
         f"Seeds were added only to variants with an undecided comparison, at looks of {looks} seeds. What "
         f"was decided before the latest look stays as it was then, with the runs of then: {named}. Single "
-        "runs, means of variants and phenomena are of all runs."
+        f"runs, means of variants and phenomena are of all runs.{used}"
     )
 
 

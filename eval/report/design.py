@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,18 +14,22 @@ from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.files import mapping
 from base.sealed_text import is_as_written
+from eval.report.study_axes import StudyAxes, read_axes
 from eval.results.decisions import Decisions
 from eval.results.outcome import Declared
 from eval.results.rows import LARGEST
-from eval.significance.axes import Benchmark, Combination, Family, Level, Models
+from eval.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
 from eval.significance.comparison import CorrectionName, Method
-from eval.significance.factor import Factor, listed_heads
+from eval.significance.factor import FACTORS, Factor, check_factor, listed_heads
 from eval.significance.statistics.looks import Plan, read_plan
 
 
 @dataclass(frozen=True)
 class Design:
-    """What was meant to be run: every combination is a cell. ``written``: a study file said so."""
+    """What was meant to be run: every combination is a cell. ``written``: a study file said so.
+
+    ``families`` are the settings, of a study with axes.
+    """
 
     families: tuple[Family, ...]
     variants: tuple[Level, ...]
@@ -48,14 +53,21 @@ class Design:
     is_until_decided: bool = False
     """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
     """Of looks, where seeds are added only to what is undecided."""
+    placed: StudyAxes = field(default_factory=StudyAxes)
+    """Where the runs of ``run_ids`` stand on the axes of the study, and which of them are compared."""
     asked: Mapping[str, Any] = field(default_factory=dict)
     """The report section of the study's file, as it stands now."""
 
     def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
         """Return the seeds that an arm was meant to have by now."""
-        both = next((name for name in (family, level) if isinstance(name, Models | Combination)), None)
-        num_seeds = self.decisions.num_seeds(both.variant if both else str(level)) if self.decisions else None
-        return self.seeds[:num_seeds]
+        several = (name.variant for name in (family, level) if isinstance(name, Setting | Combination))
+        variant = next(filter(None, several), str(level))
+        return self.seeds[: self.decisions.num_seeds(variant) if self.decisions else None]
+
+    @property
+    def compared(self) -> frozenset[str] | None:
+        """The runs that are compared; None takes every run that is there."""
+        return None if self.run_ids is None else self.placed.main(self.run_ids)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,8 +148,9 @@ def _from_content(path: Path, content: Mapping[str, Any]) -> tuple[Design, Decla
     for value in (margin, *margins.values()):
         if value is not None and not 0 < value < LARGEST:
             raise UsageError(f"{path}: margin {value:g} is not a positive number")
+    placed = read_axes(path, content, tuple(map(str, lists["families"])))
     design = Design(
-        families=tuple(map(str, lists["families"])),
+        families=tuple(_settings(placed)),
         variants=tuple(map(str, lists["variants"])),
         seeds=seeds,
         benchmarks=tuple(map(Benchmark, benchmarks)),
@@ -150,12 +163,27 @@ def _from_content(path: Path, content: Mapping[str, Any]) -> tuple[Design, Decla
         is_until_decided=content.get("until") == "decided",
         method=_choice(path, report, "method", get_args(Method)),
         correction=_choice(path, report, "correction", get_args(CorrectionName)),
-        factor=_choice(path, report, "factor", get_args(Factor)),
+        factor=check_factor(report.get("factor", FACTORS[0]), placed.axes, f"report.factor in {path}"),
         heads=_listed_heads(content, mapping(evaluation.get("finetune"))),
-        run_ids=frozenset(map(str, cells)) if isinstance(cells, list) else None,
+        run_ids=_run_ids(cells, placed),
+        placed=placed,
         asked=report,
     )
     return design, Declared(margin=margin, margins=margins)
+
+
+def _run_ids(cells: list[Any] | None, placed: StudyAxes) -> frozenset[str] | None:
+    """Name the runs of a study: its cells, or where it names none those that it places on its axes."""
+    found = cells if cells is not None else placed.levels if placed.axes else None
+    return None if found is None else frozenset(map(str, found))
+
+
+def _settings(placed: StudyAxes) -> Iterator[Family]:
+    """What differences are averaged over: every family, at every combination of the axes' levels."""
+    settings = Settings(placed.families, placed.axes)
+    for family in placed.families:
+        for levels in product(*placed.axes.values()):
+            yield settings.setting(family, tuple(zip(placed.axes, levels, strict=True)))
 
 
 def _section(path: Path, content: Mapping[str, Any], name: str) -> Mapping[str, Any]:

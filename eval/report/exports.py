@@ -10,8 +10,11 @@ from typing import Any
 import pandas as pd
 
 from eval.report.analysis import Analysis
+from eval.report.equal_cost import EqualAnswer
 from eval.report.failed_runs import FailureBound
+from eval.report.findings import AtSharedRate
 from eval.report.fragility import fragile_because
+from eval.report.head_tuning import HeadTrials
 from eval.report.noise import ItemComparison
 from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
@@ -20,8 +23,11 @@ from eval.report.published import BesidePublished
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
+from eval.report.sections.sizes import sizes_sentence
+from eval.report.sizes import SizeAgreement, SizeLaw, SizeVerdict
 from eval.report.training_times import training_times
-from eval.significance.axes import Benchmark
+from eval.report.tuning import tuning_tables
+from eval.significance.axes import Benchmark, places_of, without_places
 from eval.significance.comparison import Comparison
 
 AXES = ("benchmark", "family", "variant", "contrast")
@@ -30,7 +36,7 @@ AXES = ("benchmark", "family", "variant", "contrast")
 
 def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
     """Return the tables of a report by name, each row a record; those without rows are left out."""
-    published, facts = analysis.published, pd.DataFrame([asdict(facts) for facts in analysis.facts])
+    published, facts = analysis.published, pd.DataFrame(map(vars, analysis.facts))
     tables = {
         "scores": analysis.arms,
         "means_over_phenomena": analysis.part_means,
@@ -48,27 +54,45 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
         "tasks": analysis.tasks,
         "missing": analysis.missing,
-        "training": facts.drop(columns=["curve", "grad_norms", "unusable"], errors="ignore"),
+        "training": facts.drop(columns=["places", "curve", "grad_norms", "unusable"], errors="ignore"),
         "training_times": training_times(analysis.facts),
         "speed": pd.DataFrame(map(vars, analysis.curves.speeds)),
         "learning_curves": pd.DataFrame(map(vars, analysis.curves.points)),
         "plateaus": pd.DataFrame(_plateau(x, analysis) for x in analysis.curves.plateaus),
         "plateau_leads": pd.DataFrame(vars(x) for p in analysis.curves.plateaus for x in p.leads),
         "plateau_runs": pd.DataFrame(vars(x) for p in analysis.curves.plateaus for x in p.departures),
+        "equal_costs": pd.DataFrame(map(_equal, analysis.costs.answers)),
+        "frontier": pd.DataFrame(map(vars, analysis.costs.points)),
+        "size_differences": pd.DataFrame(map(vars, analysis.sizes.differences)),
+        "size_trends": pd.DataFrame(map(_trend, analysis.sizes.verdicts)),
+        "size_laws": pd.DataFrame(map(_law, analysis.sizes.laws)),
+        "size_decisions": pd.DataFrame(map(_agreement, analysis.sizes.agreements)),
         "source_study": pd.DataFrame(
             {"benchmark": benchmark, "contrast": contrast, **found._asdict()}
             for (benchmark, contrast), found in analysis.source_study.items()
         ),
+        "shared_rate": pd.DataFrame(map(_at_shared_rate, analysis.at_shared_rate)),
+        **tuning_tables(analysis.tuned),
+        "head_tuning": pd.DataFrame(map(_head_trials, analysis.head_trials)),
         "published_levels": pd.DataFrame(map(_beside, published.levels if published else ())),
         "published_effects": pd.DataFrame(map(_beside, published.effects if published else ())),
     }
-    always = ("missing",)
-    return {name: _labelled(table) for name, table in tables.items() if len(table) or name in always}
+    always, axes = ("missing",), [name for name in analysis.source.axes if name != analysis.factor]
+    return {name: _labelled(table, axes) for name, table in tables.items() if len(table) or name in always}
 
 
-def _labelled(table: pd.DataFrame) -> pd.DataFrame:
-    """Write out what stands at the axes of a table."""
+def _labelled(table: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
+    """Write out what stands at the axes of a table: of settings the family, and their places beside it."""
     table = table.copy()
+    if axes and "family" in table.columns:
+        families = table["family"].to_list()
+        place = list(table.columns).index("family")
+        for number, axis in enumerate(axes, start=1):
+            name = f"{axis} level" if axis in table.columns else axis
+            levels = [dict(places_of(family)).get(axis) for family in families]
+            table.insert(place + number, name, pd.Series(levels, table.index, dtype="object"))
+        names = [without_places(family) for family in families]
+        table["family"] = pd.Series(names, table.index, dtype="object")
     for name in AXES:
         if name in table.columns:
             table[name] = pd.Series([_label(value) for value in table[name]], table.index, dtype="object")
@@ -85,6 +109,8 @@ def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
     if isinstance(comparison, Comparison):
         own |= {"unit": comparison.unit, "better": comparison.outcome.better}
         own |= {"p_sequential": comparison.p_sequential}
+        if comparison.choice_error is None:
+            own.pop("choice_error")
     for name in ("outcome", "look"):
         own.pop(name, None)
     return own
@@ -99,6 +125,29 @@ def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
         }
         for c in comparisons
     )
+
+
+def _head_trials(found: HeadTrials) -> dict[str, Any]:
+    kept = "; ".join(f"{name} {times}x" for name, times in found.chosen.items())
+    return {"head": found.head, "num_trials": "/".join(map(str, found.num_trials)), "chosen": kept}
+
+
+def _at_shared_rate(both: AtSharedRate) -> dict[str, Any]:
+    """Differences are in ``unit``."""
+    first = both.own
+    named = {"benchmark": first.benchmark, "contrast": first.contrast, "family": first.family}
+    sides = {
+        f"{name}_{side}": getattr(c, name)
+        for side, c in (("shared", both.shared), ("own", first))
+        for name in ("estimate", "low_simultaneous", "high_simultaneous", "p_holm", "verdict")
+    }
+    return {
+        **named,
+        "unit": first.unit,
+        **sides,
+        "choice_error": first.choice_error,
+        "changed": both.is_changed,
+    }
 
 
 def _with_failed(bound: FailureBound) -> dict[str, Any]:
@@ -127,6 +176,46 @@ def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:
         "is_about_speed": plateau.is_about_speed,
         "sentence": plateau_sentence(plateau, analysis.baseline),
     }
+
+
+def _equal(row: EqualAnswer) -> dict[str, Any]:
+    """The numbers of its comparison are under ``comparisons``; equal time is under ``speed``."""
+    c = row.comparison
+    own = {"benchmark": c.benchmark, "family": c.family, "variant": row.variant, "equal": row.question}
+    own |= {"level": str(row.level), "ratio": row.ratio, "verdict": c.verdict, "unit": c.unit}
+    return own | {"estimate": c.estimate, "low": c.low, "high": c.high}
+
+
+def _trend(row: SizeVerdict) -> dict[str, Any]:
+    return {**vars(row), "sizes": "+".join(row.sizes)}
+
+
+def _law(law: SizeLaw) -> dict[str, Any]:
+    """Losses are in nats; ``predicted`` is of the largest size, from the others."""
+    own: dict[str, Any] = {"family": law.family, "variant": law.variant, "sizes": "+".join(law.sizes)}
+    own |= {"has_floor": law.has_floor, "scale": law.scale}
+    for name, interval in (("floor", law.floor_interval), ("exponent", law.exponent_interval)):
+        low, high = interval or (None, None)
+        own |= {name: getattr(law, name), f"{name}_low": low, f"{name}_high": high}
+    found = law.prediction
+    if found is None:
+        return own
+    own |= {"predicted": found.predicted, "predicted_low": found.low, "predicted_high": found.high}
+    own |= {"predicted_with_floor": found.has_floor, "measured": found.observed, "error": found.error}
+    return own | {
+        "error_low": found.error_low,
+        "error_high": found.error_high,
+        "error_in_spreads": found.in_spreads,
+    }
+
+
+def _agreement(row: SizeAgreement) -> dict[str, Any]:
+    """Shares from 0 to 1."""
+    own = {"benchmark": row.benchmark, "size": row.size, "num_pairs": row.num_pairs}
+    for name, share in (("means", row.of_means), ("one_seed", row.of_seeds)):
+        if share is not None:
+            own |= {name: share.estimate, f"{name}_low": share.low, f"{name}_high": share.high}
+    return own
 
 
 def _beside(row: BesidePublished) -> dict[str, Any]:
@@ -221,11 +310,17 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "title": analysis.source.title,
         "answer": list(answer(analysis)),
         "explored": explored(analysis),
+        **({"across_sizes": said} if (said := sizes_sentence(analysis)) else {}),
         "source": source,
         "source_kind": analysis.source.kind,
         "command": context.command,
         "versions": dict(context.versions),
         "factor": analysis.source.factor,
+        **(
+            {"axes": {name: list(own) for name, own in axes.items()}}
+            if (axes := analysis.source.axes)
+            else {}
+        ),
         "baseline": str(analysis.baseline),
         **asdict(analysis.inference),
         "families": list(map(str, analysis.families)),

@@ -6,14 +6,13 @@ better than it is.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
-from scipy import stats
 
 from eval.report.study_checks import FailedRun
-from eval.significance.arms import ArmTable
 from eval.significance.axes import Family, Level
 from eval.significance.claims import Claims
 from eval.significance.compare import compare_arms
@@ -142,11 +141,13 @@ def _tested(counts: Sequence[FailureCount], baseline: Level) -> list[FailureCoun
 
 
 def _fisher(first: FailureCount, second: FailureCount) -> float | None:
-    """Test whether two variants fail equally often (two-sided)."""
+    """Test whether two variants fail equally often (Fisher's exact test, two-sided)."""
     if not first.num_runs or not second.num_runs:
         return None
-    table = [[c.without_result, c.num_runs - c.without_result] for c in (first, second)]
-    return float(stats.fisher_exact(table).pvalue)
+    failed = first.without_result + second.without_result
+    # In how many ways so many of the failed runs are the first variant's.
+    ways = [math.comb(first.num_runs, k) * math.comb(second.num_runs, failed - k) for k in range(failed + 1)]
+    return sum(each for each in ways if each <= ways[first.without_result]) / sum(ways)
 
 
 def _lost(comparison: Comparison, failed: Sequence[FailedRun], scores: pd.DataFrame) -> list[FailedRun]:
@@ -193,5 +194,6 @@ def _compared(claims: Claims, comparison: Comparison, lost: dict[FailedRun, bool
         arm = runs.get((run.family, run.variant), pd.Series(dtype=float))
         seed = -place if run.seed is None or run.seed in arm.index else run.seed
         runs[run.family, run.variant] = pd.concat([arm, pd.Series([score], index=[seed])])
-    filled = ArmTable(runs, arms.benchmark, arms.part, arms.outcome, arms.decided)
-    return compare_arms(filled, comparison.contrast, comparison.family, claims.inference, thorough=False)
+    return compare_arms(
+        arms.with_runs(runs), comparison.contrast, comparison.family, claims.inference, thorough=False
+    )

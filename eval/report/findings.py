@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eval.significance.arms import ArmTable
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Family, Level, places_of
 from eval.significance.claims import Claims
 from eval.significance.compare import compare_with_baseline, scopes
 from eval.significance.comparison import Comparison, Inference
-from eval.significance.factor import NOUNS, Factor
+from eval.significance.factor import OF_HEADS, Factor, noun
+
+
+@dataclass(frozen=True)
+class AtSharedRate:
+    """A comparison of a tuned study at one rate for all, and at each one's own; each corrected alike."""
+
+    shared: Comparison
+    own: Comparison
+    """As reported."""
+
+    @property
+    def has_same_runs(self) -> bool:
+        """Whether the shared rate is each one's own: the intervals then differ by what the choice adds."""
+        shared, own = self.shared, self.own
+        if (shared.num_runs_plus, shared.num_runs_minus) != (own.num_runs_plus, own.num_runs_minus):
+            return False
+        if shared.estimate is None or own.estimate is None:
+            return False
+        return math.isclose(shared.estimate, own.estimate, rel_tol=1e-9, abs_tol=1e-9)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the verdict depends on the rate, and not on what the choice adds to the same runs."""
+        if self.has_same_runs:
+            return False
+        said = [(c.verdict, c.is_better if c.is_different else None) for c in (self.shared, self.own)]
+        return said[0] != said[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,16 +55,28 @@ class Findings:
     tables: Mapping[Benchmark, ArmTable]
     """The runs of every outcome, in the order in which they are shown."""
     comparisons: tuple[Comparison, ...]
+    at_shared_rate: tuple[AtSharedRate, ...] = ()
+    """Of the outcome that a tuned study selects by, where it ran the shared rate, too."""
 
     @property
     def noun(self) -> str:
-        """What a variant is called: variant, head or combination of both."""
-        return NOUNS[self.factor]
+        """What a variant is called: variant, head, combination of both, size or level."""
+        return noun(self.factor)
+
+    @property
+    def stratum(self) -> str:
+        """What a family is called: a setting where it stands at several places on the axes of a study."""
+        return "setting" if any(map(places_of, self.families)) else "family"
+
+    @property
+    def strata(self) -> str:
+        """Several of them."""
+        return "settings" if self.stratum == "setting" else "families"
 
     @property
     def is_of_heads(self) -> bool:
         """Whether several scores are those of one pretrained model under several heads."""
-        return self.factor != "ffn"
+        return self.factor in OF_HEADS
 
     @property
     def confidence(self) -> float:
@@ -112,3 +152,26 @@ def find(
         tables=claims.tables,
         comparisons=tuple(claims.with_intervals(claims.correct(alone))),
     )
+
+
+def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | None) -> Findings:
+    """Compare at the shared rate, corrected as the same comparisons at each one's own are.
+
+    Args:
+        found: What is found at each one's own.
+        benchmark: The outcome that the study was tuned by.
+        shared: Its runs at the shared rate; None where there are none.
+    """
+    if shared is None or benchmark not in found.tables:
+        return found
+    table = ArmTable(shared.runs, benchmark, outcome=shared.outcome, decided=found.tables[benchmark].decided)
+    claims = Claims({**found.tables, benchmark: table}, found.primary, found.inference)
+    alone = compare_with_baseline(table, found.baseline, found.others, found.inference, thorough=False)
+    rest = [c for c in found.comparisons if c.benchmark != benchmark]
+    corrected = claims.with_intervals(claims.correct([*alone, *rest])[: len(alone)])
+    at_shared = {(c.family, c.contrast): c for c in corrected}
+    own = [c for c in found.comparisons if c.benchmark == benchmark]
+    both = [
+        AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
+    ]
+    return replace(found, at_shared_rate=tuple(both))

@@ -35,6 +35,11 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
     Returns:
         The page, the same for the same input. Headings have the ids that GitHub gives them.
     """
+    return PAGE.substitute(title=html.escape(title), body=to_fragment(markdown, images))
+
+
+def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
+    """Convert a part of a report, without a page around it; the arguments are those of ``to_html``."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.core.ruler.after("block", "alerts", _mark_alerts)
     parser.core.ruler.push("heading_ids", _name_headings)
@@ -50,8 +55,7 @@ def to_html(markdown: str, title: str, images: Mapping[str, str]) -> str:
         ("table_close", _table_close),
     ):
         parser.add_render_rule(name, rule)
-    body = parser.render(markdown, {"images": images})
-    return PAGE.substitute(title=html.escape(title), body=body)
+    return parser.render(markdown, {"images": images or {}})
 
 
 def _mark_alerts(state: StateCore) -> None:

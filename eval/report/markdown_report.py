@@ -12,6 +12,7 @@ from eval.report.sections.bayesian import bayesian_section
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section
+from eval.report.sections.equal_cost import equal_cost_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
@@ -20,7 +21,9 @@ from eval.report.sections.phenomena import parts_section
 from eval.report.sections.published import published_section
 from eval.report.sections.scores import scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
+from eval.report.sections.sizes import sizes_section, sizes_sentence
 from eval.report.sections.training import cost_section, gradient_norms
+from eval.report.sections.tuning import tuning_section
 from eval.report.sections.verdicts import reading, verdicts, warnings
 from eval.report.source_study import source_study_section
 
@@ -28,11 +31,14 @@ from eval.report.source_study import source_study_section
 def render(analysis: Analysis, context: Context) -> str:
     """Write the whole report as Markdown: what it shows, then how, then every number."""
     sections = [
+        tuning_section(analysis, context),
+        sizes_section(analysis, context),
         learning_curves_section(analysis, context),
         gradient_norms(context),
         outcomes_section(analysis),
         differences_section(analysis, context),
         scores_section(analysis, context),
+        equal_cost_section(analysis, context),
         cost_section(analysis, context),
         parts_section(analysis, context),
         tasks_section(analysis),
@@ -51,6 +57,7 @@ def render(analysis: Analysis, context: Context) -> str:
         f"# Report: {analysis.source.title}",
         " ".join(answer(analysis)),
         explored(analysis),
+        sizes_sentence(analysis),
         verdicts(analysis),
         context.figure("forest"),
         reading(analysis),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,19 +10,33 @@ from dataclasses import replace
 from typing import TypeVar
 
 from base import families
-from eval.significance.axes import Benchmark, Family, Models
+from eval.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
 from eval.suites.registry import HELD_OUT, SUITES
 
 Name = TypeVar("Name")
 
 
 def family_label(family: Family | None) -> str:
-    """Name a family as a reader writes it, with its FFN variant if any; None is the average over families."""
+    """Name a family or a setting as a reader writes it; None is the average over all of them."""
     if family is None:
         return "averaged"
-    if isinstance(family, Models):
-        return str(Models(families.family_label(family.family), family.variant))
+    if isinstance(family, Setting):
+        return family.written("" if family.is_of_only_family else families.family_label(family.family))
     return families.family_label(family)
+
+
+def counted(strata: Sequence[Family]) -> str:
+    """Say over how many families, levels of axes and variants these settings go: ``2 families x 3 sizes``."""
+    own = [x for x in strata if isinstance(x, Setting)]
+    kinds: dict[str, set[str]] = {"families": {x.family for x in own}, "variants": {x.variant for x in own}}
+    for x in own:
+        for axis, level in x.places:
+            noun = {SIZE: "sizes", TOKENS: "numbers of tokens"}.get(axis, f"levels of {axis}")
+            kinds.setdefault(noun, set()).add(level)
+    several = {noun: len(found) for noun, found in kinds.items() if len(found) > 1}
+    if math.prod(several.values()) != len(strata):
+        return f"{len(strata)} settings"
+    return " x ".join(f"{number} {noun}" for noun, number in several.items())
 
 
 def file_name(kind: str, name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from base.errors import UsageError
 from eval.report.analyse import read_arms
@@ -176,7 +176,7 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    tables, levels, inference, num_outcomes = read_arms(read_source(path), request)
+    tables, levels, inference, num_outcomes = read_arms(read_source(path, request.axes), request)
     parts = []
     for arms in tables:
         if spread := spread_of(arms, levels, inference.paired):
@@ -204,7 +204,8 @@ def _heading(spread: Spread) -> str:
     if spread.df is None:
         return f"{said}, {margin}"
     # What a spread seen in so many runs leaves possible: the usual interval of a variance.
-    ends = (spread.sd * math.sqrt(spread.df / stats.chi2.ppf(p, spread.df)) for p in (0.975, 0.025))
+    chi_squared = [2 * special.gammaincinv(spread.df / 2, p) for p in (0.975, 0.025)]
+    ends = (spread.sd * math.sqrt(spread.df / quantile) for quantile in chi_squared)
     low, high = map(spread.shown, ends)
     own = ", ".join(f"{label} {spread.shown(sd)}" for label, sd in spread.of_families.items())
     return f"## {spread.name}\n\n{said} [{low}, {high}]{own and f' ({own})'}, {margin}"

@@ -68,7 +68,7 @@ def power_of(arms: ArmTable, comparison: Comparison, inference: Inference, num_t
         comparison=comparison,
         sd=percent_or_own(math.sqrt(np.mean(variances)), is_relative),
         detectable=None if detectable is None else percent_or_own(detectable, is_relative),
-        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level),
+        seeds_to_detect=runs_to_detect(effect, variances, sample.weights, level, choice=sample.choice),
         seeds_for_equivalence=_seeds_for_equivalence(
             sample, margins_of(arms, contrast, comparison.families), inference.level
         ),
@@ -85,7 +85,7 @@ def _seeds_for_equivalence(
     for family, margin in margins.items():
         own = sample.of_family(family)
         variances = [float(arm.var(ddof=1)) for arm in own.arms]
-        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power))
+        needed.append(runs_to_show_equivalence(margin, variances, own.weights, level, power, own.choice))
     known = [seeds for seeds in needed if seeds is not None]
     return max(known) if len(known) == len(needed) else None
 

@@ -12,9 +12,10 @@ from eval.report.design import Design
 from eval.report.markdown import listed
 from eval.report.run_facts import RunFacts
 from eval.report.sources import Source
+from eval.report.study_checks import FailedRun
 from eval.results.rows import NO_HEAD
 from eval.significance.axes import Benchmark
-from eval.significance.factor import Relabelling, is_paired, levels
+from eval.significance.factor import OF_HEADS, Relabelling, is_paired, levels
 
 
 def seen_by(source: Source, labels: Relabelling) -> Source:
@@ -24,9 +25,9 @@ def seen_by(source: Source, labels: Relabelling) -> Source:
         rows=labels.rows(source.rows),
         design=_design(source, labels),
         factor=labels.factor,
-        facts=source.facts if labels.factor == "ffn" else tuple(map(_without_model, source.facts)),
+        facts=tuple(_facts(facts, labels) for facts in source.facts),
         # A pretraining that failed says nothing of the heads that its model would have got.
-        failed=source.failed if labels.factor == "ffn" else (),
+        failed=() if labels.factor in OF_HEADS else tuple(_failed(run, labels) for run in source.failed),
         remarks=tuple(_remarks(source, labels)),
     )
 
@@ -36,16 +37,28 @@ def _design(source: Source, labels: Relabelling) -> Design:
     heads, ffns = design.heads or _kept(labels), list(map(str, design.variants))
     headless = set(source.rows["benchmark"]) - set(labels.heads)
     names = [found.name for found in design.benchmarks]
-    wanted = [name for name in names if factor == "ffn" or name not in headless]
-    families = [labels.family(family, variant) for family in map(str, design.families) for variant in ffns]
+    wanted = [name for name in names if factor not in OF_HEADS or name not in headless]
+    families = [labels.family(family, variant) for family in design.families for variant in ffns]
     own = design if factor == design.factor else replace(design, baseline=None, primary=(), contrasts=())
     return replace(
         own,
         families=tuple(dict.fromkeys(families)),
-        variants=levels(factor, ffns, heads),
+        variants=levels(factor, ffns, heads, source.axes),
         benchmarks=tuple(found for name in wanted for found in _expected(name, labels)),
         paired=design.paired or is_paired(factor),
     )
+
+
+def _facts(facts: RunFacts, labels: Relabelling) -> RunFacts:
+    if labels.factor in OF_HEADS:
+        return _without_model(facts)
+    own = facts.family, facts.variant
+    return replace(facts, family=labels.family(*own), variant=labels.level(*own))
+
+
+def _failed(run: FailedRun, labels: Relabelling) -> FailedRun:
+    own = run.family, run.variant
+    return replace(run, setting=labels.family(*own), level=labels.level(*own))
 
 
 def _expected(benchmark: str, labels: Relabelling) -> tuple[Benchmark, ...]:
@@ -80,20 +93,29 @@ def _remarks(source: Source, labels: Relabelling) -> Iterable[str]:
             "heads, each of which counts as a benchmark of its own: "
             f"*{labels.benchmark(name, head)}* is {name} under the head `{head}`."
         )
-    elif labels.factor == "ffn" and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
+    elif labels.factor not in OF_HEADS and labels.heads and (labels.head or _kept(labels) != (DEFAULT_HEAD,)):
         yield f"Scores of classification are those under the head `{_kept(labels)[0]}`."
     if remark := decided_remark(source.design):
         yield remark
     if labels.factor == "head":
         yield "A variant is a classification head."
-    if labels.factor == "head" and labels.has_several_ffns:
+    if labels.factor in ("head", *labels.axes) and labels.has_several_ffns:
         yield (
             "A family is here one FFN variant of one family, such as `kan` in GPT-Neo; their models count as "
             "independent, although those of one seed share the order of data."
         )
+    if axes := [name for name in labels.axes if name != labels.factor]:
+        yield (
+            f"A setting is one family at one level of {listed(axes)}; what is said of families holds of "
+            "settings. Runs of several settings are trained apart and count as independent, although those "
+            "of one seed share the order of data."
+        )
     if labels.factor == "both":
         yield "A variant is an FFN variant with a classification head: `gelu/linear`."
-    if labels.factor != "ffn":
+    if labels.factor in labels.axes:
+        paired = "" if source.design.paired else ", and those of one seed are not taken for pairs"
+        yield f"A variant is a level of the axis `{labels.factor}`, whose runs are trained apart{paired}."
+    if labels.factor in OF_HEADS:
         left_out = sorted(set(source.rows["benchmark"]) - set(labels.heads))
         if left_out:
             yield f"Left out, as no head has part in it: {', '.join(left_out)}."

@@ -17,12 +17,14 @@ from base.errors import UsageError
 from base.files import mapping
 from base.records import unsealed
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
+from eval.significance.axes import Family, Level, Places
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion
 
 SHOWN = 4
 """Runs that a sentence names."""
+LONGEST_TEXT = 300
 
 
 class Evaluation(NamedTuple):
@@ -42,9 +44,14 @@ class RunFacts:
     """What a run folder tells beside its scores; ``None`` or empty where it does not."""
 
     run_id: str
-    family: str
-    variant: str
+    family: Family
+    variant: Level
     seed: int
+    places: Places = ()
+    """Of its study's axes."""
+    formula: str = ""
+    """Of its variant, and where that is from, as the run's record has them."""
+    reference: str = ""
     num_parameters: int | None = None
     num_ffn_parameters: int | None = None
     intermediate_size: int | None = None
@@ -69,10 +76,18 @@ class RunFacts:
     train_hours: float | None = None
     """Wall time of pretraining, evaluation and checkpoints included."""
     peak_memory_mb: float | None = None
+    is_compile_failed: bool = False
+    """Whether kernels that were to be compiled could not be, so that it took longer than others."""
     trained_with: str | None = None
     """Commit, library versions and device, in words."""
     unusable: tuple[str, ...] = ()
     """What in the folder is not as its training left it, or no size; it is not used."""
+
+    @property
+    def train_flops(self) -> int | None:
+        """Of the whole training: three times the forward passes, as backward ones take twice as many."""
+        tokens = self.curve[-1].tokens if self.curve else None
+        return 3 * self.flops_per_token * tokens if self.flops_per_token and tokens else None
 
 
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
@@ -118,6 +133,8 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         family=family,
         variant=variant,
         seed=seed,
+        formula=_text(provenance.get("variant_formula")),
+        reference=_text(provenance.get("variant_reference")),
         num_parameters=_whole(known["parameters"]),
         num_ffn_parameters=_whole(known["parameters of the FFN"]),
         intermediate_size=_whole(known["intermediate_size"]),
@@ -132,6 +149,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         tokens_per_s=_number(known["tokens a second"]),
         train_hours=None if time_s is None else time_s / 3600,
         peak_memory_mb=_number(known["memory"]),
+        is_compile_failed=_is_compile_failed(provenance, logged),
         trained_with=_origin(provenance),
         unusable=tuple(f"{name} {why}" for name, why in sorted(wrong.items())),
     )
@@ -241,9 +259,20 @@ def _origin(provenance: Mapping[str, Any]) -> str | None:
     if git.get("commit"):
         changed = "" if git.get("clean") else " with uncommitted changes"
         parts.append(f"commit {str(git['commit'])[:7]}{changed}")
+    elif versions.get("ffn-ablations"):
+        parts.append(f"ffn-ablations {versions['ffn-ablations']}")
     if provenance.get("device"):
         parts.append(f"on {provenance['device']}")
     return ", ".join(parts) or None
+
+
+def _is_compile_failed(provenance: Mapping[str, Any], logged: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether any session says so, or any line of one that was killed before it could."""
+    sessions = provenance.get("sessions")
+    told = [mapping(session) for session in sessions] if isinstance(sessions, list) else []
+    return any("torch_compile_failure" in session for session in told) or any(
+        line.get("torch_compile_failed") is True for line in logged
+    )
 
 
 def _read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -290,6 +319,11 @@ def _curve(logged: Sequence[Mapping[str, Any]], name: str) -> tuple[tuple[int, f
         if (value := _number(entry.get(name))) is not None and _whole(entry.get("step")) is not None
     }
     return tuple(sorted(points.items()))
+
+
+def _text(value: object) -> str:
+    """A line of text, cut where it is long; the record may be a stranger's."""
+    return " ".join(value.split())[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
 def _whole(value: object) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from eval.report.design import Asked, Design, design_from, read_design
 from eval.report.history import History, read_history
 from eval.report.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
 from eval.report.run_files import broken_notes, read_all_facts, read_tables
+from eval.report.study_axes import MAIN, StudyAxes
 from eval.report.study_checks import (
     FailedRun,
     diverged_notes,
@@ -32,11 +33,13 @@ from eval.results.outcome import Declared
 from eval.results.published import shipped_table
 from eval.results.rows import RunKey, some_of
 from eval.results.run_scores import normalise_rows
-from eval.significance.axes import Benchmark
+from eval.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from eval.significance.factor import Factor
 from eval.suites.registry import HELD_OUT, SUITES
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up
+
+FRAME = "data frame"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,11 @@ class Source:
     run_order: tuple[RunKey, ...]
     """The runs as they stand in the source."""
     facts: tuple[RunFacts, ...] = ()
+    stages: Mapping[str, tuple[RunFacts, ...]] = field(default_factory=dict)
+    """What else runs of a study are for, ``tune`` or ``shared``, to those runs: their families by name, and
+    all of their places. A run that is compared, too, is among ``facts`` as well."""
+    axes: Axes = field(default_factory=dict)
+    """Axes beside the variant to their levels, in order; the families of rows and facts are then settings."""
     failed: tuple[FailedRun, ...] = ()
     """The runs of a study that ended without a result."""
     other_sources: tuple[str, ...] = ()
@@ -72,17 +80,22 @@ class Source:
     @property
     def is_table(self) -> bool:
         """Whether somebody wrote the scores down, who may have meant fractions."""
-        return self.kind == "CSV"
+        return self.kind in ("CSV", FRAME)
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path, axes: Sequence[str] = ()) -> Source:
     """Read scores from a study's folder, a parquet file of rows, a CSV, or a published table.
+
+    Args:
+        path: Which one.
+        axes: Columns of a table that are axes; a study's file names its own.
 
     Raises:
         UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
     """
     path = Path(path)
     if path.is_dir():
+        _refuse_axes(path, axes)
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
@@ -93,7 +106,35 @@ def read_source(path: Path) -> Source:
         table, kind = _read_parquet(file), "rows file"
     else:
         raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
-    rows = normalise_rows(table, str(path))
+    return _of_table(table, path, kind, axes)
+
+
+def _refuse_axes(path: Path, axes: Sequence[str]) -> None:
+    if axes:
+        raise UsageError(
+            f"--axis {axes[0]} is about a table; the axes of {path} stand in its study.yaml, leave out --axis"
+        )
+
+
+def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = ()) -> Source:
+    """Take scores from a data frame, as from a CSV with its columns.
+
+    Args:
+        table: At least family, variant, seed, benchmark and score; its index says nothing.
+        axes: Further columns that are axes.
+
+    Raises:
+        UsageError: If it is unusable.
+    """
+    twice = table.columns[table.columns.duplicated()]
+    if len(twice):
+        raise UsageError(f"the data frame has the column {twice[0]!r} twice; name each once")
+    source = _of_table(table.reset_index(drop=True), Path("the data frame"), FRAME, axes)
+    return replace(source, title="scores")
+
+
+def _of_table(table: pd.DataFrame, path: Path, kind: str, axes: Sequence[str]) -> Source:
+    rows, levels = with_settings(normalise_rows(table, str(path), axes), axes)
     return Source(
         path=path,
         kind=kind,
@@ -101,6 +142,7 @@ def read_source(path: Path) -> Source:
         rows=rows,
         design=design_from(rows),
         run_order=_run_order(table),
+        axes=levels,
         declared=declared_by_columns(table, str(path)),
     )
 
@@ -139,27 +181,23 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    folders = study.run_folders()
-    runs = {x.run_id: x for x in folders if x.is_scored or x.is_complete or x.ledger_file.is_file()}
-    if not runs:
-        hint = (
-            "it is one run: give its study's folder"
-            if RunFolder(folder).is_run
-            else "train some: python -m slurm.submit STUDY.yaml"
-        )
-        raise UsageError(f"{folder} holds no finished and no scored run (<family>/<variant>/<run>); {hint}")
+    runs = _runs_of(study)
     asked, history = read_design(study.study_file), read_history(folder)
     written, notes = asked.design, [*asked.notes, *history.notes]
+    placed = written.placed if written else StudyAxes()
     if written is not None and written.run_ids is not None:
         file = study.study_file.name
         if foreign := sorted(set(runs) - written.run_ids):
             notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
         runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
-        if not runs:
-            raise UsageError(f"{folder}: no cell of {file} is finished or scored; run the study first")
     mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
     notes += [f"left out: {said}" for said in mixed.values()]
-    runs = {run_id: run for run_id, run in runs.items() if run_id not in mixed}
+    apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
+    runs = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
+    if written is not None and not runs and not mixed:
+        raise UsageError(
+            f"{folder}: no cell of {study.study_file.name} is finished or scored; run the study first"
+        )
     tables, unreadable = read_tables(runs)
     notes += unreadable
     facts, unknown = read_all_facts(runs, tables)
@@ -168,14 +206,18 @@ def _read_study(folder: Path) -> Source:
     parts = [part for part in (losses, *tables.values()) if len(part)]
     if not parts:
         raise UsageError(
-            f"{folder}: no run has a score or a held-out loss; score runs: python -m eval RUN..."
+            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
         )
     table = pd.concat(parts, ignore_index=True)
     graded, without = graded_rows(folder, table)
-    rows = normalise_rows(pd.concat([table, graded], ignore_index=True), str(folder))
-    run_ids = written.run_ids if written else None
-    notes += diverged_notes(folder, run_ids) + failed_notes(folder, run_ids)
-    notes += protocol_notes(runs) + cut_notes(facts) + without
+    table = placed.rows(pd.concat([table, graded], ignore_index=True))
+    rows = Settings(placed.families, placed.axes).of_rows(
+        normalise_rows(table, str(folder), tuple(placed.axes))
+    )
+    facts = tuple(map(placed.facts, facts))
+    compared = written.compared if written else None
+    notes += diverged_notes(folder, compared) + failed_notes(folder, compared)
+    notes += protocol_notes(runs, placed.family) + cut_notes(facts) + without
     design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
     notes += _record_notes(study, design) + _unknown_names(study, asked, rows)
     baselines = _last_known(read_baselines(run.path) for run in runs.values())
@@ -192,7 +234,9 @@ def _read_study(folder: Path) -> Source:
         design=design,
         run_order=_run_order(table),
         facts=facts,
-        failed=failed_runs(folder, run_ids),
+        stages=_stages(placed, facts, apart),
+        axes=placed.axes,
+        failed=tuple(map(placed.failed, failed_runs(folder, compared))),
         other_sources=source_notes(facts, runs),
         notes=tuple(notes),
         baselines=baselines,
@@ -202,10 +246,41 @@ def _read_study(folder: Path) -> Source:
     )
 
 
+def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
+    """Return the runs that have a result, by id."""
+    folders = study.run_folders()
+    runs = {x.run_id: x for x in folders if x.is_scored or x.is_complete or x.ledger_file.is_file()}
+    if not runs:
+        hint = (
+            "it is one run: give its study's folder"
+            if RunFolder(study.path).is_run
+            else "train some: ffn-ablations study run STUDY.yaml"
+        )
+        raise UsageError(
+            f"{study.path} holds no finished and no scored run (<family>/<variant>/<run>); {hint}"
+        )
+    return runs
+
+
+def _stages(
+    placed: StudyAxes, main: Iterable[RunFacts], apart: Mapping[str, RunFolder]
+) -> dict[str, tuple[RunFacts, ...]]:
+    """Tell of the runs of each stage beside the main one, their families by name."""
+    known = {
+        run.run_id: replace(run, family=plain(run.family))
+        for run in (*main, *map(placed.apart, read_all_facts(apart, {})[0]))
+    }
+    return {
+        name: tuple(known[run_id] for run_id in run_ids if run_id in known)
+        for name, run_ids in placed.stages.items()
+        if name != MAIN
+    }
+
+
 def _record_notes(study: StudyFolder, design: Design) -> list[str]:
     """Say where the record of what looks decided is gone, or that of another study."""
     planned = set(design.decisions.plan.get("cells") or ()) if design.decisions else set()
-    if planned and (others := sorted((design.run_ids or frozenset()) - planned)):
+    if planned and (others := sorted((design.compared or frozenset()) - planned)):
         return [
             f"{study.decisions_file.name} is of a study without {some_of(others, SHOWN)}, which "
             f"{study.study_file.name} has: one of both was edited or damaged"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from base.files import mapping
 from base.records import peek_record
+from eval.significance.axes import Family, Level
 from pretrain.run.folders import RunFolder, StudyFolder
 
 SHOWN = 4
@@ -22,16 +23,20 @@ class FailedRun:
     run_id: str
     has_diverged: bool
     """Else it ended with another error."""
+    setting: Family | None = None
+    """Its family; None takes the folder's."""
+    level: Level | None = None
+    """Its variant; None takes the folder's."""
 
     @property
-    def family(self) -> str:
-        """By its place."""
-        return self.run_id.split("/")[0]
+    def family(self) -> Family:
+        """By its study, else by its place."""
+        return self.setting or self.run_id.split("/")[0]
 
     @property
-    def variant(self) -> str:
-        """By its place."""
-        return self.run_id.split("/")[1]
+    def variant(self) -> Level:
+        """By its study, else by its place."""
+        return self.level or self.run_id.split("/")[1]
 
     @property
     def seed(self) -> int | None:
@@ -92,22 +97,25 @@ def failed_notes(folder: Path, run_ids: frozenset[str] | None) -> list[str]:
     return [*notes[:SHOWN], *more]
 
 
-def protocol_notes(runs: Mapping[str, RunFolder]) -> list[str]:
+def protocol_notes(
+    runs: Mapping[str, RunFolder], family_of: Callable[[str, str], Family] = lambda _, name: name
+) -> list[str]:
     """Name tasks that were not scored alike in all runs of a family: another protocol, data or version.
 
     Args:
         runs: By run id.
+        family_of: From a run's id and the name of its family to what it is compared within.
     """
     # Families have protocols of their own: a masked model is not scored as a causal one is.
-    by_task: dict[tuple[str, str], dict[str, list[str]]] = {}
-    fields: dict[tuple[str, str], list[dict]] = {}
+    by_task: dict[tuple[Family, str], dict[str, list[str]]] = {}
+    fields: dict[tuple[Family, str], list[dict]] = {}
     for run_id, run in runs.items():
         for task, protocol in mapping(peek_record(run.ledger_file).get("tasks")).items():
-            key, protocol = (run.family, task), _without_seeds(mapping(protocol))
+            key, protocol = (family_of(run_id, run.family), task), _without_seeds(mapping(protocol))
             text = json.dumps(protocol, sort_keys=True)
             by_task.setdefault(key, {}).setdefault(text, []).append(run_id)
             fields.setdefault(key, []).append(protocol)
-    different: dict[tuple[str, str], list[str]] = {}
+    different: dict[tuple[Family, str], list[str]] = {}
     for (family, task), found in by_task.items():
         if len(found) > 1:
             rarest = ", ".join(sorted(min(found.values(), key=len))[:SHOWN])

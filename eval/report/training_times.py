@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from eval.report.run_facts import RunFacts
+from eval.significance.axes import Family, Level
 
 SECONDS_AN_HOUR = 3600
 COLUMNS = ["family", "variant", "n", "mean_s", "sd_s"]
@@ -24,11 +25,11 @@ def training_times(facts: Sequence[RunFacts]) -> pd.DataFrame:
         and nan for one run. The last row, of all runs, names no family and no variant; it is absent where
         there is one arm.
     """
-    arms: dict[tuple[str, str], list[float]] = {}
+    arms: dict[tuple[Family, Level], list[float]] = {}
     for run in facts:
         if run.train_hours is not None:
             arms.setdefault((run.family, run.variant), []).append(SECONDS_AN_HOUR * run.train_hours)
-    rows = [(*arm, *_summary(seconds)) for arm, seconds in arms.items()]
+    rows: list[tuple[object, ...]] = [(*arm, *_summary(seconds)) for arm, seconds in arms.items()]
     if len(arms) > 1:
         rows.append(("", "", *_summary([second for seconds in arms.values() for second in seconds])))
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from eval.report.run_facts import RunFacts
+from eval.significance.axes import Family
 from pretrain.run.folders import RunFolder
 from pretrain.run.recorded_source import recorded_source
 
@@ -44,7 +45,7 @@ def _by_source(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> list
     return sorted(((source, part) for _, source, part in known), key=lambda found: _order(found[1]))
 
 
-def _order(part: Sequence[RunFacts]) -> tuple[int, str]:
+def _order(part: Sequence[RunFacts]) -> tuple[int, Family]:
     return min((run.seed, run.family) for run in part)
 
 
@@ -56,7 +57,7 @@ def _named(part: Sequence[RunFacts]) -> str:
     return " and ".join(f"{family} {_ranges(of_family)}" for family, of_family in seeds.items())
 
 
-def _families(part: Iterable[RunFacts]) -> list[str]:
+def _families(part: Iterable[RunFacts]) -> list[Family]:
     return list(dict.fromkeys(run.family for run in part))
 
 

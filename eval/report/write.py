@@ -40,10 +40,25 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     Raises:
         UsageError: For a source, baseline or contrast that cannot be used.
     """
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
-    request = request or Request()
-    analysis = analyse(with_question_remembered(read_source(source)), request)
+    _refuse_file(out)
+    analysis = analyse(
+        with_question_remembered(read_source(source, request.axes if request else ())), request
+    )
+    write_analysis(analysis, out)
+    return analysis
+
+
+def write_analysis(analysis: Analysis, out: Path) -> None:
+    """Write the report of what was computed before; ``report.md`` is written last.
+
+    Args:
+        analysis: All its numbers.
+        out: Folder for the report; made if absent.
+
+    Raises:
+        UsageError: If ``out`` is a file.
+    """
+    _refuse_file(out)
     drawn = draw_all(analysis)
     context = Context(
         command=_command(analysis, out),
@@ -55,7 +70,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     files: dict[str, str | bytes] = {**images}
     files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
     files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
-    files["report.json"] = as_json(analysis, context, tables, _shown(source))
+    files["report.json"] = as_json(analysis, context, tables, _shown(analysis.source.path))
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
     for place in (out, *out.glob("*/")):
@@ -63,7 +78,11 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
     remember(analysis)
-    return analysis
+
+
+def _refuse_file(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; --out names a folder")
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -79,7 +98,9 @@ def _command(analysis: Analysis, out: Path) -> str:
     margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
     words += ["--margin", *margins.values()] if margins else []
     words += ["--scale", request.scale] if request.scale else []
-    words += ["--factor", analysis.source.factor] if analysis.is_of_heads or request.factor else []
+    for axis in request.axes:
+        words += ["--axis", axis]
+    words += ["--factor", analysis.source.factor] if analysis.factor != "ffn" or request.factor else []
     words += ["--head", request.head] if request.head else []
     for contrast in request.contrasts:
         words += ["--contrast", contrast]

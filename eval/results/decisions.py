@@ -85,6 +85,15 @@ class Decisions:
         went_on = [following for look, following in stages if variant in look.go_on]
         return max([self.planned[0], *went_on])
 
+    @property
+    def runs_used(self) -> str:
+        """Say how many runs there have to be by now, of those that all seeds for every variant would take."""
+        num_all, variants, most = len(self.plan.get("cells", ())), self.plan["variants"], self.planned[-1]
+        # Every variant has as many cells at a seed.
+        per_seed = num_all // (len(variants) * most)
+        due = per_seed * sum(self.num_seeds(variant) or 0 for variant in variants)
+        return f"{due:,} runs of the {num_all:,} of a plan with {most} seeds for every variant"
+
     def decided(self) -> dict[tuple[str, str], tuple[int, str]]:
         """By comparison and outcome, at how many seeds it was decided and how."""
         found: dict[tuple[str, str], tuple[int, str]] = {}

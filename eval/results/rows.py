@@ -52,6 +52,21 @@ def run_name(run: tuple[object, object, int]) -> str:
     return f"{family} {variant} seed {seed}"
 
 
+def check_axis(name: str, source: str) -> str:
+    """Return the name of an axis, which has a column of its own in tables.
+
+    Raises:
+        UsageError: If it is a column that rows have anyway, or empty.
+    """
+    if not name or name in ROW_COLUMNS:
+        raise UsageError(
+            f"{source}: {name!r} is no axis, as every table of scores has a column of that name; rename it"
+            if name
+            else f"{source}: an axis has no name; name the column that it stands in"
+        )
+    return name
+
+
 def some_of(names: Sequence[str], shown: int) -> str:
     """List names as messages do: not more of them than are read, and how many are left."""
     more = [f"{len(names) - shown} more"] if len(names) > shown else []
@@ -193,7 +208,7 @@ def read_rows(path: Path) -> pd.DataFrame:
         UsageError: If the file is absent, is not parquet, or is not a table of rows.
     """
     if not path.is_file():
-        raise UsageError(f"no rows at {path}; evaluate the run first: python -m eval RUN")
+        raise UsageError(f"no rows at {path}; evaluate the run first: ffn-ablations eval RUN")
     try:
         rows = pd.read_parquet(path)
     except (OSError, ValueError) as error:

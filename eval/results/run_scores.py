@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
 from eval.results.each import of_each
-from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, with_primary
+from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
 from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
@@ -27,34 +27,55 @@ def decimals(metric: str) -> int:
     return 1 if is_percent(pd.Series([metric])).item() else 3
 
 
-def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
+def _cure(found: Iterable[str], missing: Sequence[str]) -> str:
+    """What to do about missing columns, where their names show what went wrong."""
+    found = tuple(found)
+    if len(found) == 1 and ";" in found[0]:
+        return "; fields are to be separated by commas, with a point in decimals"
+    if set(missing) <= {name.strip().lower() for name in found}:
+        return "; write these names in small letters, without spaces around them"
+    if list(missing) == ["family"]:
+        return "; with one family any word will do, the same in every row"
+    if set(missing) == {"benchmark", "score"}:
+        return "; a row is one score, with its benchmark's name beside it"
+    return ""
+
+
+def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str] = ()) -> pd.DataFrame:
     """Check a table of scores and give it every column of the rows schema.
 
     Args:
         frame: At least family, variant, seed, benchmark, score (percent); the rest of the schema is optional.
         origin: Where the table comes from, named in errors.
+        axes: Further columns that tell runs apart, of texts.
 
     Returns:
-        The columns of ``ROW_COLUMNS``, scores as float64, sorted so that the order of rows is irrelevant.
+        The columns of ``ROW_COLUMNS`` and the axes, scores as float64, sorted so that the order of rows is
+        irrelevant.
 
     Raises:
         UsageError: For missing columns, no rows, an empty name, a score or seed that is no number, or two
             runs of one family, variant and seed.
     """
-    missing = [name for name in REQUIRED_COLUMNS if name not in frame.columns]
+    required = (*REQUIRED_COLUMNS, *(check_axis(name, origin) for name in axes))
+    missing = [name for name in required if name not in frame.columns]
     if missing:
         raise UsageError(
-            f"{origin}: missing column(s) {', '.join(missing)}; needed are {', '.join(REQUIRED_COLUMNS)} "
-            f"(found: {', '.join(map(str, frame.columns)) or 'none'})"
+            f"{origin}: missing column(s) {', '.join(missing)}; needed are {', '.join(required)} "
+            f"(found: {', '.join(map(str, frame.columns)) or 'none'}){_cure(frame.columns.map(str), missing)}"
         )
     if frame.empty:
-        raise UsageError(f"{origin}: holds no rows; score runs first with: python -m eval RUN...")
+        raise UsageError(f"{origin}: holds no rows; score runs first with: ffn-ablations eval RUN...")
     rows = frame.copy()
-    for name in ("family", "variant", "benchmark"):
+    for name in axes:
+        rows[name] = _level_texts(rows[name])
+    for name in ("family", "variant", "benchmark", *axes):
         rows[name] = _names(rows[name], name, origin)
     rows["score"] = _numbers(rows["score"], "score", origin)
     rows["seed"] = _seeds(rows["seed"], origin)
     derived_id = rows.family + "/" + rows.variant + "/seed" + rows.seed.astype(str)
+    for name in axes:
+        derived_id += f" {name}=" + rows[name]
     for name, value in (
         ("run_id", derived_id),
         ("task", SINGLE_TASK),
@@ -70,10 +91,15 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows") -> pd.DataFrame:
     rows["group"] = pd.Series(of_each(rows["group"], phenomenon_name), rows.index).astype(str)
     items = rows["n_items"] if "n_items" in rows.columns else pd.Series(0, rows.index)
     rows["n_items"] = _numbers(items, "n_items", origin).astype(int)
-    _refuse_second_runs(rows, origin)
+    _refuse_second_runs(rows, origin, axes)
     rows = with_primary(rows, origin)
-    order = ["benchmark", "family", "variant", "seed", "group", "task", "metric", "head"]
-    return rows.sort_values(order, kind="stable")[list(ROW_COLUMNS)].reset_index(drop=True)
+    order = ["benchmark", "family", *axes, "variant", "seed", "group", "task", "metric", "head"]
+    return rows.sort_values(order, kind="stable")[[*ROW_COLUMNS, *axes]].reset_index(drop=True)
+
+
+def _level_texts(column: pd.Series) -> pd.Series:
+    """Write numbers as people do, 1000000 and 0.003."""
+    return column.map("{:.15g}".format, na_action="ignore") if column.dtype.kind in "iuf" else column
 
 
 def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
@@ -112,14 +138,16 @@ def _seeds(column: pd.Series, origin: str) -> pd.Series:
     return pd.Series([int(seed) for seed in seeds], column.index, dtype="int64")
 
 
-def _refuse_second_runs(rows: pd.DataFrame, origin: str) -> None:
-    runs = rows.drop_duplicates(["family", "variant", "seed", "run_id"])
-    twice = runs[runs.duplicated(["family", "variant", "seed"], keep=False)]
+def _refuse_second_runs(rows: pd.DataFrame, origin: str, axes: Sequence[str]) -> None:
+    key = ["family", *axes, "variant", "seed"]
+    runs = rows.drop_duplicates([*key, "run_id"])
+    twice = runs[runs.duplicated(key, keep=False)]
     if len(twice):
         first = twice.iloc[0]
-        same = (twice.family == first.family) & (twice.variant == first.variant) & (twice.seed == first.seed)
+        same = (twice[key] == first[key]).all(axis=1)
+        where = " ".join([first.family, *(f"{name} {first[name]}" for name in axes), first.variant])
         raise UsageError(
-            f"{origin}: {first.family} {first.variant} seed {first.seed} has {same.sum()} runs "
+            f"{origin}: {where} seed {first.seed} has {same.sum()} runs "
             f"({', '.join(twice[same].run_id)}); a report compares runs of one configuration: "
             "move the others out of the folder"
         )

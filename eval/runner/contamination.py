@@ -44,6 +44,7 @@ def contamination(
         UsageError: If the corpus cannot be read.
     """
     digest = hashlib.sha256(corpus.fingerprint(data).encode())
+    digest.update(_how_read(data).encode())
     digest.update(json.dumps({name: list(of_suite) for name, of_suite in sorted(texts.items())}).encode())
     file = cache_dir / f"contamination-{digest.hexdigest()[:16]}.json"
     if (known := read_record(file, dict[str, Contamination])) is not None:
@@ -55,6 +56,16 @@ def contamination(
             known = find_texts(corpus.documents(data, "train"), texts)
             write_record(file, {name: asdict(counts) for name, counts in known.items()})
     return known
+
+
+def _how_read(data: DataConfig) -> str:
+    """What else decides the training documents, where it is not as ever."""
+    names = ("text_field", "txt_split", "max_documents", "validation_fraction")
+    usual = DataConfig()
+    chosen = [
+        f"{name} {getattr(data, name)}" for name in names if getattr(data, name) != getattr(usual, name)
+    ]
+    return " ".join([*chosen, corpus.layout(data)]).strip()
 
 
 def find_texts(

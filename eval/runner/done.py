@@ -28,10 +28,13 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
     """
     try:
         run, weights = identify_run(run_dir), weights_hash(run_dir)
+        units = list(work_units(run_dir, run, config))
+        if not units:  # as in a study of held-out losses alone
+            return True
         ledger, damaged = look(RunFolder(run_dir))
         if ledger is None or damaged or ledger.weights != weights:
             return False
         scores = Scores(run_dir, ledger)
-        return all(is_done(work, scores) for work in work_units(run_dir, run, config))
+        return all(is_done(work, scores) for work in units)
     except Exception:
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -14,8 +13,9 @@ import torch
 
 from base.errors import UsageError, as_usage_error
 from base.faults import naming
+from base.system import num_cores
 from eval.config import EvalConfig
-from eval.models.identity import RunIdentity, check_length, identify_run, weights_hash
+from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.done import is_done
 from eval.runner.failures import Failure
@@ -25,6 +25,7 @@ from eval.runner.references import has_references, write_references
 from eval.runner.work_units import Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
+from ffn_variants.registry import is_registered
 from pretrain.run.variant_source import source_change
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
@@ -83,7 +84,11 @@ def evaluate_run(run_dir: Path, config: EvalConfig, progress: bool = True) -> pd
 
 
 def evaluate_runs(
-    run_dirs: Sequence[Path], config: EvalConfig, num_workers: int | None = None, progress: bool = True
+    run_dirs: Sequence[Path],
+    config: EvalConfig,
+    num_workers: int | None = None,
+    progress: bool = True,
+    trust_remote_code: bool = False,
 ) -> Outcome:
     """Score runs on every task asked for, leaving out those that are done.
 
@@ -94,6 +99,7 @@ def evaluate_runs(
         config: The suites, where their data is, and how they are scored.
         num_workers: Processes that measure at the same time; 1 measures in this one, None chooses.
         progress: Show a bar with the current scores, or lines where there is no terminal.
+        trust_remote_code: Whether to run FFN variants that the runs bring; a run is refused otherwise.
     """
     outcome = Outcome()
     with ExitStack() as locks:
@@ -101,13 +107,13 @@ def evaluate_runs(
         for run_dir in dict.fromkeys(run_dirs):
             try:
                 with naming(run_dir):
-                    runs[run_dir] = _open(run_dir, config, locks)
+                    runs[run_dir] = _open(run_dir, config, locks, trust_remote_code)
             except Exception as error:
                 told = as_usage_error(error)
                 if not isinstance(told, UsageError):
                     raise
                 outcome.failures.append(Failure(run_dir, None, told))
-        _measure_missing(runs, config, num_workers, progress, outcome)
+        _measure_missing(runs, config, num_workers, progress, outcome, trust_remote_code)
         failed = {failure.run_dir for failure in outcome.failures}
         for run_dir, run in runs.items():
             if run.missing or not has_references(run_dir, config):
@@ -130,13 +136,13 @@ def choose_workers(costs: Sequence[float], device: str | None) -> int:
         costs: The cost of every unit.
         device: As in the config; None is the GPU where there is one.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_cores()
     on_gpu = torch.cuda.is_available() and device != "cpu"
     most = min(4, cores) if on_gpu else cores
     return max(1, min(most, len(costs), int(sum(costs) / SECONDS_WORTH_A_WORKER)))
 
 
-def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
+def _open(run_dir: Path, config: EvalConfig, locks: ExitStack, trust_remote_code: bool) -> _OpenRun:
     run = identify_run(run_dir)
     check_length(run_dir, config.finetune.max_length)
     weights = weights_hash(run_dir)
@@ -144,7 +150,10 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack) -> _OpenRun:
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
     missing = {key: work for key, work in asked.items() if not is_done(work, store)}
-    change = None if run.objective is None else source_change(run_dir, run.variant)
+    if missing:
+        admit_run(run_dir, trust_remote_code)
+    asks = run.objective is not None and is_registered(run.variant)  # nobody ran what a scored run brings
+    change = source_change(run_dir, run.variant) if asks else None
     if change and missing:
         raise UsageError(f"{run_dir} {change}")
     return _OpenRun(run, store, asked, missing, (*store.notes, *([change] if change else [])))
@@ -156,6 +165,7 @@ def _measure_missing(
     num_workers: int | None,
     progress: bool,
     outcome: Outcome,
+    trust_remote_code: bool,
 ) -> None:
     units = {Order(run_dir, key): work for run_dir, run in runs.items() for key, work in run.missing.items()}
     costs = [_cost(work) for work in units.values()]
@@ -178,7 +188,8 @@ def _measure_missing(
             # A run's longest unit first, so that it is not the last to end.
             nth = {run_dir: number for number, run_dir in enumerate(runs)}
             ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
-            outcomes = measure_in_workers([order for _, order in ranked], config, num_workers, tell)
+            orders = [order for _, order in ranked]
+            outcomes = measure_in_workers(orders, config, num_workers, tell, trust_remote_code)
         said: set[str] = set()
         for order, results in outcomes:
             run = runs[order.run_dir]

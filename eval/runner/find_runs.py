@@ -36,7 +36,7 @@ def find_runs(
         UsageError: If no path is given, or a folder holds neither a run nor a trained run.
     """
     if not paths:
-        raise UsageError("no run given; name a study's folder or runs: python -m eval runs/<study>")
+        raise UsageError("no run given; name a study's folder or runs: ffn-ablations eval runs/<study>")
     runs, notes = [], []
     for path in paths:
         found = [] if RunFolder(path).is_run else StudyFolder(path).run_folders()

@@ -9,6 +9,7 @@ from base.progress import Tell
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks
 from eval.models.identity import model_folder, weights_hash
+from eval.models.memory import told_if_memory_runs_out
 from eval.runner.work_units import Work
 from eval.scoring.protocol import Protocol
 from eval.scoring.scorers import SCORERS, TextScorer
@@ -37,9 +38,11 @@ def measure(work: Work, tell: Tell) -> dict[str, TaskResult]:
     if work.texts is not None:
         assert work.scored_by is not None
         weights = weights_hash(work.run_dir)
-        scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
-        return {work.texts.name: work.texts.measure(scorer, tell)}
-    results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
+        with told_if_memory_runs_out("score on a CPU with --device cpu"):
+            scorer = _load_scorer(folder, weights, work.scored_by, config.device, config.batch_tokens)
+            return {work.texts.name: work.texts.measure(scorer, tell)}
+    with told_if_memory_runs_out("lower --finetune.per-device-train-batch-size or --finetune.max-length"):
+        results = evaluate_tasks(folder, list(work.classified), config, work.choice, tell)
     return {
         task.name: TaskResult(task.group, *results[task.name], primary=task.headline(config.finetune))
         for task in work.classified

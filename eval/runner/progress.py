@@ -49,7 +49,7 @@ class UnitProgress:
         now = time.perf_counter()
         self._started.setdefault((run, unit), now)
         last = self._said.setdefault((run, unit), now)
-        if self._bar.in_terminal:
+        if self._bar.is_drawn:
             self._bar.show_beside(f"{self.eta()}, {run} {unit} {message}".rstrip())
         elif message and now - last > LINE_EVERY_S:
             self._said[run, unit] = now
@@ -64,7 +64,8 @@ class UnitProgress:
         spent[1] += cost
         for task, metrics in scores.items():
             values = ", ".join(f"{name} {score:.{decimals(name)}f}" for name, score in metrics.items())
-            self.say(f"{self._count()} {run} {task}: {values} ({duration(took_s)})")
+            said = f"{self._count()} {run} {task}: {values} ({duration(took_s)})"
+            self._bar.say(said, is_result=True)
         self._bar.advance()
 
     def eta(self) -> str:

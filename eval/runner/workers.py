@@ -24,7 +24,8 @@ import torch
 
 from base.errors import UsageError, as_usage_error
 from eval.config import EvalConfig
-from eval.models.identity import identify_run
+from eval.models.identity import admit_run, identify_run
+from eval.models.memory import share_devices
 from eval.runner.measure import measure
 from eval.runner.work_units import Work, work_units
 from eval.zero_shot.task import TaskResult
@@ -60,7 +61,11 @@ def measure_here(units: Mapping[Order, Work], tell: TellUnit) -> Iterator[tuple[
 
 
 def measure_in_workers(
-    orders: Sequence[Order], config: EvalConfig, num_workers: int, tell: TellUnit
+    orders: Sequence[Order],
+    config: EvalConfig,
+    num_workers: int,
+    tell: TellUnit,
+    trust_remote_code: bool = False,
 ) -> Iterator[tuple[Order, Results | Exception]]:
     """Measure units in several processes, in whichever order they end.
 
@@ -71,13 +76,15 @@ def measure_in_workers(
         config: What is evaluated, and how.
         num_workers: Processes at a time, at most one a unit.
         tell: Told which unit is under way and how it goes.
+        trust_remote_code: Whether to run FFN variants that the runs bring.
 
     Yields:
         Each unit with its results, or with the error that ended it.
     """
     waiting = deque((order, 1) for order in orders)
     with ExitStack() as stop:
-        workers = [stop.enter_context(_Worker(config)) for _ in range(min(num_workers, len(orders)))]
+        number = min(num_workers, len(orders))
+        workers = [stop.enter_context(_Worker(config, trust_remote_code, number)) for _ in range(number)]
         while True:
             for worker in workers:
                 if worker.order is None and waiting:
@@ -114,8 +121,8 @@ def _killed(times: int, exit_code: int | None) -> UsageError:
 class _Worker:
     """A process and what it is at; replaced by a new one where it was killed."""
 
-    def __init__(self, config: EvalConfig) -> None:
-        self._config = config
+    def __init__(self, config: EvalConfig, trust_remote_code: bool, num_workers: int) -> None:
+        self._given = (config, trust_remote_code, num_workers)
         self.order: Order | None = None
         self.attempt = 0
         self.last_exit: int | None = None
@@ -124,7 +131,7 @@ class _Worker:
         # A forked process would inherit locks that threads of this one hold, and could not use CUDA.
         context = get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(target=_work, args=(theirs, self._config), daemon=True)
+        self._process: BaseProcess = context.Process(target=_work, args=(theirs, *self._given), daemon=True)
         self._process.start()
         theirs.close()
         return self
@@ -152,15 +159,17 @@ class _Worker:
         return answer
 
 
-def _work(connection: Connection, config: EvalConfig) -> None:
+def _work(connection: Connection, config: EvalConfig, trust_remote_code: bool, num_workers: int) -> None:
     """Measure what is asked for until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     torch.set_num_threads(1)
+    share_devices(num_workers)  # a GPU has room for so many
 
     # A run's units come one after another, so it is looked at once for all of them.
     @lru_cache(maxsize=2)
     def units_of(run_dir: Path) -> dict[str, Work]:
+        admit_run(run_dir, trust_remote_code)
         return {work.key: work for work in work_units(run_dir, identify_run(run_dir), config)}
 
     while True:

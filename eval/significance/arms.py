@@ -20,10 +20,11 @@ from scipy import special
 
 from eval.results.outcome import Outcome
 from eval.results.rows import run_name
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Family, Level, plain
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import ResampledArm, resample
+from eval.significance.statistics.tuning import NO_CHOICE, Selection, combined
 from eval.significance.statistics.welch import NO_SPREAD
 from eval.suites.spec import USUAL_MARGINS
 
@@ -45,20 +46,32 @@ class Sample:
     reason: str | None = None
     """Why nothing can be inferred; the arms may then be empty."""
     dropped: tuple[str, ...] = ()
+    choices: tuple[Selection, ...] = ()
+    """What tuning adds to each arm; none means nothing to any."""
 
     @cached_property
     def moments(self) -> np.ndarray:
-        """(4, C) mean, unbiased variance, number of runs and weight of every arm."""
+        """(6, C) moments of every arm.
+
+        Mean, unbiased variance, number of runs and weight; then what the choice of a rate adds to the
+        variance of the mean, and the degrees of freedom of that.
+        """
+        choices = self.choices or (NO_CHOICE,) * len(self.arms)
         return np.array(
             [
-                (arm.mean(), arm.var(ddof=1), len(arm), w)
-                for arm, w in zip(self.arms, self.weights, strict=True)
+                (arm.mean(), arm.var(ddof=1), len(arm), w, *choice)
+                for arm, w, choice in zip(self.arms, self.weights, choices, strict=True)
             ]
         ).T
 
+    @property
+    def choice(self) -> Selection:
+        """What tuning adds to the variance of the contrast."""
+        return combined(self.choices, self.weights) if self.choices else NO_CHOICE
+
     def moments_of(self, family: Family) -> np.ndarray:
         """Return those of the arms of one family, weighted to its own difference."""
-        scale = [[1], [1], [1], [len(set(self.strata))]]
+        scale = [[1], [1], [1], [len(set(self.strata))], [1], [1]]
         return self.moments[:, [stratum == family for stratum in self.strata]] * scale
 
     def of_family(self, family: Family) -> Sample:
@@ -70,6 +83,7 @@ class Sample:
             names=tuple(self.names[i] for i in chosen),
             weights=tuple(self.weights[i] / share for i in chosen),
             strata=tuple(self.strata[i] for i in chosen),
+            choices=tuple(self.choices[i] for i in chosen if self.choices),
         )
 
 
@@ -83,6 +97,7 @@ class ArmTable:
         outcome: What the scores are; None takes percentages of which nothing else is known.
         decided: Contrasts, as written, that were decided before runs were added for others, to the seeds
             that they were decided with.
+        choices: What tuning adds to the variance of an arm's mean.
     """
 
     def __init__(
@@ -92,9 +107,11 @@ class ArmTable:
         part: str | None = None,
         outcome: Outcome | None = None,
         decided: Mapping[str, Sequence[int]] | None = None,
+        choices: Mapping[Key, Selection] | None = None,
     ) -> None:
         self.runs = runs
         self.decided = decided or {}
+        self.choices = choices or {}
         self.benchmark = benchmark
         self.part = part
         self.outcome = outcome or Outcome(name=str(benchmark), margin=USUAL_MARGINS["percent"])
@@ -112,18 +129,23 @@ class ArmTable:
         part: str | None = None,
         outcome: Outcome | None = None,
         decided: Mapping[str, Sequence[int]] | None = None,
+        choices: Mapping[Key, Selection] | None = None,
     ) -> ArmTable:
         """Group a table of family, variant, seed and score, one row a run."""
         ordered = scores.sort_values(["family", "variant", "seed"])
         runs = dict(arms_in_order(ordered, ["family", "variant"]))
-        return cls(runs, benchmark, part, outcome, decided)
+        return cls(runs, benchmark, part, outcome, decided, choices)
+
+    def with_runs(self, runs: Mapping[Key, pd.Series]) -> ArmTable:
+        """Return the table with other runs of the same outcome."""
+        return ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, self.choices)
 
     def without(self, family: Family, variant: Level, seed: int) -> ArmTable:
         """Return the table without one run; its arm stays, even if empty."""
         key = (family, variant)
         own = self.runs[key]
         left = {**self.runs, key: own[own.index != seed]}
-        found = ArmTable(left, self.benchmark, self.part, self.outcome, self.decided)
+        found = self.with_runs(left)
         found._resampled = dict(self._resampled)  # arms that stay as they are have the same resamples
         found._squares = {other: known for other, known in self._squares.items() if other != key}
         return found
@@ -142,15 +164,18 @@ class ArmTable:
         if seeds is None:
             return self
         runs = {key: arm[arm.index.isin(seeds)] for key, arm in self.runs.items()}
-        return ArmTable(runs, self.benchmark, self.part, self.outcome)
+        return self.with_runs(runs)
 
     def variants(self) -> list[Level]:
         """Return every variant that has a run, by name."""
         return sorted({variant for _, variant in self.runs})
 
     def has_ratios(self, families: Sequence[Family]) -> bool:
-        """Whether what is averaged over these families are ratios, as their scores differ in scale."""
-        return self.outcome.is_relative and len(families) > 1
+        """Whether what is averaged over these families are ratios, as their scores differ in scale.
+
+        Settings of one family have one objective, and their losses one scale.
+        """
+        return self.outcome.is_relative and len(set(map(plain, families))) > 1
 
     @cached_property
     def logarithms(self) -> ArmTable:
@@ -163,7 +188,14 @@ class ArmTable:
             key: pd.Series(self.sign * 100 * np.log(np.abs(arm.to_numpy())), arm.index)
             for key, arm in self.runs.items()
         }
-        found = ArmTable(runs, self.benchmark, self.part, self.outcome)
+        # In this scale the error of a mean is 100 times that of the score over its mean.
+        scales = {key: 100 / arm.mean() for key, arm in self.runs.items() if key in self.choices and len(arm)}
+        choices = {
+            key: choice._replace(variance=choice.variance * scales[key] ** 2)
+            for key, choice in self.choices.items()
+            if key in scales
+        }
+        found = ArmTable(runs, self.benchmark, self.part, self.outcome, self.decided, choices)
         found._resampled = self._resampled
         return found
 
@@ -244,8 +276,14 @@ class ArmTable:
             names=tuple(f"{f}/{v}" for f, v in keys),
             weights=tuple(weights[key] for key in keys),
             strata=tuple(f for f, _ in keys),
+            choices=tuple(self.choices.get(key, NO_CHOICE) for key in keys if self.choices),
             reason=_too_few(dict(zip(keys, map(len, arms), strict=True))),
         )
+
+    def _choice(self, contrast: Contrast, family: Family) -> Selection:
+        """What tuning adds to the variance of the mean difference within a family."""
+        weights = contrast.weights()
+        return combined([self.choices.get((family, v), NO_CHOICE) for v in weights], [*weights.values()])
 
     def _paired(self, contrast: Contrast, families: Sequence[Family]) -> Sample:
         variants = sorted(contrast.weights())
@@ -268,6 +306,7 @@ class ArmTable:
             names=tuple(f"{family}/{'+'.join(map(str, variants))}" for family in families),
             weights=(1 / len(families),) * len(families),
             strata=tuple(families),
+            choices=tuple(self._choice(contrast, family) for family in families if self.choices),
             reason=f"fewer than two pairs of one seed in {', '.join(few)}" if few else None,
             dropped=tuple(dropped),
         )

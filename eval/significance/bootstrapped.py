@@ -33,9 +33,12 @@ def by_bootstrap(
         for name, arm in zip(sample.names, sample.arms, strict=True)
         if len(arm) < inference.fewest
     ]
-    whole = None if few else _studentized(arms, sample, inference)
+    whole = None if few or sample.choices else _studentized(arms, sample, inference)
     if whole is None:
         what = "pairs" if inference.paired else "runs"
+        reason = f"the bootstrap needs {inference.fewest} {what} in every arm, and has {', '.join(few)}"
+        if not few:
+            reason = "the bootstrap has no rule for what the choice of a rate adds; take Welch's test"
         return replace(
             beside,
             p=None,
@@ -45,7 +48,7 @@ def by_bootstrap(
             p_equivalence_everywhere=None,
             smallest_margin=None,
             p_interaction=None,
-            reason=f"the bootstrap needs {inference.fewest} {what} in every arm, and has {', '.join(few)}",
+            reason=reason,
         )
     low, high = whole.interval(inference.level)
     p = None if found.margin is None else whole.equivalence_p(found.margin)

@@ -20,7 +20,7 @@ from base.errors import UsageError, unknown_name
 from eval.results.outcome import Declared, Outcome, find_outcome
 from eval.results.run_scores import comparable_scores, mean_scores, normalise_rows
 from eval.significance.arms import ArmTable, Sample
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Family, Level, with_settings
 from eval.significance.bootstrapped import by_bootstrap
 from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
@@ -46,6 +46,7 @@ def compare(
     inference: Inference | None = None,
     factor: Factor = "ffn",
     declared: Declared | None = None,
+    axes: Sequence[str] = (),
 ) -> Comparison:
     """Compare variants on one benchmark.
 
@@ -59,12 +60,14 @@ def compare(
         factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
             several heads is one for each of them: ``glue (linear)``.
         declared: Which scores are better, units, chance and margins, where names do not say them.
+        axes: Further columns, such as ``size``: the average is over families at each of their levels.
 
     Raises:
         UsageError: For an unusable table or an unknown variant, benchmark or family.
     """
-    rows = normalise_rows(rows)
-    tasks = comparable_scores(Relabelling.of_rows(rows, factor).rows(clean_rows(rows)[0]))
+    rows, levels = with_settings(normalise_rows(rows, axes=axes), axes)
+    naming = Relabelling.of_rows(rows, factor, axes=levels)
+    tasks = comparable_scores(naming.rows(clean_rows(rows)[0]))
     scores, _ = mean_scores(tasks)
     benchmarks = sorted(scores.benchmark.unique())
     if benchmark is None and len(benchmarks) > 1:
@@ -177,6 +180,7 @@ def _inferred(
         known,
         look=look,
         standard_error=standard_error,
+        choice_error=math.sqrt(sample.choice.variance) if sample.choices else None,
         df=df,
         p=float(result.p),
         low=float(result.low),
@@ -313,8 +317,8 @@ def _known(
 
 
 def _welch(moments: np.ndarray, inference: Inference) -> Welch:
-    means, variances, counts, weights = moments
-    return welch(means, variances, counts, weights, inference.confidence)
+    means, variances, counts, weights, added, added_df = moments
+    return welch(means, variances, counts, weights, inference.confidence, added, added_df)
 
 
 def _beside(

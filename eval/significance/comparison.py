@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eval.results.outcome import Outcome
-from eval.significance.axes import Benchmark, Family
+from eval.significance.axes import Benchmark, Family, places_of
 from eval.significance.contrasts import Contrast
 from eval.significance.statistics.bootstrap import MIN_RUNS, RESAMPLES, Bootstrap
 from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
@@ -14,6 +14,8 @@ from eval.significance.statistics.welch import CONFIDENCE
 
 DIFFERENT, NEGLIGIBLE, EQUIVALENT = "different", "different but negligible", "equivalent"
 WITHIN_MARGIN, FAMILIES_DIFFER = "within margin", "families differ"
+SETTINGS_DIFFER = "settings differ"
+"""The same of families at several places on a study's axes."""
 INCONCLUSIVE, AT_CHANCE, NOT_ESTIMABLE = "inconclusive", "at chance", "not estimable"
 SHOWN = (DIFFERENT, NEGLIGIBLE, EQUIVALENT)
 """Verdicts that something is shown with; of a claim they decide it."""
@@ -75,6 +77,8 @@ class Comparison:
     """Further runs of its arms that failed and have no score: it is then about surviving runs."""
     estimate: float | None = None
     standard_error: float | None = None
+    choice_error: float | None = None
+    """What the choice of rates adds to it, as the root of a variance; None where nothing was tuned."""
     df: float | None = None
     confidence: float = CONFIDENCE
     low: float | None = None
@@ -165,7 +169,12 @@ class Comparison:
             return (
                 EQUIVALENT if not is_corrected or _is_below(self.p_equivalence_holm, level) else WITHIN_MARGIN
             )
-        return FAMILIES_DIFFER if self.has_interaction else INCONCLUSIVE
+        return self.disputed if self.has_interaction else INCONCLUSIVE
+
+    @property
+    def disputed(self) -> str:
+        """What is said where what it is averaged over differs in it."""
+        return SETTINGS_DIFFER if any(map(places_of, self.families)) else FAMILIES_DIFFER
 
     @property
     def p_sequential(self) -> float | None:

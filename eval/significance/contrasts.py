@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from base.errors import UsageError
 from eval.significance.axes import Level
-from eval.significance.factor import NOUNS, Factor, find_level
+from eval.significance.factor import Factor, find_level, noun
 
 
 @dataclass(frozen=True)
@@ -53,5 +53,5 @@ def parse_contrast(
         raise UsageError(f"contrast {text!r} is not of the form 'a+b - c+d' (a minus with spaces around it)")
     plus, minus = (tuple(find_level(factor, name, variants) for name in side) for side in sides)
     if len({*plus, *minus}) < len(plus) + len(minus):
-        raise UsageError(f"contrast {text!r} names a {NOUNS[factor]} twice; each may stand on one side only")
+        raise UsageError(f"contrast {text!r} names a {noun(factor)} twice; each may stand on one side only")
     return Contrast(plus, minus)

@@ -1,22 +1,24 @@
-"""The factor whose levels are compared: the FFN, the classification head, or both.
+"""The factor whose levels are compared: the FFN, the classification head, both, or an axis of the study.
 
 Comparisons know a family, a variant, a seed and a benchmark. Rows of scores are relabelled once, before
 anything is computed, so that the levels of the factor are the variants (``eval.significance.axes``):
 
 - ``ffn``: as they are. A benchmark scored under several heads is one ``Benchmark`` for each of them.
-- ``head``: the head is the variant. Where there are several FFN variants, the ``Models`` of each are a family
-  of their own: a head's effect is averaged over them and tested for differing between them.
+- ``head``: the head is the variant. Where there are several FFN variants, the models of each are a family of
+  their own, a ``Setting``: a head's effect is averaged over them and tested for differing between them.
 - ``both``: a variant is a ``Combination``.
+- An axis, such as ``size``: its level is the variant, and FFN variants stand in the ``Setting`` as with
+  heads.
 
-The last two keep the scores that a head has part in, and compare within a seed (``is_paired``).
+``head`` and ``both`` keep the scores that a head has part in, and compare within a seed (``is_paired``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,44 +29,82 @@ from eval.classification.heads.choice import FROZEN, head_name
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.results.each import of_each_row
 from eval.results.rows import NO_HEAD
-from eval.significance.axes import Benchmark, Combination, Family, Level, Models
+from eval.significance.axes import (
+    SIZE,
+    Axes,
+    Benchmark,
+    Combination,
+    Family,
+    Level,
+    Settings,
+    places_of,
+    plain,
+)
 from eval.suites.registry import is_graded
 
-Factor = Literal["ffn", "head", "both"]
-NOUNS: Mapping[Factor, str] = {"ffn": "variant", "head": "head", "both": "combination"}
-"""What sentences call a level."""
+Factor = str
+"""``ffn``, ``head``, ``both``, or the name of an axis of the study."""
+FACTORS: tuple[Factor, ...] = ("ffn", "head", "both")
+"""Those that every table may have."""
+OF_HEADS: tuple[Factor, ...] = ("head", "both")
+"""Those of which several levels are scores of one pretrained model."""
 DEFAULT_HEADS = ("linear", f"linear {FROZEN}", DEFAULT_HEAD, f"{DEFAULT_HEAD} {FROZEN}")
 """Heads that others are compared with unless another is named: the first that is there."""
 
 
-def levels(factor: Factor, variants: Iterable[str], heads: Sequence[str]) -> tuple[Level, ...]:
+def noun(factor: Factor) -> str:
+    """Name what sentences call a level."""
+    return {"ffn": "variant", "head": "head", "both": "combination", SIZE: "size"}.get(factor, "level")
+
+
+def check_factor(text: str, axes: Iterable[str], what: str = "--factor") -> Factor:
+    """Return a factor that there is.
+
+    Args:
+        text: As the user wrote it.
+        axes: Names of the study's axes.
+        what: What the message calls it.
+
+    Raises:
+        UsageError: If it is neither one that every table may have nor an axis.
+    """
+    if text not in (known := (*FACTORS, *axes)):
+        raise unknown_name(what, text, known)
+    return text
+
+
+def levels(
+    factor: Factor, variants: Iterable[str], heads: Sequence[str], axes: Axes | None = None
+) -> tuple[Level, ...]:
     """Name every level of a factor.
 
     Args:
         factor: Which one.
         variants: The FFN variants.
         heads: The heads as ``parse_head`` writes them.
+        axes: Those of the study.
     """
     if factor == "head":
         return tuple(heads)
     if factor == "both":
         return tuple(Combination(variant, head) for variant in variants for head in heads)
-    return tuple(variants)
+    return tuple(variants) if factor == "ffn" else tuple((axes or {}).get(factor, ()))
 
 
-def default_baseline(factor: Factor, present: Sequence[Level]) -> str:
-    """Name the level that others are compared with where nobody named one."""
-    usual = levels(factor, (BASELINE,), DEFAULT_HEADS)
-    return str(next((level for level in usual if level in present), usual[0]))
+def default_baseline(factor: Factor, present: Sequence[Level], axes: Axes | None = None) -> str:
+    """Name the level that others are compared with where nobody named one: of an axis the first."""
+    usual = levels(factor, (BASELINE,), DEFAULT_HEADS, axes)
+    return str(next((level for level in usual if level in present), (*usual, *present)[0]))
 
 
 def is_paired(factor: Factor) -> bool:
     """Whether only scores of one seed may be compared.
 
     Heads share a pretrained model. A mean over several heads of one model has fewer independent scores than
-    it has scores, so an interval that takes them as independent would be too narrow.
+    it has scores, so an interval that takes them as independent would be too narrow. Runs at several levels
+    of an axis are trained apart; what they share at a seed is for the study to say.
     """
-    return factor != "ffn"
+    return factor in OF_HEADS
 
 
 def listed_heads(finetune: Mapping[str, Any]) -> tuple[str, ...]:
@@ -96,10 +136,10 @@ def find_level(factor: Factor, text: str, present: Sequence[Level], what: str | 
     for level, label in zip(present, labels, strict=True):
         if label == text:
             return level
-    for level in present if factor != "ffn" else ():
+    for level in present if factor in OF_HEADS else ():
         if _is_meant(level, text):
             return level
-    raise unknown_name(what or NOUNS[factor], text, labels)
+    raise unknown_name(what or noun(factor), text, labels)
 
 
 def _is_meant(level: Level, text: str) -> bool:
@@ -122,12 +162,16 @@ class Relabelling:
             none, as those from before there was a choice.
         has_several_ffns: Whether an FFN variant has to be named beside a family.
         head: The only one kept; None keeps all.
+        axes: Those of the study.
+        families: All families, by name.
     """
 
     factor: Factor
     heads: Mapping[str, tuple[str, ...]]
     has_several_ffns: bool = False
     head: str | None = None
+    axes: Axes = field(default_factory=dict)
+    families: tuple[str, ...] = ()
 
     @classmethod
     def of_rows(
@@ -137,6 +181,7 @@ class Relabelling:
         head: str | None = None,
         listed: tuple[Sequence[str], Sequence[str]] = ((), ()),
         origin: str = "rows",
+        axes: Axes | None = None,
     ) -> Relabelling:
         """Find out which names tell apart everything that is compared.
 
@@ -146,17 +191,20 @@ class Relabelling:
             head: Keep the scores of this one, and those that no head has part in.
             listed: The FFN variants and the heads of a study, which may not all have scores yet.
             origin: Where the rows come from, named in errors.
+            axes: Those of the study.
 
         Raises:
-            UsageError: For heads that are not there, or a head to keep where heads are compared.
+            UsageError: For an unknown factor, heads that are not there, or a head to keep where heads are
+                compared.
         """
+        check_factor(factor, axes or {}, f"factor in {origin}")
         of_heads = rows[rows["head"] != NO_HEAD]
-        if factor != "ffn" and of_heads.empty:
+        if factor in OF_HEADS and of_heads.empty:
             raise UsageError(
                 f"{origin}: no score names its classification head, so heads cannot be compared; score runs "
-                "under several with: python -m eval RUN... --head linear fourier-kan"
+                "under several with: ffn-ablations eval RUN... --head linear fourier-kan"
             )
-        if head is not None and factor != "ffn":
+        if head is not None and factor in OF_HEADS:
             raise UsageError(
                 f"--head keeps one head and --factor {factor} compares heads; give one of the two"
             )
@@ -168,34 +216,32 @@ class Relabelling:
             str(benchmark): _wanted([*heads, *sorted(rows_of["head"].unique())], head)
             for benchmark, rows_of in with_heads.groupby("benchmark")
         }
-        return cls(factor, found, len({*variants, *of_heads["variant"]}) > 1, head)
+        ffns = {*variants, *(of_heads if factor in OF_HEADS else rows)["variant"]}
+        families = tuple(dict.fromkeys(map(plain, rows["family"].unique())))
+        return cls(factor, found, len(ffns) > 1, head, axes or {}, families)
 
     def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return what is compared, in the order in which it stands, as the factor names it."""
         is_headless = rows["head"] == NO_HEAD
-        if self.factor == "ffn":
-            chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
-            # One object for all its rows, which grouping then tells at once.
-            named = of_each_row(chosen[["benchmark", "head", "metric"]], self.benchmark)
-            chosen = _with(chosen, "benchmark", list(named))
-        elif self.factor == "head":
+        if self.factor in OF_HEADS:
             chosen = rows[~is_headless]
-            names = zip(chosen["family"], chosen["variant"], strict=True)
-            chosen = _with(chosen.assign(variant=chosen["head"]), "family", [self.family(*x) for x in names])
         else:
-            chosen = rows[~is_headless]
-            names = zip(chosen["variant"], chosen["head"], strict=True)
-            chosen = _with(chosen, "variant", [Combination(*name) for name in names])
+            chosen = rows if self.head is None else rows[is_headless | (rows["head"] == self.head)]
+        # One object for all its rows, which grouping then tells at once.
+        named = of_each_row(chosen[["benchmark", "head", "metric"]], self.benchmark)
+        chosen = _with(chosen, "benchmark", list(named))
         if self.factor != "ffn":
-            names = zip(chosen["benchmark"], chosen["metric"], strict=True)
-            chosen = _with(chosen, "benchmark", [self.benchmark(name, metric=own) for name, own in names])
+            names = chosen[["family", "variant", "head"]]
+            models = of_each_row(names[["family", "variant"]], self.family)
+            chosen = _with(chosen, "variant", list(of_each_row(names, self.level)))
+            chosen = _with(chosen, "family", list(models))
         # A graded metric stands for its task in an outcome of its own.
         has_own = np.array([bool(benchmark.metric) for benchmark in chosen["benchmark"]], bool)
         return chosen.assign(primary=chosen["primary"] | has_own).reset_index(drop=True)
 
     def benchmark(self, benchmark: str, head: str = NO_HEAD, metric: str = "") -> Benchmark:
         """Name what a benchmark's scores under one head in one metric are scores of."""
-        has_several = self.factor == "ffn" and len(self.heads.get(benchmark, ())) > 1
+        has_several = self.factor not in OF_HEADS and len(self.heads.get(benchmark, ())) > 1
         own = metric if is_graded(benchmark, metric) else ""
         return Benchmark(benchmark, head if has_several else NO_HEAD, own)
 
@@ -204,10 +250,23 @@ class Relabelling:
         heads = self.heads.get(benchmark, (NO_HEAD,))
         return tuple(dict.fromkeys(self.benchmark(benchmark, head) for head in heads))
 
-    def family(self, family: str, variant: str) -> Family:
-        """Name the models over which a difference is averaged."""
-        is_of_models = self.factor == "head" and self.has_several_ffns
-        return Models(family, variant) if is_of_models else family
+    def family(self, family: Family, variant: Level) -> Family:
+        """Name what a difference is averaged over for the runs of an FFN variant in a family or setting."""
+        if self.factor in ("ffn", "both"):
+            return family
+        places = tuple(place for place in places_of(family) if place[0] != self.factor)
+        own = str(variant) if self.has_several_ffns else ""
+        return Settings(self.families, self.axes).setting(plain(family), places, own)
+
+    def level(self, family: Family, variant: Level, head: str = NO_HEAD) -> Level:
+        """Name what is compared, of the scores of an FFN variant in a family or setting under a head."""
+        if self.factor == "ffn":
+            return variant
+        if self.factor == "head":
+            return head
+        return (
+            Combination(str(variant), head) if self.factor == "both" else dict(places_of(family))[self.factor]
+        )
 
 
 def _with(rows: pd.DataFrame, column: str, values: Sequence[object]) -> pd.DataFrame:

@@ -73,7 +73,10 @@ def _one_of(folder: Path, names: tuple[str, ...], suite: str) -> Path:
     for name in names:
         if (folder / name).is_dir():
             return folder / name
-    raise UsageError(f"no folder {folder / names[0]}; --blimp-dir must hold it for the suite {suite}")
+    raise UsageError(
+        f"no folder {folder / names[0]}; --blimp-dir, in a study evaluation.blimp_dir, must "
+        f"hold it for the suite {suite}"
+    )
 
 
 def _read_hub(uid: str) -> list[dict]:

@@ -16,7 +16,7 @@ from eval.scoring.scorers import SCORERS
 from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks
 from eval.zero_shot.task import TextTask
-from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
+from ffn_variants.kernels.compilation import eager_kernels
 from pretrain.config import RunConfig
 
 
@@ -65,13 +65,9 @@ class TrainingScorer:
             or task of its own under ``<suite>/<name>``.
         """
         self._model.to(model.device).load_state_dict(model.state_dict())
-        compiled = compiled_kernels_in_use()
-        use_compiled_kernels(False)  # texts have many lengths, and each would be compiled for
-        try:
+        with eager_kernels():  # texts have many lengths, and each would be compiled for
             scorer = self._scorer(self._model, self._tokenizer, self._protocol)
             results = [task.measure(scorer, lambda message: None) for task in self._tasks]
-        finally:
-            use_compiled_kernels(compiled)
         groups: dict[str, list[float]] = {}
         for result in results:
             groups.setdefault(result.group, []).append(result.metrics["accuracy"])

@@ -28,6 +28,7 @@ from lm_eval.evaluator import evaluate
 from lm_eval.tasks import TaskManager
 
 from base.errors import UsageError
+from base.hub import cannot_load, how_silent
 from base.progress import Tell
 from eval.config import EvalConfig
 from eval.scoring.lm_eval_models import LMEvalModel
@@ -175,6 +176,8 @@ def _load(requested: str, include_path: tuple[Path, ...]) -> dict[str, Task]:
         try:
             loaded = manager.load([requested])["tasks"]
         except Exception as error:  # datasets, the hub and a task's own code raise many kinds
+            if how_silent(error):
+                raise cannot_load(f"cannot load lm-eval's task {requested}", error, "leave it out") from error
             reason = (
                 f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
             )

@@ -19,7 +19,8 @@ import pandas as pd
 
 from base.errors import UsageError
 from base.progress import Tell
-from base.text.files import check_file, read_documents
+from base.text.files import is_read_anew, read_documents
+from base.text.paths import check_file
 from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
@@ -85,6 +86,7 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
     if text_file is not None:
         read = partial(_read_file, text_file)
         name, source = text_file.name.split(".")[0], fingerprint([text_file])
+        source += ":plain text" if is_read_anew(text_file) else ""
         return [PerplexityTask(suite, name, source, read, max_items)]
     source = _corpus_source(read_run(run_dir).data)
     read = partial(_read_validation, run_dir)
@@ -95,7 +97,8 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
 @lru_cache(maxsize=16)
 def _corpus_source(data: DataConfig) -> str:
     chosen = (data.validation_fraction, data.max_documents, data.max_validation_documents)
-    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen)))
+    part = () if data.validation_part == "all" else (data.validation_part,)
+    return ":".join(map(str, ("validation", corpus.fingerprint(data), *chosen, *part)))
 
 
 @lru_cache(maxsize=4)
@@ -116,4 +119,4 @@ def _read_file(path: Path) -> list[dict]:
 
 
 def _read_validation(run_dir: Path) -> list[dict]:
-    return [{"text": text} for text in corpus.documents(read_run(run_dir).data, "validation")]
+    return [{"text": text} for text in corpus.held_out(read_run(run_dir).data)]

@@ -7,8 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +18,7 @@ import psutil
 import yaml
 
 from slurm import submit as submit_command
+from tests import processes
 from tests.slurm.cluster import Cluster, QueuedJob
 
 MAX_STEPS = 200
@@ -52,6 +51,7 @@ class TinyStudy:
         variants: Its variants, gelu among them.
         config: Config values on top of the common ones, such as other ones for a variant.
         seeds: As its file has them.
+        tune: What its file says of tuning; nothing where it does not tune.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class TinyStudy:
         variants: Sequence[str] = ("gelu", "relu"),
         config: Mapping[str, Any] | None = None,
         seeds: Any = (1,),
+        tune: Mapping[str, Any] | None = None,
     ) -> None:
         content = {
             "name": "tiny",
@@ -69,6 +70,7 @@ class TinyStudy:
             "seeds": list(seeds) if isinstance(seeds, tuple) else seeds,
             "config": CONFIG | dict(config or {}),
             "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 4},
+            **({"tune": dict(tune)} if tune else {}),
         }
         self.file = folder / "tiny.yaml"
         self.file.write_text(yaml.safe_dump(content))
@@ -111,10 +113,10 @@ class TinyStudy:
         return pd.read_parquet(self.run_dir(variant) / "eval" / "rows.parquet")
 
 
-def run_command(module: str, *args: object, environment: Mapping[str, str] | None = None) -> str:
-    """Run one of the project's commands as a user does; returns what it prints."""
-    command = [sys.executable, "-m", module, *map(str, args)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+def run_command(module: str, *args: object, environment: Mapping[str, str]) -> str:
+    """Run one of the project's commands in an environment; returns what it prints."""
+    with mock.patch.dict(os.environ, dict(environment), clear=True):
+        done = processes.run_command(module, *args, timeout_s=280)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

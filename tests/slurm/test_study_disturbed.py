@@ -93,6 +93,8 @@ def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
     assert_as_undisturbed(submitted.study, undisturbed)
     assert_resumed(submitted)
     assert submitted.study.states()["gelu"]["attempts"] == 2
+    assert submitted.status().splitlines()[-1] == "2 cells: 2 done"
+    assert (submitted.study.folder / "report" / "report.md").is_file()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -49,3 +50,23 @@ def test_a_look_whose_job_was_lost_is_made_by_the_same_command(
     assert "submitted 4 cells in 1 jobs" in said
     submitted.wait_until_over()
     assert "look 2 of 2, at 4 seeds" in submitted.last_words()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("own_variants")
+def test_seeds_are_added_to_a_variant_whose_file_is_gone(
+    on_cluster: Callable[..., SubmittedStudy], repository: Path, tmp_path: Path
+) -> None:
+    """Jobs, the last one and those that it submits run what was read when the study was submitted."""
+    mine = tmp_path / "mine.py"
+    mine.write_text((repository / "examples/xielu.py").read_text())
+    short = {"optim": {"max_steps": 20}, "train": CONFIG["train"] | {"save_steps": 20}}
+    submitted = on_cluster(variants=("gelu", f"{mine}:XIELU"), config=short, seeds={"first": 2, "most": 4})
+    said = submitted.submit("--cells-per-job", 4, "--trust-remote-code")
+    assert "submitted 4 cells in 1 jobs" in said
+    mine.unlink()
+    submitted.wait_until_over()
+    words = submitted.last_words()
+    assert "gelu, xielu go on to 4 seeds" in words
+    assert "8 of 8 cells done" in words
+    assert submitted.status().splitlines()[-1] == "8 cells: 8 done"

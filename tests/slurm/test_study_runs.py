@@ -1,7 +1,7 @@
 """A small study on a real SLURM, from the command to its report, and what is asked of it meanwhile.
 
-Every job imports torch and transformers anew, 8 s of a processor. So the fast tests hold one study that
-arrives here, and one whose job is killed in ``test_study_disturbed.py``.
+Every job imports torch and transformers anew, 8 s of a processor. So the fast tests hold one study alone,
+whose job is killed and which arrives all the same, in ``test_study_disturbed.py``.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tests.slurm.studies import (
 Make = Callable[..., SubmittedStudy]
 
 
+@pytest.mark.slow
 def test_a_study_arrives_at_its_report_without_accounting(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     environment = submitted.cluster.environment()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import matplotlib
 from matplotlib.figure import Figure
 
+from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest, draw_forests
@@ -12,20 +16,25 @@ from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.published import draw_published
 from eval.report.figures.seeds import draw_seeds
+from eval.report.figures.sizes import draw_across_sizes, draw_size_laws
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.figures.training import draw_gradient_norms
+from eval.report.figures.tuning import draw_tuning
 from eval.report.names import figure_names
 from eval.report.standing import shown_first
 
-__all__ = ["draw_all", "to_png", "to_svg"]
+__all__ = ["draw_all", "draw_one", "to_png", "to_svg"]
 
 PER_REPORT = {
     "forest": draw_forests,
     "seeds": draw_seeds,
+    "across-sizes": draw_across_sizes,
+    "size-laws": draw_size_laws,
     "cost": draw_cost,
     "learning-curves": draw_learning_curves,
     "gradient-norms": draw_gradient_norms,
     "published": draw_published,
+    "tuning": draw_tuning,
 }
 PER_BENCHMARK = {"forest": draw_forest, "heat-map": draw_heat_map}
 
@@ -34,17 +43,42 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
     """Draw every figure that the analysis has numbers for.
 
     Returns:
-        File name without suffix (``forest``, ``seeds``, ``cost``, ``learning-curves``,
-        ``gradient-norms``, ``published``; ``heat-map-blimp``; ``forest-blimp`` for what is not in
-        ``forest``), mapped to the figure and its alt text.
+        File name without suffix (``forest``, ``seeds``, ``across-sizes``, ``size-laws``, ``cost``,
+        ``learning-curves``, ``gradient-norms``, ``published``, ``tuning``; ``heat-map-blimp``;
+        ``forest-blimp`` for what is not in ``forest``), mapped to the figure and its alt text.
     """
+    return {name: found for name, draw in _draws(analysis).items() if (found := _settled(draw))}
+
+
+def draw_one(analysis: Analysis, name: str) -> Figure:
+    """Draw one of these figures.
+
+    Raises:
+        UsageError: If there is none of that name for these scores.
+    """
+    draws = _draws(analysis)
+    if name not in draws:
+        raise unknown_name("figure", name, draws)
+    if found := _settled(draws[name]):
+        return found[0]
+    raise UsageError(f"the figure {name!r} has nothing to show: its numbers are not among these scores")
+
+
+def _draws(analysis: Analysis) -> dict[str, Callable[[], tuple[Figure, str] | None]]:
+    """Return what draws each figure, by its name; some will find nothing to draw."""
+    draws: dict[str, Callable[[], tuple[Figure, str] | None]] = {
+        name: partial(draw, analysis) for name, draw in PER_REPORT.items()
+    }
+    for kind, draw in PER_BENCHMARK.items():
+        for benchmark, name in figure_names(kind, analysis.benchmarks).items():
+            if kind != "forest" or benchmark not in shown_first(analysis):
+                draws[name] = partial(draw, analysis, benchmark)
+    return draws
+
+
+def _settled(draw: Callable[[], tuple[Figure, str] | None]) -> tuple[Figure, str] | None:
     with matplotlib.rc_context(STYLE):
-        drawn = {name: draw(analysis) for name, draw in PER_REPORT.items()}
-        for kind, draw in PER_BENCHMARK.items():
-            for benchmark, name in figure_names(kind, analysis.benchmarks).items():
-                if kind != "forest" or benchmark not in shown_first(analysis):
-                    drawn[name] = draw(analysis, benchmark)
-        figures = {name: found for name, found in drawn.items() if found is not None}
-        for figure, _ in figures.values():
-            settle(figure)
-    return figures
+        found = draw()
+        if found is not None:
+            settle(found[0])
+    return found

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     GREY,
+    Panel,
     VariantStyle,
     add_legend,
     filled,
@@ -26,15 +27,20 @@ from eval.report.sections.context import title
 from eval.report.standing import by_standing
 from eval.significance.axes import Benchmark, Family, Level
 
+Cost = tuple[str, float, str]
 # Field of RunFacts, divisor, and the axis' label.
 COSTS = (
     ("num_parameters", 1e6, "parameters (millions)"),
     ("flops_per_token", 1e6, "forward MFLOP per token"),
     ("train_hours", 1, "training time (hours)"),
 )
+TRAIN_FLOPS = "train_flops"
+COST_OF = {"num_parameters": "parameters", TRAIN_FLOPS: "training FLOPs", "train_hours": "hours"}
+# As ``eval.report.equal_cost`` names them.
+MOST_COLUMNS = 4  # of families beside each other
 LOG_FROM = 6  # largest over smallest cost
 LEAST_SPAN = 0.1  # of an axis, as a share of its middle
-PANEL_IN = 1.55
+PANEL_IN, FRONTIER_IN = 1.55, 2.2
 
 
 @dataclass(frozen=True)
@@ -49,27 +55,102 @@ class _Point:
 
 def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     """Mean of the leading outcome against each cost known of two variants: costs down, families across."""
-    benchmark = by_standing(analysis)[0]
+    benchmark = analysis.costs.benchmark or by_standing(analysis)[0]
     points = {family: _points(analysis, benchmark, family) for family in analysis.families}
     families = [family for family, known in points.items() if known]
     costs = [
-        cost for cost in COSTS if any(sum(cost[0] in p.costs for p in known) > 1 for known in points.values())
+        cost
+        for cost in _costs(analysis)
+        if any(sum(cost[0] in p.costs for p in known) > 1 for known in points.values())
     ]
     if not costs:
         return None
-    pairs = [(cost, family) for cost in costs for family in families]
-    columns = len(families) if len(families) > 1 else 2
-    figure, drawn = panels(len(pairs), PANEL_IN, columns=columns, sharey="col")
     styles = variant_styles(analysis.variants)
-    for place, (axes, ((field, divisor, label), family)) in enumerate(zip(drawn, pairs, strict=True)):
-        _panel(axes, points[family], field, divisor, styles, analysis.baseline)
-        axes.set_xlabel(filled(label, 50 // columns))
-        if place < len(families):
+    figure, drawn, columns = _grid(analysis, families, costs)
+    for place, (axes, (family, cost)) in enumerate(drawn):
+        _panel(axes, points[family], cost, styles, analysis.baseline)
+        _frontier(axes, analysis, family, cost)
+        axes.set_xlabel(filled(cost[2], 50 // columns))
+        if family not in [earlier for _, (earlier, _) in drawn[:place]]:
             axes.set_title(filled(family_label(family), 20))
-    figure.supylabel(_label(analysis, benchmark), fontsize=9.5)
+    label = _label(analysis, benchmark)
+    is_short = bool(analysis.costs.points) and len(families) == 1
+    figure.supylabel(filled(label, 30) if is_short else label, fontsize=9.5)
     shown = {point.variant for known in points.values() for point in known}
-    add_legend(figure, [_handle(str(name), styles[name]) for name in analysis.variants if name in shown])
+    handles = [_handle(str(name), styles[name]) for name in analysis.variants if name in shown]
+    add_legend(figure, [*handles, *_frontier_handles(analysis)])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
+
+
+def _costs(analysis: Analysis) -> Sequence[Cost]:
+    """What a training costs, where that is asked; else what a token does."""
+    spent = [x.value for x in analysis.costs.points if x.cost == COST_OF[TRAIN_FLOPS]]
+    if not analysis.costs.points:
+        return COSTS
+    thousands = int(np.log10(max(spent, default=1.0)) // 3) * 3
+    of_training = (TRAIN_FLOPS, 10.0**thousands, f"training FLOPs (1e{thousands})")
+    return (COSTS[0], of_training, COSTS[2])
+
+
+def _grid(
+    analysis: Analysis, families: Sequence[Family], costs: Sequence[Cost]
+) -> tuple[Figure, list[tuple[Axes, tuple[Family, Cost]]], int]:
+    """Costs down and families across; the other way round for frontiers, and for many families."""
+    if analysis.costs.points or len(families) > MOST_COLUMNS:
+        pairs = [(family, cost) for family in families for cost in costs]
+        height, columns, shared = FRONTIER_IN, len(costs), "row"
+    else:
+        pairs = [(family, cost) for cost in costs for family in families]
+        height, columns, shared = PANEL_IN, len(families) if len(families) > 1 else 2, "col"
+    figure, drawn = panels(len(pairs), height, columns=columns, sharey=shared)
+    return figure, list(zip(drawn, pairs, strict=True)), columns
+
+
+def _frontier(axes: Axes, analysis: Analysis, family: Family, cost: Cost) -> None:
+    """Join the levels on the frontier by steps, and ring those that are not told from it."""
+    name = COST_OF.get(cost[0])
+    points = [x for x in analysis.costs.points if (x.family, x.cost) == (family, name)]
+    on_it = sorted((x.value / cost[1], x.score) for x in points if x.standing == "on the frontier")
+    if on_it:
+        right = axes.get_xlim()[1]
+        x, y = [[*values, values[-1]] for values in zip(*on_it, strict=True)]
+        x[-1] = right
+        axes.step(x, y, where="post", color=GREY, lw=1.1, zorder=1)
+        axes.set_xlim(right=right)
+    for point in points:
+        if point.standing == "not told from it":
+            axes.plot(point.value / cost[1], point.score, "o", mfc="none", mec=GREY, ms=11, mew=0.9, zorder=2)
+
+
+def _frontier_handles(analysis: Analysis) -> list[Line2D]:
+    if not analysis.costs.points:
+        return []
+    ring = Line2D([], [], color=GREY, marker="o", mfc="none", ms=9, mew=0.9, lw=0, label="not told from it")
+    return [Line2D([], [], color=GREY, lw=1.1, label="frontier"), ring]
+
+
+def cost_panel(analysis: Analysis, benchmark: Benchmark, family: Family, cost: str) -> Panel | None:
+    """Return an outcome against one cost in one family; nothing where the cost of no two variants is known.
+
+    Args:
+        analysis: What was computed.
+        benchmark: The outcome.
+        family: The family.
+        cost: ``num_parameters``, ``flops_per_token`` or ``train_hours``.
+    """
+    points, styles = _points(analysis, benchmark, family), variant_styles(analysis.variants)
+    known = [point for point in points if cost in point.costs]
+    if len(known) < 2:
+        return None
+
+    def draw(axes: Axes) -> None:
+        chosen = next(found for found in COSTS if found[0] == cost)
+        _panel(axes, known, chosen, styles, analysis.baseline)
+        axes.set_xlabel(chosen[2])
+        axes.set_ylabel(filled(_label(analysis, benchmark), 36))
+        axes.set_title(filled(family_label(family), 40))
+
+    return Panel(draw, [_handle(str(x.variant), styles[x.variant]) for x in known], 2 * PANEL_IN)
 
 
 def _label(analysis: Analysis, benchmark: Benchmark) -> str:
@@ -86,7 +167,7 @@ def _points(analysis: Analysis, benchmark: Benchmark, family: Family) -> list[_P
     for variant in analysis.variants:
         runs = scores[scores.variant == variant]
         costs = {}
-        for field, _, _ in COSTS:
+        for field in (*(cost[0] for cost in COSTS), TRAIN_FLOPS):
             known = [value for x in runs.run_id if (value := getattr(facts.get(x), field, None)) is not None]
             if known:
                 costs[field] = float(np.mean(known))
@@ -102,11 +183,11 @@ def _standard_error(scores: pd.Series) -> float:
 def _panel(
     axes: Axes,
     points: Sequence[_Point],
-    field: str,
-    divisor: float,
+    cost: Cost,
     styles: dict[Level, VariantStyle],
     baseline: Level,
 ) -> None:
+    field, divisor, _ = cost
     known = [point for point in points if field in point.costs]
     for point in known:
         x, style = point.costs[field] / divisor, styles[point.variant]
@@ -151,4 +232,5 @@ def _alt(analysis: Analysis, benchmark: Benchmark, families: Sequence[Family], l
         f"Scatter plots: {_label(analysis, benchmark)}, with its standard error over seeds, against "
         f"{'; '.join(labels)}; one panel per family and cost ({', '.join(map(family_label, families))}), one "
         f"colour and marker per variant; the dashed line is the mean of {analysis.baseline}"
+        + ("; the solid one the frontier" if analysis.costs.points else "")
     )

@@ -16,6 +16,7 @@ from eval.report.figures.style import (
     GREY,
     SMALL,
     WIDTH_IN,
+    Panel,
     add_legend,
     family_styles,
     filled,
@@ -66,20 +67,29 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
 
 def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
     """Differences to the baseline with intervals, per variant: the average first, then each family."""
-    labels = [in_two_lines(str(name)) for name in analysis.others]
-    figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
-    axes = figure.subplots()
-    for row in _panel(axes, analysis, benchmark):
-        axes.text(
-            1.02, row.y, interval_text(row.comparison), transform=axes.get_yaxis_transform(),
-            va="center", ha="left", fontsize=SMALL - 0.5, color=_styles(analysis)[row.scope][0],
-            fontweight="bold" if row.scope == analysis.scopes(benchmark)[0] else "normal",
-        )  # fmt: skip
-    axes.set_title(filled(place(analysis, benchmark), 40))
-    axes.locator_params(axis="x", nbins=7)
-    _label_variants(axes, labels, _step(analysis))
-    add_legend(figure, _handles(analysis))
+    panel = forest_panel(analysis, benchmark)
+    figure = new_figure(panel.height, panel.width)
+    panel.draw(figure.subplots())
+    add_legend(figure, panel.handles)
     return figure, _alt(analysis, benchmark)
+
+
+def forest_panel(analysis: Analysis, benchmark: Benchmark) -> Panel:
+    """Return the forest of one outcome, its numbers beside it."""
+    labels = [in_two_lines(str(name)) for name in analysis.others]
+
+    def draw(axes: Axes) -> None:
+        for row in _panel(axes, analysis, benchmark):
+            axes.text(
+                1.02, row.y, interval_text(row.comparison), transform=axes.get_yaxis_transform(),
+                va="center", ha="left", fontsize=SMALL - 0.5, color=_styles(analysis)[row.scope][0],
+                fontweight="bold" if row.scope == analysis.scopes(benchmark)[0] else "normal",
+            )  # fmt: skip
+        axes.set_title(filled(place(analysis, benchmark), 40))
+        axes.locator_params(axis="x", nbins=7)
+        _label_variants(axes, labels, _step(analysis))
+
+    return Panel(draw, _handles(analysis), _height(analysis), WIDTH_IN + _extra(labels))
 
 
 def _step(analysis: Analysis) -> float:

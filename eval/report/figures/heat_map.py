@@ -14,10 +14,19 @@ from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
 from eval.report.bayesian import Posterior
-from eval.report.figures.style import BLUE, SMALL, VERMILION, WIDTH_IN, filled, text_width
+from eval.report.figures.style import (
+    BLUE,
+    SMALL,
+    VERMILION,
+    WIDTH_IN,
+    Panel,
+    ReportFigure,
+    filled,
+    text_width,
+)
 from eval.report.markdown import signed, unit_name
 from eval.report.names import family_label
-from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison
 
 # Vermilion to blue through white; few enough steps to be drawn as shapes, not as an embedded picture.
@@ -38,12 +47,71 @@ class _Grid:
     columns: Sequence[str]
     cells: Mapping[tuple[int, int], Comparison]
 
+    @property
+    def is_upright(self) -> bool:
+        """Whether the names of columns are too long to stand beside each other."""
+        return max(map(text_width, self.columns)) > self.cell_in - 0.06
+
+    @property
+    def left_in(self) -> float:
+        """Inches that the names of rows take."""
+        return max(map(text_width, self.rows)) + 2 * GAP_IN
+
+    @property
+    def top_in(self) -> float:
+        """Inches that the names of columns take."""
+        return (max(map(text_width, self.columns)) if self.is_upright else 0.12) + 2 * GAP_IN
+
+    @property
+    def cell_in(self) -> float:
+        """Width of a cell in inches."""
+        narrowest = max(text_width(_value(c), SMALL - 0.5) * 1.15 for c in self.cells.values()) + 0.1
+        return min(max((WIDTH_IN - self.left_in - GAP_IN) / len(self.columns), narrowest), WIDEST_CELL_IN)
+
+
+@dataclass(frozen=True)
+class _Map:
+    """What is drawn of one benchmark."""
+
+    grid: _Grid
+    norm: Normalize
+    is_capped: bool
+    """Whether cells exceed the colour scale."""
+    said: str
+    """What the numbers are."""
+    level: float
+    """Below which a corrected p is framed."""
+
 
 def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
     """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts.
 
     Differences are those that the hierarchical model shrinks: of many, the largest are so partly by chance.
     """
+    found = _find(analysis, benchmark)
+    return None if found is None else (_draw(found), _alt(analysis, benchmark, found))
+
+
+def heat_map_panel(analysis: Analysis, benchmark: Benchmark) -> Panel | None:
+    """Return the same for axes that are given; the colour scale takes its place from them."""
+    found = _find(analysis, benchmark)
+    if found is None:
+        return None
+
+    def draw(axes: Axes) -> None:
+        axes.set_facecolor(UNKNOWN)
+        _fill(axes, found)
+        bar = axes.figure.colorbar(
+            ScalarMappable(found.norm, COLOURS), ax=axes, orientation="horizontal", pad=0.04, aspect=40,
+            extend="both" if found.is_capped else "neither",
+        )  # fmt: skip
+        bar.ax.locator_params(axis="x", nbins=6)
+        bar.ax.set_xlabel(f"{filled(found.said, 60)}\n{_key(found)}", fontsize=SMALL)
+
+    return Panel(draw, (), found.grid.top_in + CELL_HEIGHT_IN * len(found.grid.rows) + BELOW_IN)
+
+
+def _find(analysis: Analysis, benchmark: Benchmark) -> _Map | None:
     scope = analysis.scopes(benchmark)[0]
     chosen = {
         (c.part, c.contrast.plus[0]): c
@@ -60,9 +128,13 @@ def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str
     if len(parts) < 2 or not variants:
         return None
     limit, is_capped = _colour_limit(list(chosen.values()))
-    said = _said(analysis, next(iter(chosen.values())), is_shrunken)
-    figure = _draw(_grid(chosen, parts, variants), limit, is_capped, said, analysis.inference.level)
-    return figure, _alt(analysis, benchmark, chosen, scope, said)
+    return _Map(
+        grid=_grid(chosen, parts, variants),
+        norm=Normalize(-limit, limit),
+        is_capped=is_capped,
+        said=_said(analysis, next(iter(chosen.values())), is_shrunken),
+        level=analysis.inference.level,
+    )
 
 
 def _moved(found: Comparison, shrunken: Posterior | None) -> Comparison:
@@ -96,29 +168,30 @@ def _colour_limit(comparisons: Sequence[Comparison]) -> tuple[float, bool]:
     return limit, max(sizes) > limit
 
 
-def _draw(grid: _Grid, limit: float, is_capped: bool, said: str, level: float) -> Figure:
-    left = max(map(text_width, grid.rows)) + 2 * GAP_IN
-    narrowest = max(text_width(_value(c), SMALL - 0.5) * 1.15 for c in grid.cells.values()) + 0.1
-    cell = min(max((WIDTH_IN - left - GAP_IN) / len(grid.columns), narrowest), WIDEST_CELL_IN)
-    is_upright = max(map(text_width, grid.columns)) > cell - 0.06
-    top = (max(map(text_width, grid.columns)) if is_upright else 0.12) + 2 * GAP_IN
-    inner_width, inner_height = cell * len(grid.columns), CELL_HEIGHT_IN * len(grid.rows)
-    width, height = max(left + inner_width + GAP_IN, NARROWEST_IN), top + inner_height + BELOW_IN
-    figure = Figure(figsize=(width, height))
-    axes = figure.add_axes(
-        (left / width, BELOW_IN / height, inner_width / width, inner_height / height), facecolor=UNKNOWN
-    )
-    norm = Normalize(-limit, limit)
-    _cells(axes, grid, norm, level)
+def _draw(found: _Map) -> Figure:
+    grid = found.grid
+    inner_width, inner_height = grid.cell_in * len(grid.columns), CELL_HEIGHT_IN * len(grid.rows)
+    width = max(grid.left_in + inner_width + GAP_IN, NARROWEST_IN)
+    height = grid.top_in + inner_height + BELOW_IN
+    figure = ReportFigure(figsize=(width, height))
+    place = (grid.left_in / width, BELOW_IN / height, inner_width / width, inner_height / height)
+    _fill(figure.add_axes(place, facecolor=UNKNOWN), found)
+    _scale(figure, found)
+    return figure
+
+
+def _fill(axes: Axes, found: _Map) -> None:
+    """Draw the cells and the names of rows and columns."""
+    grid = found.grid
+    _cells(axes, grid, found.norm, found.level)
     axes.set_xlim(0, len(grid.columns))
     axes.set_ylim(len(grid.rows), 0)
     axes.xaxis.tick_top()
-    axes.set_xticks(np.arange(len(grid.columns)) + 0.5, grid.columns, rotation=90 if is_upright else 0)
+    turned = 90 if grid.is_upright else 0
+    axes.set_xticks(np.arange(len(grid.columns)) + 0.5, grid.columns, rotation=turned)
     axes.set_yticks(np.arange(len(grid.rows)) + 0.5, grid.rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    _scale(figure, norm, is_capped, said, level)
-    return figure
 
 
 def _cells(axes: Axes, grid: _Grid, norm: Normalize, level: float) -> None:
@@ -164,41 +237,38 @@ def _value(comparison: Comparison) -> str:
     return signed(comparison.estimate, _digits(comparison))
 
 
-def _scale(figure: Figure, norm: Normalize, is_capped: bool, said: str, level: float) -> None:
+def _scale(figure: Figure, found: _Map) -> None:
     """Draw the colour scale and the key below the map."""
     width, height = figure.get_size_inches()
     length = min(3.2, width - 1)
     bar = figure.add_axes(((width - length) / 2 / width, 0.72 / height, length / width, 0.11 / height))
     figure.colorbar(
-        ScalarMappable(norm, COLOURS), cax=bar, orientation="horizontal",
-        extend="both" if is_capped else "neither",
+        ScalarMappable(found.norm, COLOURS), cax=bar, orientation="horizontal",
+        extend="both" if found.is_capped else "neither",
     )  # fmt: skip
     bar.locator_params(axis="x", nbins=6)
-    bar.set_xlabel(filled(said, 60), labelpad=2)
-    key = f"framed: corrected p < {level:.2g} before shrinking; grey: not estimable"
+    bar.set_xlabel(filled(found.said, 60), labelpad=2)
     figure.text(
-        0.5, 0.08 / height, key,
+        0.5, 0.08 / height, _key(found),
         ha="center", va="bottom", fontsize=SMALL,
     )  # fmt: skip
 
 
-def _alt(
-    analysis: Analysis,
-    benchmark: Benchmark,
-    chosen: Mapping[tuple[str, Level], Comparison],
-    scope: Family | None,
-    said: str,
-) -> str:
-    level = analysis.inference.level
+def _key(found: _Map) -> str:
+    return f"framed: corrected p < {found.level:.2g} before shrinking; grey: not estimable"
+
+
+def _alt(analysis: Analysis, benchmark: Benchmark, found: _Map) -> str:
+    cells = list(found.grid.cells.values())
     shown = [
-        f"{variant} on {part} {_value(comparison)}"
-        for (part, variant), comparison in chosen.items()
-        if comparison.estimate is not None and comparison.p_bh is not None and comparison.p_bh < level
+        f"{c.contrast.plus[0]} on {c.part} {_value(c)}"
+        for c in cells
+        if c.estimate is not None and c.p_bh is not None and c.p_bh < found.level
     ]
-    count = f"{len(shown)} of {len(chosen)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
+    count = f"{len(shown)} of {len(cells)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
     more = f"; and {len(shown) - 8} more" if len(shown) > 8 else ""
     return (
-        f"Heat map, {benchmark}: {said} in each part of the benchmark, one value per part and "
-        f"{analysis.noun}, {family_label(scope)}; framed where the corrected p of the difference itself is "
-        f"below {level:.2g}, grey where not estimable; {count}{more}"
+        f"Heat map, {benchmark}: {found.said} in each part of the benchmark, one value per part and "
+        f"{analysis.noun}, {family_label(cells[0].family)}; framed where the corrected p of the difference "
+        f"itself is below {found.level:.2g}, grey where not estimable; {count}{more}"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from eval.report.analysis import Analysis
 from eval.report.figures.style import (
     GREY,
+    Panel,
     VariantStyle,
     add_legend,
     filled,
@@ -20,11 +22,19 @@ from eval.report.figures.style import (
 )
 from eval.report.learning_curves import Point
 from eval.report.names import family_label
+from eval.significance.axes import Family
 
 COLUMNS = 2
 LOSS_IN, DIFFERENCE_IN = 2.3, 1.9
 BAND_ALPHA = 0.15
 MOST_INK = 0.6  # of all bands where they lie over each other, so that the means of many variants stay visible
+TOKENS, NATS = "tokens (millions)", "nats per token"
+Shown = Literal["loss", "difference"]
+ENDS: Mapping[Shown, tuple[str, str]] = {
+    "loss": ("low", "high"),
+    "difference": ("difference_low", "difference_high"),
+}
+"""Of the band of each."""
 START = 0.2  # share of the training whose high losses may leave the axis, so that its end can be read
 
 
@@ -34,28 +44,48 @@ def draw_learning_curves(analysis: Analysis) -> tuple[Figure, str] | None:
     families = [name for name in analysis.families if any(x.family == name for x in points)]
     if not families:
         return None
-    styles = variant_styles(analysis.variants)
-    alpha = min(BAND_ALPHA, MOST_INK / len(styles))
     figure, panels = _panels(len(families))
     for (upper, lower), family in zip(panels, families, strict=True):
-        for variant in analysis.variants:
-            found = [x for x in points if (x.family, x.variant) == (family, variant)]
-            if found:
-                _draw_band(upper, found, "loss", styles[variant], alpha)
-                compared = [x for x in found if x.difference is not None]
-                _draw_band(lower, compared, "difference", styles[variant], alpha)
-        _finish(upper, lower, [x for x in points if x.family == family])
-        upper.set_title(filled(f"{family_label(family)}: held-out loss", 34))
-        lower.set_title(filled(f"{family_label(family)}: difference to {analysis.baseline}", 34))
-    figure.supxlabel("tokens (millions)", fontsize=9.5)
-    figure.supylabel("nats per token", fontsize=9.5)
-    shown = [name for name in analysis.variants if any(x.variant == name for x in points)]
-    add_legend(figure, [_handle(str(name), styles[name]) for name in shown])
+        _draw(upper, analysis, family, "loss")
+        _draw(lower, analysis, family, "difference")
+    figure.supxlabel(TOKENS, fontsize=9.5)
+    figure.supylabel(NATS, fontsize=9.5)
+    add_legend(figure, _handles(analysis, points))
     return figure, (
         f"Held-out loss against tokens in {', '.join(map(family_label, families))}: above, the mean over "
         f"seeds of each {analysis.noun}, below, its difference to {analysis.baseline}, each with its "
         f"{analysis.confidence:.0%} band; the axes leave out the start"
     )
+
+
+def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "loss") -> Panel | None:
+    """Return the held-out loss of one family, or its difference to the baseline; nothing without curves."""
+    points = [x for x in analysis.curves.points if x.family == family]
+    if not points:
+        return None
+
+    def draw(axes: Axes) -> None:
+        _draw(axes, analysis, family, name)
+        axes.set_xlabel(TOKENS)
+        axes.set_ylabel(NATS)
+
+    return Panel(draw, _handles(analysis, points), LOSS_IN + DIFFERENCE_IN - 1)
+
+
+def _draw(axes: Axes, analysis: Analysis, family: Family, name: Shown) -> None:
+    """Draw every variant of a family with its band, within limits by what comes after the start."""
+    points = [x for x in analysis.curves.points if x.family == family]
+    styles = variant_styles(analysis.variants)
+    alpha = min(BAND_ALPHA, MOST_INK / len(styles))
+    for variant in analysis.variants:
+        found = [x for x in points if x.variant == variant and getattr(x, name) is not None]
+        _draw_band(axes, found, name, styles[variant], alpha)
+    later = [x for x in points if x.tokens >= START * max(y.tokens for y in points)]
+    _limit(axes, [getattr(x, field) for x in later for field in (name, *ENDS[name])], name)
+    axes.locator_params(axis="x", nbins=5)
+    axes.locator_params(axis="y", nbins=5)
+    said = "held-out loss" if name == "loss" else f"difference to {analysis.baseline}"
+    axes.set_title(filled(f"{family_label(family)}: {said}", 34))
 
 
 def _panels(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
@@ -72,11 +102,11 @@ def _panels(count: int) -> tuple[Figure, list[tuple[Axes, Axes]]]:
     return figure, pairs[:count]
 
 
-def _draw_band(axes: Axes, points: Sequence[Point], name: str, style: VariantStyle, alpha: float) -> None:
+def _draw_band(axes: Axes, points: Sequence[Point], name: Shown, style: VariantStyle, alpha: float) -> None:
     """Draw a mean, or a difference, in millions of tokens, and its band where it has one."""
     if not points:
         return
-    low, high = ("low", "high") if name == "loss" else ("difference_low", "difference_high")
+    low, high = ENDS[name]
     tokens = [x.tokens / 1e6 for x in points]
     axes.plot(tokens, [getattr(x, name) for x in points], color=style.colour, lw=1.6, ls=style.dashes)
     if getattr(points[0], low) is not None:
@@ -84,21 +114,19 @@ def _draw_band(axes: Axes, points: Sequence[Point], name: str, style: VariantSty
         axes.fill_between(tokens, bottom, top, color=style.colour, alpha=alpha, lw=0)
 
 
-def _finish(upper: Axes, lower: Axes, points: Sequence[Point]) -> None:
-    """Set limits by what comes after the start."""
-    later = [x for x in points if x.tokens >= START * max(y.tokens for y in points)]
-    _limit(upper, [value for x in later for value in (x.loss, x.low, x.high)])
-    _limit(lower, [0.0, *(v for x in later for v in (x.difference, x.difference_low, x.difference_high))])
-    lower.axhline(0, color=GREY, lw=0.8, zorder=0)
-    for axes in (upper, lower):
-        axes.locator_params(axis="x", nbins=5)
-        axes.locator_params(axis="y", nbins=5)
-
-
-def _limit(axes: Axes, values: Sequence[float | None]) -> None:
+def _limit(axes: Axes, values: Sequence[float | None], name: Shown) -> None:
     known = np.array([value for value in values if value is not None])
+    if name == "difference":
+        known = np.append(known, 0.0)
+        axes.axhline(0, color=GREY, lw=0.8, zorder=0)
     low, high = known.min(), known.max()
     axes.set_ylim(low - 0.06 * (high - low or 1), high + 0.06 * (high - low or 1))
+
+
+def _handles(analysis: Analysis, points: Sequence[Point]) -> list[Line2D]:
+    styles = variant_styles(analysis.variants)
+    shown = [name for name in analysis.variants if any(x.variant == name for x in points)]
+    return [_handle(str(name), styles[name]) for name in shown]
 
 
 def _handle(name: str, style: VariantStyle) -> Line2D:

@@ -15,6 +15,7 @@ from eval.report.figures.style import (
     AVERAGE_COLOUR,
     GREY,
     SMALL,
+    Panel,
     add_legend,
     family_styles,
     filled,
@@ -45,22 +46,39 @@ def draw_seeds(analysis: Analysis) -> tuple[Figure, str]:
     titles = [_title(analysis, *found) for found in places]
     columns = _columns(titles, len(analysis.families))
     lines = max(text.count("\n") for text in titles) + 1
-    height = 0.75 + 0.15 * lines + 0.2 * len(analysis.variants)
-    figure, drawn = panels(len(places), height, columns=columns, sharey=True)
-    limits = {name: _limits(analysis, name) for name in analysis.benchmarks}
+    figure, drawn = panels(len(places), _height(analysis, lines), columns=columns, sharey=True)
     for axes, found, said in zip(drawn, places, titles, strict=True):
-        _panel(axes, analysis, *found, limits[found[0]][found[1]])
+        _panel(axes, analysis, *found)
         axes.set_title(said, fontsize=TITLE)
-    drawn[0].set_yticks(
-        range(len(analysis.variants)), [in_two_lines(str(name)) for name in analysis.variants]
-    )
-    drawn[0].set_ylim(len(analysis.variants) - 0.5, -0.5)
+    _label_variants(drawn[0], analysis)
     add_legend(figure, _handles(analysis))
     return figure, (
         f"Dot plots: every seed's score, one row per {analysis.noun}, one panel for each outcome and family: "
         f"{', '.join(map(title, by_standing(analysis)))}; bars are means, the dashed line is the mean of "
         f"{analysis.baseline}, the dotted one chance"
     )
+
+
+def seeds_panel(analysis: Analysis, benchmark: Benchmark, family: Family) -> Panel:
+    """Return the seeds of one outcome in one family."""
+    said = _title(analysis, benchmark, family)
+
+    def draw(axes: Axes) -> None:
+        _panel(axes, analysis, benchmark, family)
+        axes.set_title(said, fontsize=TITLE)
+        _label_variants(axes, analysis)
+
+    return Panel(draw, _handles(analysis), _height(analysis, said.count("\n") + 1))
+
+
+def _height(analysis: Analysis, lines: int) -> float:
+    """Inches, with so many lines in a title."""
+    return 0.75 + 0.15 * lines + 0.2 * len(analysis.variants)
+
+
+def _label_variants(axes: Axes, analysis: Analysis) -> None:
+    axes.set_yticks(range(len(analysis.variants)), [in_two_lines(str(name)) for name in analysis.variants])
+    axes.set_ylim(len(analysis.variants) - 0.5, -0.5)
 
 
 def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
@@ -79,9 +97,8 @@ def _columns(titles: Sequence[str], families: int) -> int:
     return most - most % families if most > families else most
 
 
-def _panel(
-    axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family, limits: tuple[float, float]
-) -> None:
+def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family) -> None:
+    limits = _limits(analysis, benchmark)[family]
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
     colour = family_styles(analysis.families)[family][0]
     for place, variant in enumerate(analysis.variants):

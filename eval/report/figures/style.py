@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +58,17 @@ class VariantStyle(NamedTuple):
     dashes: str
 
 
+class Panel(NamedTuple):
+    """What stands in one pair of axes, for whoever has axes to put it in."""
+
+    draw: Callable[[Axes], None]
+    handles: Sequence[Any]
+    """Of its legend."""
+    height: float
+    """Inches of a figure of its own, without the legend."""
+    width: float = WIDTH_IN
+
+
 def variant_styles(variants: Sequence[Level]) -> dict[Level, VariantStyle]:
     """Give each variant a look of its own, by its place; looks repeat after 49."""
     styles = {}
@@ -78,14 +89,21 @@ def family_styles(families: Sequence[Family]) -> dict[Family | None, tuple[str, 
     return styles
 
 
-def new_figure(height: float, width: float = WIDTH_IN) -> Figure:
+class ReportFigure(Figure):
+    """A figure that pyplot does not know, and that a notebook shows nevertheless."""
+
+    def _repr_png_(self) -> bytes:
+        return to_png(self)
+
+
+def new_figure(height: float, width: float = WIDTH_IN) -> ReportFigure:
     """Make a figure (inches) that lays itself out without overlaps."""
     layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06)  # inches
-    return Figure(figsize=(width, height), layout=layout)
+    return ReportFigure(figsize=(width, height), layout=layout)
 
 
 def panels(
-    count: int, height: float, *, columns: int, sharey: bool | Literal["col"] = False
+    count: int, height: float, *, columns: int, sharey: bool | Literal["col", "row"] = False
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure of ``count`` panels, each line of panels ``height`` inches; spare places stay empty."""
     columns = min(columns, count)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,7 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.figures.style import VariantStyle, add_legend, filled, label_log_axis, panels, variant_styles
+from eval.report.figures.style import (
+    Panel,
+    VariantStyle,
+    add_legend,
+    filled,
+    label_log_axis,
+    panels,
+    variant_styles,
+)
 from eval.report.names import family_label
 from eval.significance.axes import Family, Level
 
@@ -18,36 +26,66 @@ MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in t
 PANEL_IN = 2.7
 
 Curve = Sequence[tuple[int, float]]
+Curves = Mapping[tuple[Family, Level], Sequence[Curve]]
+
+NORM = "gradient norm (L2, before clipping)"
 
 
 def draw_gradient_norms(analysis: Analysis) -> tuple[Figure, str] | None:
     """Norm of the gradient before clipping: every seed thin, the mean over seeds thick."""
-    curves: dict[tuple[Family, Level], list[Curve]] = {}
-    for facts in analysis.facts:
-        curve = [(step, value) for step, value in facts.grad_norms if value > 0]
-        if len(curve) > 1:
-            curves.setdefault((facts.family, facts.variant), []).append(curve)
+    curves = _curves(analysis)
     families = [name for name in analysis.families if any(family == name for family, _ in curves)]
     if not families:
         return None
-    styles = variant_styles(analysis.variants)
     figure, drawn = panels(len(families), PANEL_IN, columns=2)
     for axes, family in zip(drawn, families, strict=True):
-        for variant in analysis.variants:
-            _lines(axes, curves.get((family, variant), []), styles[variant])
-        axes.set_yscale("log")
-        label_log_axis(axes.yaxis)
-        axes.set_title(filled(family_label(family), 30))
-        axes.set_xlabel("training step")
-        axes.locator_params(axis="x", nbins=5)
-    figure.supylabel("gradient norm (L2, before clipping)", fontsize=9.5)
-    shown = [name for name in analysis.variants if any(variant == name for _, variant in curves)]
-    add_legend(figure, [_handle(str(name), styles[name]) for name in shown])
+        _panel(axes, analysis, family, curves)
+    figure.supylabel(NORM, fontsize=9.5)
+    add_legend(figure, _handles(analysis, curves))
     return figure, (
         "Gradient norm (L2, before clipping) against training step, one panel per family "
         f"({', '.join(map(family_label, families))}), one colour per {analysis.noun}, thin lines single "
         "seeds, thick lines their means; logarithmic axis"
     )
+
+
+def gradient_norms_panel(analysis: Analysis, family: Family) -> Panel | None:
+    """Return the gradient norms of one family; nothing where none were logged."""
+    curves = {key: found for key, found in _curves(analysis).items() if key[0] == family}
+    if not curves:
+        return None
+
+    def draw(axes: Axes) -> None:
+        _panel(axes, analysis, family, curves)
+        axes.set_ylabel(NORM)
+
+    return Panel(draw, _handles(analysis, curves), PANEL_IN + 0.4)
+
+
+def _curves(analysis: Analysis) -> dict[tuple[Family, Level], list[Curve]]:
+    curves: dict[tuple[Family, Level], list[Curve]] = {}
+    for facts in analysis.facts:
+        curve = [(step, value) for step, value in facts.grad_norms if value > 0]
+        if len(curve) > 1:
+            curves.setdefault((facts.family, facts.variant), []).append(curve)
+    return curves
+
+
+def _panel(axes: Axes, analysis: Analysis, family: Family, curves: Curves) -> None:
+    styles = variant_styles(analysis.variants)
+    for variant in analysis.variants:
+        _lines(axes, curves.get((family, variant), []), styles[variant])
+    axes.set_yscale("log")
+    label_log_axis(axes.yaxis)
+    axes.set_title(filled(family_label(family), 30))
+    axes.set_xlabel("training step")
+    axes.locator_params(axis="x", nbins=5)
+
+
+def _handles(analysis: Analysis, curves: Curves) -> list[Line2D]:
+    styles = variant_styles(analysis.variants)
+    shown = [name for name in analysis.variants if any(variant == name for _, variant in curves)]
+    return [_handle(str(name), styles[name]) for name in shown]
 
 
 def _lines(axes: Axes, curves: Sequence[Curve], style: VariantStyle) -> None:

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from eval.report.findings import Findings
+from eval.report.findings import AtSharedRate, Findings
 from eval.report.markdown import amount, effect, listed, margin, p_value
-from eval.report.names import family_label
+from eval.report.names import counted, family_label
 from eval.report.sections.context import loss_of, place
 from eval.report.standing import by_standing, can_tell, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     EQUIVALENT,
-    FAMILIES_DIFFER,
     INCONCLUSIVE,
     NEGLIGIBLE,
     NOT_ESTIMABLE,
     WITHIN_MARGIN,
     Comparison,
 )
+from eval.significance.factor import FACTORS
 
 NAMED = 4
 """Variants named in one list; the table below has all."""
@@ -43,6 +43,7 @@ def answer(findings: Findings) -> tuple[str, ...]:
         _others(findings, telling[1:]),
         _cannot_tell(findings, order[len(telling) :]),
         _not_estimable(findings, order),
+        _at_shared_rate(findings),
     ]
     return tuple(f"{text[0].upper()}{text[1:]}." for text in said if text)
 
@@ -59,7 +60,8 @@ def explored(findings: Findings) -> str:
         return ""
     more = f"; {len(found) - EXPLORED} more below" if len(found) > EXPLORED else ""
     level = f"{findings.inference.level:.0%}"
-    return f"Exploratory, each outcome and family at its own {level}: {'; '.join(found[:EXPLORED])}{more}."
+    said = "; ".join(found[:EXPLORED])
+    return f"Exploratory, each outcome and {findings.stratum} at its own {level}: {said}{more}."
 
 
 def _leading(findings: Findings, telling: Sequence[Benchmark]) -> str:
@@ -77,13 +79,15 @@ def _leading(findings: Findings, telling: Sequence[Benchmark]) -> str:
     clauses = _claimed(findings, benchmark)
     if not any(c.is_different for c in overall):
         clauses = [f"no {findings.noun} is shown to differ from `{findings.baseline}`", *clauses]
-    clauses += _open([c for c in overall if c.verdict in (INCONCLUSIVE, WITHIN_MARGIN, FAMILIES_DIFFER)])
+    clauses += _open([c for c in overall if c.verdict in (INCONCLUSIVE, WITHIN_MARGIN, c.disputed)])
     return f"on {place(findings, benchmark)}{_averaged(findings, scope)}, {'; '.join(clauses)}"
 
 
 def _averaged(findings: Findings, scope: Family | None) -> str:
     if scope is not None:
         return ""
+    if findings.stratum == "setting" or findings.factor not in FACTORS:
+        return f", averaged over {counted(findings.families)}"
     labels = [family_label(family) for family in findings.families]
     return f", averaged over {listed(labels) if len(labels) <= FAMILIES_NAMED else f'{len(labels)} families'}"
 
@@ -144,7 +148,7 @@ def _disagreements(findings: Findings) -> Iterator[str]:
         if rest := [c for c in disputed if c.benchmark == name and c not in told]:
             also = "also " if any(c.benchmark == name for c in told) else ""
             p = f" (interaction p {p_value(rest[0].p_interaction_holm)})" if len(rest) == 1 else ""
-            yield f"on {place(findings, name)}, the families {also}differ on {_quoted(rest)}{p}"
+            yield f"on {place(findings, name)}, the {findings.strata} {also}differ on {_quoted(rest)}{p}"
 
 
 def _within_families(findings: Findings) -> Iterator[str]:
@@ -202,11 +206,19 @@ def _within(findings: Findings, comparison: Comparison) -> list[Comparison]:
 def _disagreement(findings: Findings, comparison: Comparison, within: Sequence[Comparison]) -> str:
     word = "disagree" if len({c.is_better for c in within}) > 1 else "differ in how much"
     shown = within if len(within) <= FAMILIES_NAMED else [c for c in within if c.is_different]
+    rest = [c for c in within if c not in shown] if findings.stratum == "setting" else []
     return (
-        f"the families {word} on `{comparison.contrast.compared}` "
+        f"the {findings.strata} {word} on `{comparison.contrast.compared}` "
         f"(interaction p {p_value(comparison.p_interaction_holm)}): "
-        + ", ".join(_in_family(findings, c) for c in shown)
+        + ", ".join([*(_in_family(findings, c) for c in shown), *_by_verdict(rest)])
     )
+
+
+def _by_verdict(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Say where no difference is shown, those of one verdict together."""
+    for verdict in dict.fromkeys(c.verdict for c in comparisons):
+        where = [family_label(c.family) for c in comparisons if c.verdict == verdict]
+        yield f"{verdict} in {listed(where) if len(where) <= NAMED else f'{len(where)} others'}"
 
 
 def _in_family(findings: Findings, comparison: Comparison) -> str:
@@ -246,6 +258,32 @@ def _not_estimable(findings: Findings, benchmarks: Sequence[Benchmark]) -> str:
             if chosen := [c for c in without if bool(c.num_runs_plus) is has_runs]:
                 found.setdefault((said, _quoted(chosen)), []).append(place(findings, benchmark))
     return "; ".join(f"{said} on {listed(places)}: {names}" for (said, names), places in found.items())
+
+
+def _at_shared_rate(findings: Findings) -> str:
+    """Name the verdicts of a tuned study that one rate for all would have changed."""
+    scopes = {findings.scopes(both.own.benchmark)[0] for both in findings.at_shared_rate}
+    changed = [x for x in findings.at_shared_rate if x.is_changed and x.own.family in scopes]
+    said = [
+        f"{_named(x.own)} would be {in_a_word(x.shared)}{left_of(x)} instead of {in_a_word(x.own)}"
+        for x in changed[:NAMED]
+    ]
+    more = _more(len(changed) - NAMED)
+    return f"at one rate for all variants, {', '.join(said)}{more}" if said else ""
+
+
+def left_of(both: AtSharedRate) -> str:
+    """Say that runs at the shared rate are missing, as where they diverged."""
+    left, of = both.shared.num_runs_plus, both.own.num_runs_plus
+    return f" ({left} of {of} runs ended)" if left < of else ""
+
+
+def in_a_word(comparison: Comparison) -> str:
+    """Say a verdict, of a difference which way round and how much."""
+    if not comparison.is_different:
+        return comparison.verdict
+    word = "better" if comparison.is_better else "worse"
+    return f"{word} by {_size(comparison)}"
 
 
 def _quoted(comparisons: Iterable[Comparison]) -> str:

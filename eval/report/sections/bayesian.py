@@ -27,7 +27,7 @@ def bayesian_section(analysis: Analysis) -> str:
 
 
 def _text(analysis: Analysis, whole: list[Posterior]) -> str:
-    noun, family = analysis.noun, "families" if len(analysis.families) > 1 else "runs"
+    noun, family = analysis.noun, analysis.strata if len(analysis.families) > 1 else "runs"
     parts = ", phenomena" if any(x.part is not None for x in analysis.bayesian) else ""
     said = [
         f"*In no verdict.* A hierarchical model of {noun}s, {family}{parts} and seeds, which pulls each "
@@ -40,7 +40,8 @@ def _text(analysis: Analysis, whole: list[Posterior]) -> str:
         said.append("Where no margin is named, *better* and *worse* are by anything at all.")
     if any(x.is_predicted for x in whole):
         said.append(
-            f"*: a family has no run of this {noun} or of `{analysis.baseline}`; the others predict it."
+            f"*: a {analysis.stratum} has no run of this {noun} or of `{analysis.baseline}`; the others "
+            "predict it."
         )
     return " ".join(said)
 

@@ -8,6 +8,7 @@ from eval.report.analysis import Analysis
 from eval.report.looks import looks_note
 from eval.report.markdown import count, details, escape, table
 from eval.report.names import family_label
+from eval.report.pilot.promise import promise_note
 from eval.report.sections.context import title
 from eval.report.sections.history import questions_note
 from eval.results.run_scores import SINGLE_TASK
@@ -21,16 +22,18 @@ def design_section(analysis: Analysis) -> str:
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     parts = ["## Design", _runs(analysis), questions_note(analysis)]
+    parts += [promise_note(analysis.source.path, analysis.facts)] if analysis.source.path.is_dir() else []
     parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
         rows = [[title(b), family_label(f), f"`{v}`", seeds] for b, f, v, seeds in zip(*columns, strict=True)]
-        missing = table(["outcome", "family", analysis.noun, "seeds"], rows)
+        missing = table(["outcome", analysis.stratum, analysis.noun, "seeds"], rows)
         parts.append(details(f"Missing scores, {origin}", missing))
     else:
         parts.append(f"No score is missing {origin}.")
     if items := _items(analysis):
         parts.append(details("Items and metrics", items))
+    parts.append(_formulas(analysis))
     origins = Counter(facts.trained_with for facts in analysis.facts if facts.trained_with)
     parts.append("\n".join(f"- trained with {made} (runs: {runs})" for made, runs in sorted(origins.items())))
     return "\n\n".join(part for part in parts if part)
@@ -45,7 +48,8 @@ def _runs(analysis: Analysis) -> str:
     if len(found) == 1:
         families, variants = len(analysis.families), len(analysis.variants)
         each = (
-            f"{families} {'family' if families == 1 else 'families'}, {variants} {analysis.noun}s, "
+            f"{families} {analysis.stratum if families == 1 else analysis.strata}, "
+            f"{variants} {analysis.noun}s, "
             f"{len(analysis.benchmarks)} outcome{'s' if analysis.benchmarks[1:] else ''}"
         )
         return f"{found.pop()} runs in every arm ({each}); {said}."
@@ -54,10 +58,22 @@ def _runs(analysis: Analysis) -> str:
         for b in analysis.benchmarks
         for f in analysis.families
     ]
-    header = ["outcome", "family", *(f"`{name}`" for name in analysis.variants)]
+    header = ["outcome", analysis.stratum, *(f"`{name}`" for name in analysis.variants)]
     low, high = min(found), max(found)
     summary = f"Runs per arm ({low} to {high})"
     return f"{said[0].upper()}{said[1:]}.\n\n{details(summary, table(header, rows))}"
+
+
+def _formulas(analysis: Analysis) -> str:
+    """What the variants compute and where that is from, as their runs' records say; each once."""
+    facts = analysis.facts if analysis.factor == "ffn" else ()
+    known = dict.fromkeys((str(one.variant), one.formula, one.reference) for one in facts if one.formula)
+    order = {str(name): place for place, name in enumerate(analysis.variants)}
+    found = sorted(known, key=lambda row: order.get(row[0], len(order)))
+    rows = [[f"`{text.replace('`', chr(39))}`" if text else "-" for text in row] for row in found]
+    return (
+        details("Formulas of the variants", table(["variant", "formula", "reference"], rows)) if rows else ""
+    )
 
 
 def checks_section(analysis: Analysis) -> str:

@@ -37,9 +37,9 @@ def differences_section(analysis: Analysis, context: Context) -> str:
         ]
         parts += [
             "### Contrasts asked for",
-            f"Families weigh the same, and so do the {analysis.noun}s of a group. Explored: corrected over "
-            "all that were asked for, in each scope. One that is a comparison with the baseline has the "
-            "verdict of that.",
+            f"{analysis.strata.capitalize()} weigh the same, and so do the {analysis.noun}s of a group. "
+            "Explored: corrected over all that were asked for, in each scope. One that is a comparison with "
+            "the baseline has the verdict of that.",
             table(["outcome", "contrast", *_header(analysis)], rows),
         ]
     if dropped := sorted({name for c in (*analysis.comparisons, *analysis.contrasts) for name in c.dropped}):
@@ -145,4 +145,5 @@ def _interactions(analysis: Analysis, benchmark: Benchmark) -> str:
         for variant, c in zip(analysis.others, analysis.overall(benchmark), strict=True)
         if c.p_interaction is not None
     ]
-    return f"Family x {analysis.noun} interaction, p alone and (Holm): {', '.join(known)}." if known else ""
+    of = f"{analysis.stratum.capitalize()} x {analysis.noun}"
+    return f"{of} interaction, p alone and (Holm): {', '.join(known)}." if known else ""

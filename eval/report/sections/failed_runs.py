@@ -16,7 +16,14 @@ def failed_runs_section(analysis: Analysis) -> str:
         return ""
     several = len(analysis.families) > 1
     shown = [c for c in counts if several or c.family is None]
-    header = [analysis.noun, "family", "runs", "diverged", "failed otherwise", "p against the baseline"]
+    header = [
+        analysis.noun,
+        analysis.stratum,
+        "runs",
+        "diverged",
+        "failed otherwise",
+        "p against the baseline",
+    ]
     text = (
         "### Runs that failed\n\n"
         f"{table(header, [_counted(c) for c in shown])}\n\n"

@@ -106,7 +106,7 @@ def _ratios(analysis: Analysis) -> list[str]:
                 start = [family_label(family), f"`{variant}`"]
                 ratios.append([*start, *("-" if x is None else _ratio_cell(x) for x in found)])
                 losses.append([*start, *("-" if x is None else _loss_cell(x) for x in found)])
-    header = ["family", analysis.noun]
+    header = [analysis.stratum, analysis.noun]
     equal = (
         f"Held-out loss minus that of <code>{analysis.baseline}</code> in nats where both have spent as much "
         f"({analysis.confidence:.0%} interval)"
@@ -164,7 +164,13 @@ def _departures(analysis: Analysis) -> str:
         "variance. *Against*: ratio of geometric means with its interval (Welch, not corrected)."
     )
     against = f"against `{analysis.baseline}`"
-    header = ["family", analysis.noun, "runs that left", "after so many tokens: mean (range)", against]
+    header = [
+        analysis.stratum,
+        analysis.noun,
+        "runs that left",
+        "after so many tokens: mean (range)",
+        against,
+    ]
     return details("When runs left the plateau of word frequencies", f"{table(header, rows)}\n\n{text}")
 
 

@@ -29,7 +29,7 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         "baseline's within a family; the average gives each family the same weight and is the primary "
         f"comparison.{_ratios(analysis)} {_intervals(analysis)}, alone and, as verdicts rest on "
         "them, together. P-values are two-sided and come "
-        f"from the same statistic. {_claims(analysis)}{_looks(analysis)} "
+        f"from the same statistic. {_claims(analysis)}{_looks(analysis)}{_tuned(analysis)} "
         "Benjamini and Hochberg's correction runs over all differences by phenomenon, whose intervals keep "
         "the false coverage rate. Equivalence is two "
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
@@ -125,6 +125,18 @@ def _looks(analysis: Analysis) -> str:
     return (
         f" {how}: the error rates named hold over all looks together. What is corrected are sequential "
         "p-values; p alone and the intervals alone are those of this look."
+    )
+
+
+def _tuned(analysis: Analysis) -> str:
+    """Say what the choice of rates adds, and to which outcome."""
+    if analysis.tuned is None or not analysis.tuned.choices:
+        return ""
+    return (
+        " The held-out loss is compared at each one's own best, and what the choice adds to the uncertainty "
+        "is in its standard errors: the mean square of the regret, over losses drawn as the tuning leaves "
+        "them open, with the pooled variance of tuning runs (docs/statistics.md, *Equal tuning*). Other "
+        "outcomes are compared at the rates that were chosen."
     )
 
 

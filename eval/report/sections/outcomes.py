@@ -35,7 +35,7 @@ def outcomes_section(analysis: Analysis) -> str:
         parts.append(said)
     if families:
         labelled = [[f"{title(row.benchmark)}, {family_label(row.family)}", *_cells(row)] for row in families]
-        parts.append(details("Each family", table(header, labelled)))
+        parts.append(details(f"Each {analysis.stratum}", table(header, labelled)))
     parts.append(details(f"Each {analysis.noun}", _of_variants(primary, analysis.noun)))
     return "\n\n".join(parts)
 

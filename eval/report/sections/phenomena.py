@@ -33,8 +33,8 @@ def parts_section(analysis: Analysis, context: Context) -> str:
     if not bodies:
         return ""
     text = (
-        f"Differences to `{analysis.baseline}`, averaged over families. P-values are corrected over all "
-        "differences of an outcome (Benjamini and Hochberg), so that of those shown (bold) no more than "
+        f"Differences to `{analysis.baseline}`, averaged over {analysis.strata}. P-values are corrected over "
+        "all differences of an outcome (Benjamini and Hochberg), so that of those shown (bold) no more than "
         f"{analysis.inference.level:.0%} are expected to be false."
     )
     if any(x.part is not None for x in analysis.bayesian):

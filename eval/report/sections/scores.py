@@ -25,7 +25,7 @@ def scores_section(analysis: Analysis, context: Context) -> str:
         columns = [_score_column(analysis, arms, benchmark, family) for _, benchmark, arms in means]
         for variant in analysis.variants:
             rows.append([family_label(family), f"`{variant}`", *(c.get(variant, "-") for c in columns)])
-    header = ["family", analysis.noun, *(name for name, _, _ in means)]
+    header = [analysis.stratum, analysis.noun, *(name for name, _, _ in means)]
     parts = [
         "## Scores",
         table(header, rows),
@@ -92,7 +92,7 @@ def _every_seed(analysis: Analysis) -> str:
                 values = [scores.get((benchmark, family, variant, seed)) for seed in seeds]
                 shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
                 rows.append([title(benchmark), family_label(family), f"`{variant}`", *shown])
-    return table(["outcome", "family", analysis.noun, *(f"seed {seed}" for seed in seeds)], rows)
+    return table(["outcome", analysis.stratum, analysis.noun, *(f"seed {seed}" for seed in seeds)], rows)
 
 
 def tasks_section(analysis: Analysis) -> str:

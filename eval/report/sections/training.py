@@ -9,9 +9,10 @@ import numpy as np
 from eval.report.analysis import Analysis
 from eval.report.markdown import count, details, millions, share, table
 from eval.report.names import family_label
-from eval.report.run_facts import RunFacts
+from eval.report.run_facts import SHOWN, RunFacts
 from eval.report.sections.context import Context
 from eval.report.training_times import clock, training_times
+from eval.results.rows import some_of
 from eval.significance.arms import Key
 
 BUDGETS = {"params": "parameters", "flops": "FLOPs"}
@@ -36,15 +37,28 @@ def cost_section(analysis: Analysis, context: Context) -> str:
     ]
     if not any(cell != "-" for row in rows for cell in row[2:]):
         return ""
-    header = ["family", "variant", "parameters", f"against `{analysis.baseline}`", "of them FFN"]
+    header = [analysis.stratum, "variant", "parameters", f"against `{analysis.baseline}`", "of them FFN"]
     header += ["MFLOP a token", "tokens/s", "hours", "peak memory (MB)"]
     text = (
         "Means over seeds. *MFLOP a token*: forward pass. *Tokens/s* and *hours* are those of pretraining on "
         "whatever machine it ran, which several runs may have shared."
     )
-    parts = ["## Quality and cost", context.figure("cost"), table(header, rows), text]
+    text += _slowed(analysis)
+    figure = "" if analysis.costs.benchmark else context.figure("cost")  # it stands with "Equal what?"
+    parts = ["## Quality and cost", figure, table(header, rows), text]
     parts += [_times(analysis), _budget(analysis)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _slowed(analysis: Analysis) -> str:
+    """Name the runs whose time is not their variant's."""
+    slowed = [x.run_id for x in analysis.facts if x.is_compile_failed]
+    if not slowed:
+        return ""
+    return (
+        " In some runs compiling failed, so that at least a part of them was eager: their *tokens/s* and "
+        f"*hours* are not those of compiled runs ({some_of(slowed, SHOWN)})."
+    )
 
 
 def _cost_cells(runs: Sequence[RunFacts], base: int | None) -> list[str]:
@@ -83,7 +97,7 @@ def _times(analysis: Analysis) -> str:
         "runs that had the same machine to themselves: on different or shared ones they say what a run cost, "
         "not how fast a variant is."
     )
-    return details("Training time", f"{table(['family', 'variant', 'runs', 'time'], rows)}\n\n{text}")
+    return details("Training time", f"{table([analysis.stratum, 'variant', 'runs', 'time'], rows)}\n\n{text}")
 
 
 def _budget(analysis: Analysis) -> str:
@@ -100,7 +114,7 @@ def _budget(analysis: Analysis) -> str:
         if (facts := known.get((family, variant)))
     ]
     against = f"against `{analysis.baseline}`"
-    header = ["family", "variant", "FFN width", "matched in"]
+    header = [analysis.stratum, "variant", "FFN width", "matched in"]
     header += ["FFN parameters", against, "FFN MFLOP", against, "MFLOP", against]
     text = (
         "MFLOP are those of one token's forward pass, two operations for each multiply-add of the matrix "

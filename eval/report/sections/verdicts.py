@@ -12,13 +12,14 @@ from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     DIFFERENT,
     EQUIVALENT,
-    FAMILIES_DIFFER,
     NEGLIGIBLE,
     NOT_ESTIMABLE,
     Comparison,
 )
 
 WARNINGS_ON_TOP = 6
+SETTINGS_ON_TOP = 9
+"""Settings that have a row each among the verdicts."""
 
 
 def verdicts(analysis: Analysis) -> str:
@@ -47,13 +48,16 @@ def _table(analysis: Analysis, benchmarks: list[Benchmark]) -> str:
 def _places(analysis: Analysis, benchmarks: list[Benchmark]) -> list[tuple[Benchmark, Family | None]]:
     """List what has a row: each outcome as it is averaged, and a leading loss in each family too.
 
-    Families have different objectives, so that what a loss says, it says within one.
+    Families have different objectives, so that what a loss says, it says within one. Settings are what a
+    study was made to tell apart: the leading outcome has a row for each, where they are not too many.
     """
+    few = analysis.stratum == "setting" and len(analysis.families) <= SETTINGS_ON_TOP
     found: list[tuple[Benchmark, Family | None]] = []
     for name in benchmarks:
         scopes = analysis.scopes(name)
         is_leading_loss = name == benchmarks[0] and analysis.overall(name)[0].is_relative
-        found += [(name, scope) for scope in (scopes if is_leading_loss else scopes[:1])]
+        is_told = few and name == benchmarks[0] if analysis.stratum == "setting" else is_leading_loss
+        found += [(name, scope) for scope in (scopes if is_told else scopes[:1])]
     return found
 
 
@@ -74,14 +78,14 @@ def _cell(analysis: Analysis, comparison: Comparison) -> str:
     if comparison.verdict == NOT_ESTIMABLE:
         said = [NOT_ESTIMABLE, comparison.reason or "", *_families_that_can(analysis, comparison)]
         return "<br>".join(said)
-    return "<br>".join([*_found(comparison), *_care(analysis, comparison)])
+    return "<br>".join([*verdict_words(comparison), *_care(analysis, comparison)])
 
 
 def _families_that_can(analysis: Analysis, comparison: Comparison) -> list[str]:
     """Where an average cannot be had, what the families say that can be compared."""
     level = analysis.inference.level
     return [
-        "<br>".join([f"in {family_label(family)}:", *_found(c), *map(_soft, separation(c, level))])
+        "<br>".join([f"in {family_label(family)}:", *verdict_words(c), *map(_soft, separation(c, level))])
         for family in analysis.scopes(comparison.benchmark)[1:]
         for c in analysis.of(comparison.benchmark, family)
         if comparison.family is None and c.contrast == comparison.contrast and c.p is not None
@@ -91,8 +95,8 @@ def _families_that_can(analysis: Analysis, comparison: Comparison) -> list[str]:
 def _care(analysis: Analysis, comparison: Comparison) -> list[str]:
     """Say what a verdict hides or hangs on."""
     said = ["of surviving runs"] if comparison.num_failed else []
-    if families_differ(comparison) and comparison.verdict != FAMILIES_DIFFER:
-        said.append(FAMILIES_DIFFER)
+    if families_differ(comparison) and comparison.verdict != comparison.disputed:
+        said.append(comparison.disputed)
     for x in analysis.sensitivities:
         if x.comparison == comparison:
             said += fragile_because(x, analysis.inference.level)
@@ -103,7 +107,7 @@ def _soft(text: str) -> str:
     return f"*{text}*"
 
 
-def _found(comparison: Comparison) -> list[str]:
+def verdict_words(comparison: Comparison) -> list[str]:
     """Write a verdict with its difference and its interval."""
     word = bold(comparison.verdict, comparison.verdict in (NEGLIGIBLE, EQUIVALENT))
     if comparison.verdict == DIFFERENT:
@@ -129,27 +133,27 @@ def reading(analysis: Analysis) -> str:
     """Say how the table and the plot are read."""
     how, claims = analysis.inference, analysis.claims
     relative = (
-        f" A loss averaged over families is in percent of `{analysis.baseline}`'s, as its scale differs "
-        "between them."
+        f" A loss averaged over {analysis.strata} is in percent of `{analysis.baseline}`'s, as its scale "
+        "differs between them."
         if any(c.is_relative for c in analysis.comparisons)
         else ""
     )
     is_several = any(c.p_interaction is not None for c in analysis.comparisons)
-    in_families = " in every family" if is_several else ""
+    in_families = f" in every {analysis.stratum}" if is_several else ""
     differ = (
-        f" *Families differ*: in this difference (explored: interaction p below {how.level:.2g}, corrected "
-        f"over the {analysis.noun}s)."
+        f" *{analysis.strata.capitalize()} differ*: in this difference (explored: interaction p below "
+        f"{how.level:.2g}, corrected over the {analysis.noun}s)."
         if is_several
         else ""
     )
     return (
         f"Differences to `{analysis.baseline}`; ↑ higher is better, ↓ lower.{relative} Intervals hold "
         f"together at {how.confidence:.0%}: over all {len(claims)} claims, and over the {analysis.noun}s of "
-        "each outcome and family that is only *explored*. *Better*, *worse*: shown to differ, the interval "
-        f"leaves out zero. *Equivalent*: shown to be smaller than the margin{in_families}, corrected "
-        f"likewise; *within margin*: shown at its own {how.level:.0%} only.{differ} *At chance*: nothing "
-        f"scores more than the margin above guessing. *Inconclusive*: none of these is shown, and every "
-        "value in the interval remains possible."
+        f"each outcome and {analysis.stratum} that is only *explored*. *Better*, *worse*: shown to differ, "
+        f"the interval leaves out zero. *Equivalent*: shown to be smaller than the margin{in_families}, "
+        f"corrected likewise; *within margin*: shown at its own {how.level:.0%} only.{differ} *At chance*: "
+        f"nothing scores more than the margin above guessing. *Inconclusive*: none of these is shown, and "
+        "every value in the interval remains possible."
     )
 
 
@@ -160,6 +164,14 @@ def warnings(analysis: Analysis) -> str:
         more = len(lines) - WARNINGS_ON_TOP + 1
         lines = [*lines[: WARNINGS_ON_TOP - 1], f"{more} more are under [Data checks](#data-checks)."]
     return "> [!WARNING]\n" + "\n".join(f"> - {line}" for line in lines) if lines else ""
+
+
+def warned(analysis: Analysis) -> str:
+    """Say on a screen how many warnings the report begins with; empty where there is none."""
+    number = len(_missing(analysis)) + len(analysis.warnings)
+    if not number:
+        return ""
+    return f"{number} warning{'s' if number > 1 else ''} about these scores: see the top of the report."
 
 
 def _missing(analysis: Analysis) -> list[str]:

@@ -50,7 +50,7 @@ def shipped_table(source: Path) -> Path:
     if name != _OF_RUNS:
         raise UsageError(
             f"{source}: this source printed no single runs, so no report can be made of it; set own scores "
-            f"beside it: python -m eval.report SOURCE --published {name}"
+            f"beside it: ffn-ablations report SOURCE --published {name}"
         )
     if table not in COMPARED[_OF_RUNS]:
         raise unknown_name(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 
 def equivalence_p(estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike, margin: float) -> np.ndarray:
@@ -30,7 +30,11 @@ def equivalence_power(standard_error: float, df: float, margin: float, level: fl
     By the noncentral t distribution, which leaves out that both tests share one standard error: close above
     one half, where it matters, and zero where it would be negative.
     """
-    critical = stats.t.ppf(1 - level, df)
-    # Noncentral t underflows to nan far out, where a tail is zero.
-    tail = np.nan_to_num(stats.nct.cdf(critical, df, margin / standard_error))
-    return max(0.0, 1 - 2 * float(tail))
+    critical = float(special.stdtrit(df, 1 - level))
+    return max(0.0, 1 - 2 * noncentral_t(critical, df, margin / standard_error))
+
+
+def noncentral_t(x: float, df: float, noncentrality: float) -> float:
+    """Return the distribution function of a noncentral t."""
+    # It underflows to nan far out, where the tail is zero.
+    return float(np.nan_to_num(special.nctdtr(df, noncentrality, x)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, special, stats
+from scipy import linalg, special
 
 ROUNDING = 1e-12
 """A variance below this share of the mean square is rounding of equal scores."""
@@ -134,7 +134,9 @@ def p_of_t(draws: Draws) -> np.ndarray:
 def p_of_ranks(draws: Draws) -> np.ndarray:
     """(B, m) two-sided p of each draw among those of its comparison: as many as lie as far out / (1 + B)."""
     nearness = np.where(np.isnan(draws.t), np.inf, -np.abs(draws.t))
-    ranks = stats.rankdata(nearness, method="max", axis=0)
+    ranks = np.empty_like(nearness)
+    for place, each in enumerate(nearness.T):  # how many lie as far out
+        ranks[:, place] = np.searchsorted(np.sort(each), each, side="right")
     return np.where(np.isnan(draws.t), np.nan, ranks / (1 + len(ranks)))
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
-from eval.significance.statistics.equivalence import equivalence_power
+from eval.significance.statistics.equivalence import equivalence_power, noncentral_t
+from eval.significance.statistics.tuning import NO_CHOICE, Selection
 from eval.significance.statistics.welch import CONFIDENCE, NO_SPREAD
 
 POWER = 0.80
@@ -21,11 +22,9 @@ MAX_RUNS = 1000
 
 def detection_power(effect: float, standard_error: float, df: float, level: float) -> float:
     """Return how often a true difference is found at a two-sided level (noncentral t)."""
-    critical = stats.t.ppf(1 - level / 2, df)
+    critical = float(special.stdtrit(df, 1 - level / 2))
     noncentrality = effect / standard_error
-    # The far tail underflows to nan at large noncentrality, where it is zero.
-    far_tail = np.nan_to_num(stats.nct.cdf(-critical, df, noncentrality))
-    return float(np.nan_to_num(stats.nct.sf(critical, df, noncentrality), nan=1.0) + far_tail)
+    return 1 - noncentral_t(critical, df, noncentrality) + noncentral_t(-critical, df, noncentrality)
 
 
 def minimum_detectable_effect(
@@ -41,7 +40,7 @@ def minimum_detectable_effect(
     def shortfall(noncentrality: float) -> float:
         return detection_power(noncentrality, 1.0, df, level) - power
 
-    upper = float(2 * stats.t.ppf(1 - level / 2, df) + 3)
+    upper = float(2 * special.stdtrit(df, 1 - level / 2) + 3)
     if not shortfall(upper) > 0:
         return None
     root = optimize.brentq(shortfall, 0.0, upper, xtol=1e-10)
@@ -49,7 +48,12 @@ def minimum_detectable_effect(
 
 
 def runs_to_detect(
-    effect: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
+    effect: float,
+    variances: Sequence[float],
+    weights: Sequence[float],
+    level: float,
+    power: float = POWER,
+    choice: Selection = NO_CHOICE,
 ) -> int | None:
     """Find how many runs in every arm make the test find a true difference with the given power.
 
@@ -59,21 +63,29 @@ def runs_to_detect(
         weights: Of each arm in the contrast.
         level: Two-sided level of the test.
         power: How often it is to be found.
+        choice: What tuning adds to the variance of the contrast, which more runs do not lessen.
 
     Returns:
         The number; None where no arm varies or more than ``MAX_RUNS`` would be needed.
     """
-    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power)
+    return _fewest(variances, weights, lambda se, df: detection_power(effect, se, df, level) >= power, choice)
 
 
 def runs_to_show_equivalence(
-    margin: float, variances: Sequence[float], weights: Sequence[float], level: float, power: float = POWER
+    margin: float,
+    variances: Sequence[float],
+    weights: Sequence[float],
+    level: float,
+    power: float = POWER,
+    choice: Selection = NO_CHOICE,
 ) -> int | None:
     """Find how many runs in every arm make two one-sided tests pass where there is no difference at all.
 
     Arguments and result are those of ``runs_to_detect``.
     """
-    return _fewest(variances, weights, lambda se, df: equivalence_power(se, df, margin, level) >= power)
+    return _fewest(
+        variances, weights, lambda se, df: equivalence_power(se, df, margin, level) >= power, choice
+    )
 
 
 def balanced(variances: Sequence[float], weights: Sequence[float], runs: int) -> tuple[float, float]:
@@ -84,15 +96,27 @@ def balanced(variances: Sequence[float], weights: Sequence[float], runs: int) ->
 
 
 def _fewest(
-    variances: Sequence[float], weights: Sequence[float], suffices: Callable[[float, float], bool]
+    variances: Sequence[float],
+    weights: Sequence[float],
+    suffices: Callable[[float, float], bool],
+    choice: Selection,
 ) -> int | None:
-    if not max(variances) > NO_SPREAD**2 or not suffices(*balanced(variances, weights, MAX_RUNS)):
+    def is_enough(runs: int) -> bool:
+        return suffices(*_with_choice(*balanced(variances, weights, runs), choice))
+
+    if not max(variances) > NO_SPREAD**2 or not is_enough(MAX_RUNS):
         return None
     low, high = 1, MAX_RUNS  # low does not suffice, high does
     while high - low > 1:
         middle = (low + high) // 2
-        if suffices(*balanced(variances, weights, middle)):
+        if is_enough(middle):
             high = middle
         else:
             low = middle
     return high
+
+
+def _with_choice(standard_error: float, df: float, choice: Selection) -> tuple[float, float]:
+    """Add what tuning adds, with Satterthwaite's degrees of freedom."""
+    variance = standard_error**2 + choice.variance
+    return float(np.sqrt(variance)), variance**2 / (standard_error**4 / df + choice.variance**2 / choice.df)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import integrate, stats
+from scipy import special
 
 from eval.significance.statistics.welch import NO_SPREAD
 
@@ -78,11 +78,10 @@ def signal_noise(arms: Sequence[Sequence[np.ndarray]]) -> SignalNoise | None:
 @lru_cache
 def expected_range(num_variants: int) -> float:
     """Return the mean range of so many draws from a standard normal (Tippett 1925)."""
-
-    def density(x: float) -> float:
-        return float(1 - stats.norm.cdf(x) ** num_variants - stats.norm.sf(x) ** num_variants)
-
-    return float(integrate.quad(density, -np.inf, np.inf)[0])
+    # Of what is smooth and vanishes at both ends the trapezoidal rule gives all digits.
+    x, step = np.linspace(-12, 12, 2401, retstep=True)
+    outside = special.ndtr(x) ** num_variants + special.ndtr(-x) ** num_variants
+    return float((1 - outside).sum() * step)
 
 
 def decision_accuracy(scores: np.ndarray) -> DecisionAccuracy | None:

@@ -5,6 +5,7 @@ Shapes: C arms, one a family and variant; any leading dimensions are studies of 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ def welch(
     counts: ArrayLike,
     weights: ArrayLike,
     confidence: float = CONFIDENCE,
+    added: ArrayLike = 0.0,
+    added_df: ArrayLike = math.inf,
 ) -> Welch:
     """Infer a weighted sum of arm means.
 
@@ -46,19 +49,22 @@ def welch(
         counts: (..., C) runs per arm, at least 2.
         weights: (C,) contrast weights.
         confidence: Level of the two-sided interval.
+        added: (..., C) further variance of arm means, beside that of their runs.
+        added_df: (..., C) its degrees of freedom.
 
     Returns:
         Arrays of shape (...). Arms without any spread give nan for df, p and the interval.
     """
-    means, variances, counts, weights = (
-        np.asarray(x, dtype=float) for x in (means, variances, counts, weights)
+    means, variances, counts, weights, added, added_df = (
+        np.asarray(x, dtype=float) for x in (means, variances, counts, weights, added, added_df)
     )
     estimate = (weights * means).sum(-1)
     terms = weights**2 * variances / counts
-    variance = terms.sum(-1)
+    further = weights**2 * added * np.ones_like(terms)
+    variance = (terms + further).sum(-1)
     standard_error = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = variance**2 / (terms**2 / (counts - 1)).sum(-1)
+        df = variance**2 / (terms**2 / (counts - 1) + further**2 / added_df).sum(-1)
         p = 2 * special.stdtr(df, -np.abs(estimate) / standard_error)
     half_width = special.stdtrit(df, (1 + confidence) / 2) * standard_error
     return Welch(estimate, standard_error, df, p, estimate - half_width, estimate + half_width)

@@ -17,7 +17,7 @@ from base.errors import UsageError
 from base.records import write_record
 from pretrain.run.folders import StudyFolder
 from pretrain.run.machine import this_machine
-from slurm.cancel import cancel_study
+from slurm.cancel import cancel_study, main
 from slurm.launcher import Launcher, known_launcher, read_launcher, read_note
 from slurm.state import CellState, write_state
 
@@ -73,15 +73,16 @@ def test_a_process_that_does_not_run_the_study_is_left_alone(
 def test_a_process_that_holds_the_lock_and_is_another_program_is_left_alone(
     tmp_path, capsys, start: Start
 ) -> None:
-    process = start("editor", code=holding(tmp_path))
+    process = start("editor", "/home/me/ffn-ablations/notes.txt", code=holding(tmp_path))
     note(tmp_path, process.pid)
     cancel_study(tmp_path)
     assert capsys.readouterr().out == NOTHING
     assert process.poll() is None
 
 
-def test_the_command_of_the_study_is_told_to_stop(tmp_path: Path, capsys, start: Start) -> None:
-    process = start("slurm.submit", code=holding(tmp_path))
+@pytest.mark.parametrize("word", ["slurm.submit", "/venv/bin/ffn-ablations", "ffn_ablations"])
+def test_the_command_of_the_study_is_told_to_stop(tmp_path: Path, capsys, start: Start, word: str) -> None:
+    process = start(word, code=holding(tmp_path))
     note(tmp_path, process.pid)
     cancel_study(tmp_path)
     assert capsys.readouterr().out == f"cancelled: process {process.pid}\n"
@@ -95,6 +96,16 @@ def test_the_command_of_another_study_is_left_alone(tmp_path: Path, capsys, star
     cancel_study(tmp_path)
     assert capsys.readouterr().out == NOTHING
     assert process.poll() is None
+
+
+def test_by_its_folder_a_study_is_cancelled_as_by_its_file(tmp_path: Path, capsys) -> None:
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
+    assert main([str(tmp_path / "study")]) == 0
+    assert main(["quickstart", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == NOTHING * 2
+    with pytest.raises(UsageError, match=r"holds no study\.yaml"):
+        main([str(tmp_path)])
 
 
 @pytest.mark.parametrize("pid", [0, -1, 1, 2**40])

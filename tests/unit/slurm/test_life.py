@@ -133,7 +133,7 @@ def test_status_says_how_long_a_cell_was_silent(tmp_path: Path) -> None:
     file = StudyFolder(tmp_path).cell_file(RUN_ID)
     now = time.time()
     os.utime(file, (now - 12.5 * 60, now - 12.5 * 60))
-    (line, _) = render(tmp_path, {RUN_ID: read_state(tmp_path, RUN_ID)}).splitlines()
+    line, *_ = render(tmp_path, {RUN_ID: read_state(tmp_path, RUN_ID)}).splitlines()
     assert "running" in line
     assert "no sign of life for 12 min" in line
     assert line.endswith("slurm.submit takes it over")

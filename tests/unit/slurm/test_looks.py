@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import getitem
@@ -18,6 +19,7 @@ from scipy import stats
 
 from base.errors import UsageError
 from eval.report.analyse import analyse
+from eval.report.decided import decided_remark
 from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.decisions import Decisions, read_decisions
@@ -30,6 +32,7 @@ from slurm.state import start_state, write_state
 from slurm.status import main as show_status
 from slurm.study import load_study
 from slurm.submit import main as submit
+from tests.cases import first_is_fast
 
 SCORES = {
     "gelu": (75.0, 0.2),
@@ -39,13 +42,15 @@ SCORES = {
     "swish": (75.0, 24.0),  # undecided to the end
 }
 """Mean of every variant, and how far its runs are off: at even seeds above it, at odd seeds below."""
+OF_LEVELS = {"kan": (20.0, 0.2), "kan grid_size=3": (75.0, 24.0)}
+"""The same of two levels of one variant: different at the first look, and undecided to the end."""
 ENDS = {"gelu": 12, "silu": 4, "prelu": 4, "relu": 8, "swish": 12}
 """Seeds of every variant at the end."""
 
 
 def score(variant: str, seed: int) -> float:
     """The same mean and spread at every look."""
-    mean, spread = SCORES[variant]
+    mean, spread = (SCORES | OF_LEVELS)[variant]
     return mean + spread * (-1) ** seed
 
 
@@ -79,7 +84,7 @@ class Scorer:
         config = cell.config
         row = {"run_id": cell.run_id, "family": config.family, "variant": config.model.ffn}
         row |= {"seed": config.seed, "benchmark": "embedded-pairs", "task": "all", "group": "", "head": ""}
-        row |= {"metric": "accuracy", "score": score(config.model.ffn, config.seed), "n_items": 100}
+        row |= {"metric": "accuracy", "score": score(cell.variant, config.seed), "n_items": 100}
         write_rows(pd.DataFrame([row | {"primary": True}]), RunFolder(cell.run_dir).rows_file)
 
 
@@ -87,7 +92,7 @@ class Scorer:
 def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     """Call slurm.submit for the test's study; cells are scored by ``scorer``."""
     monkeypatch.setattr(launch, "_prepare", lambda *_: None)
-    monkeypatch.setattr(launch, "take_snapshot", lambda _: tmp_path)
+    monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
     for module in (todo, report):
         monkeypatch.setattr(module, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
     # Figures take the time.
@@ -134,6 +139,7 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert "look 1 of 3, at 4 seeds: 2 of 4 comparisons decided; gelu, relu, swish go on to 8 seeds" in said
     assert "look 2 of 3, at 8 seeds: 3 of 4 comparisons decided; gelu, swish go on to 12 seeds" in said
     assert "look 3 of 3, at 12 seeds: 3 of 4 comparisons decided; no seeds are added" in said
+    assert "no seeds are added: 40 runs of the 60 of a plan with 12 seeds for every variant were used" in said
     verdicts = [{c["comparison"]: c["verdict"] for c in look["claims"]} for look in looks_of(tmp_path)]
     assert verdicts[0]["silu - gelu"] == verdicts[2]["silu - gelu"] == "different"
     assert verdicts[0]["prelu - gelu"] == verdicts[2]["prelu - gelu"] == "equivalent"
@@ -153,6 +159,27 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     ]
 
 
+@pytest.mark.parametrize("factor", ["ffn", pytest.param("size", marks=pytest.mark.slow)])
+def test_levels_get_seeds_of_their_own_at_every_size(factor, run, tmp_path, capsys):
+    sizes = {"small": {"optim": {"max_steps": 3}}, "large": {"optim": {"max_steps": 4}}}
+    report = {"margin": 12.0} | ({} if factor == "ffn" else {"factor": "size", "baseline": "small"})
+    variants = ["gelu", *OF_LEVELS]
+    seeds = {"first": 4, "most": 8}
+    assert run(variants=variants, sizes=sizes, report=report, seeds=seeds) == 0
+    study = load_study(tmp_path / "study.yaml")
+    ends = Counter((cell.variant, dict(cell.places)["size"]) for cell in study.cells)
+    # The difference between sizes is averaged over all variants, so all go on together.
+    wanted = {"gelu": 8, "kan": 4 if factor == "ffn" else 8, "kan grid_size=3": 8}
+    assert ends == {(name, size): num for name, num in wanted.items() for size in sizes}
+    scored = [cell for cell in study.planned if RunFolder(cell.run_dir).is_scored]
+    assert [cell.run_id for cell in scored] == [cell.run_id for cell in study.cells]
+    used = f"{2 * sum(wanted.values())} runs of the 48 of a plan with 8 seeds for every variant"
+    assert f"no seeds are added: {used} were used" in capsys.readouterr().out
+    remark = decided_remark(read_source(study.folder).design)
+    assert factor == "size" or (remark is not None and remark.endswith(f"It took {used}."))
+
+
+@pytest.mark.slow
 def test_a_decided_comparison_stays_as_it_was(run, tmp_path):
     assert run() == 0
     found = analyse(read_source(tmp_path / "runs" / "looks"))
@@ -170,6 +197,7 @@ def test_a_decided_comparison_stays_as_it_was(run, tmp_path):
     assert "swish" not in remark
 
 
+@pytest.mark.slow
 def test_a_verdict_that_turns_around_is_told(run, tmp_path):
     """As where a run that had failed is repeated, or a protocol of scoring changes."""
     assert run() == 0
@@ -193,7 +221,7 @@ def test_every_look_is_a_report_that_counts_the_looks_before(run, tmp_path, monk
     assert [found["comparisons"][i]["num_runs_minus"] for i in (0, 1)] == [4, 8]
 
 
-@pytest.mark.parametrize("cell", [1, 20, 21, 40])
+@pytest.mark.parametrize("cell", first_is_fast([1, 20, 21, 40]))
 def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(scorer=Scorer(stops_at=cell))
@@ -202,6 +230,7 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
     assert [look["seeds"] for look in looks_of(tmp_path)] == [4, 8, 12]
 
 
+@pytest.mark.slow
 def test_killed_between_report_and_record_a_look_is_made_again(run, tmp_path, monkeypatch):
     def die(*_: object) -> None:
         raise KeyboardInterrupt
@@ -215,6 +244,7 @@ def test_killed_between_report_and_record_a_look_is_made_again(run, tmp_path, mo
     assert seeds_of(tmp_path) == ENDS
 
 
+@pytest.mark.slow
 def test_cells_that_fail_do_not_keep_a_look_from_being_made(run, tmp_path):
     assert run(scorer=Scorer(fails=["gpt_neo/relu/seed3-"])) == 1
     assert seeds_of(tmp_path)["swish"] == 12
@@ -230,6 +260,7 @@ def test_a_dry_run_tells_the_least_and_the_most(run, tmp_path, capsys):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_what_looks_rest_on_cannot_be_changed_after_the_first(run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(scorer=Scorer(stops_at=25))
@@ -302,6 +333,7 @@ def test_looks_that_do_not_fit_the_seeds_are_told(tmp_path, repository):
         load_study(write_study(tmp_path, repository, **changes))
 
 
+@pytest.mark.slow
 def test_a_record_that_is_gone_is_told(run, tmp_path):
     assert run() == 0
     folder = tmp_path / "runs" / "looks"
@@ -322,6 +354,7 @@ def test_without_a_claim_no_look_is_made(tmp_path, capsys):
     assert read_decisions(tmp_path) is None
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_told(run, tmp_path):
     assert run() == 0
     file = tmp_path / "runs" / "looks" / "decisions.json"

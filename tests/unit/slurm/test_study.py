@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,9 @@ def test_shipped_studies_expand(path: Path) -> None:
     study = load_study(path)
     named = study.config
     arms = len(named.backbones) or len(named.families) * len(named.variants)
-    assert len(study.cells) == arms * len(named.seeds)
+    places = [named.sizes, named.tokens, *named.axes.values()]
+    num_places = math.prod(len(levels) for levels in places if levels)
+    assert len(study.cells) == arms * num_places * len(named.all_seeds)
     assert study.folder.name == path.stem
 
 
@@ -194,7 +197,8 @@ def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> Non
         ({"varients": ["gelu"]}, "varients"),
         ({"name": "../escape"}, "name"),
         ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),
-        ({"config": {"optim": {"learnin_rate": 1}}}, "learnin_rate"),
+        ({"config": {"optim": {"learnin_rate": 1}}}, "study.yaml: config: optim.learnin_rate: unknown key"),
+        ({"config": {"optim": {"max_steps": "many"}}}, "study.yaml: config: optim.max_steps"),
     ],
 )
 def test_mistakes_are_one_line(

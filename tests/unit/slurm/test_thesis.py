@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pretrain.data.shares import cut_step
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
 from pretrain.training.dry_run import describe_run
@@ -51,7 +52,7 @@ def test_it_asks_the_source_studys_questions(study: Study) -> None:
 
 def test_a_step_is_one_forward_pass_of_the_run_that_its_base_config_trains(study: Study) -> None:
     config = study.cells[0].config
-    assert config.train.batch_size == config.train.per_device_train_batch_size == 112
+    assert cut_step(config.train, num_processes=1, on_gpu=True) == (112, 112)
     alone = load_config(STUDY.parent.parent / "gpt-neo.yaml", ["--seed", str(config.seed)])
-    assert alone.train.per_device_train_batch_size == 16
+    assert cut_step(alone.train, num_processes=1) == (112, 16)
     assert run_dir(config).name == run_dir(alone).name

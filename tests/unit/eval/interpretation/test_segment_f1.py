@@ -29,6 +29,7 @@ def make_pairs(size: int, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]
     return gold, [np.where(generator.random(own.shape) < 0.2, 1 - own, own) for own in gold]
 
 
+@pytest.mark.slow
 def test_f1_is_scikit_learn_s_and_its_interval_a_bootstrap_over_documents() -> None:
     gold, found = make_pairs(40, seed=0)
     result = judge("swipe", gold, found, 50.0, seed=7)

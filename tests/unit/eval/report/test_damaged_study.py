@@ -26,6 +26,7 @@ from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import write_completion
+from tests.cases import diagonal_is_fast
 
 RUNS = [f"gpt_neo/{variant}/seed{seed}-0a1b2c3d" for variant in ("gelu", "kan") for seed in (1, 2)]
 SPOILED = RUNS[3]
@@ -115,8 +116,7 @@ OF_RUNS = [
 ]
 
 
-@pytest.mark.parametrize("how", KINDS)
-@pytest.mark.parametrize("name", OF_RUNS)
+@pytest.mark.parametrize(("name", "how"), diagonal_is_fast(OF_RUNS, KINDS))
 def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(whole, study, name, how):
     before = read_source(whole)
     damage(study / SPOILED / name, how)

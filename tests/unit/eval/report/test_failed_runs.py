@@ -139,6 +139,7 @@ def test_no_failed_run_no_word():
     assert comparisons[0].num_failed == 0
 
 
+@pytest.mark.slow
 def test_survivors_of_equal_variants_look_better_and_their_worst_case_does_not():
     """Of six runs of a variant like its baseline, those in the worst 31% crash."""
     rng, cut, found = np.random.default_rng(0), stats.norm.ppf(0.31), []

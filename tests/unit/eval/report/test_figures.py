@@ -149,6 +149,7 @@ def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, familie
     assert set(analysis.others) <= shown
 
 
+@pytest.mark.slow
 def test_models_of_many_ffns_have_room(tmp_path: Path):
     """A report of heads has a family for each FFN in each family."""
     analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)

@@ -97,6 +97,7 @@ def test_unplanned_looks_are_counted_and_cost_what_they_cost(tmp_path: Path):
     assert kan(found).p_sequential == kan(found).p
 
 
+@pytest.mark.slow
 def test_a_report_written_again_or_with_flags_is_no_further_look(tmp_path: Path):
     study = Growing(tmp_path / "s")
     study.grow(3)
@@ -138,6 +139,7 @@ def test_planned_looks_are_tested_at_their_own_levels(tmp_path: Path):
     assert note.endswith(f"about {error_rate((3, 4, 6, 8), [*levels, levels[-1]]):.0%}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [[3, 6, 10], "any"])
 def test_intervals_agree_with_verdicts_at_every_look(tmp_path: Path, looks: Any):
     study = Growing(tmp_path / "s", looks=looks)
@@ -148,6 +150,7 @@ def test_intervals_agree_with_verdicts_at_every_look(tmp_path: Path, looks: Any)
             assert (c.low_simultaneous >= 0 or c.high_simultaneous <= 0) == c.is_different
 
 
+@pytest.mark.slow
 def test_looks_of_the_command_line_go_before_the_studys(tmp_path: Path):
     study = Growing(tmp_path / "s", looks=[3, 6])
     study.grow(6)

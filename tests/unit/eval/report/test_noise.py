@@ -116,6 +116,7 @@ def change_items(path: Path, change) -> None:
     change(pd.read_parquet(path)).to_parquet(path, index=False)
 
 
+@pytest.mark.slow
 def test_only_benchmarks_that_are_means_over_items_are_analysed(made: Path):
     found = analysed(made)
     assert found.benchmarks == (Benchmark("pairs"),)

@@ -29,6 +29,7 @@ from eval.results.baselines import write_baselines
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, write_rows
 from pretrain.run.folders import RunFolder, StudyFolder
+from tests.cases import first_is_fast
 from tests.processes import run_command
 
 FAMILIES, VARIANTS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan", "swish"), (1, 2, 3)
@@ -210,6 +211,7 @@ def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_
     } <= tables
 
 
+@pytest.mark.slow
 def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(study: Path):
     assert "constant answer" not in text_of(study).lower()
     folder = study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d"
@@ -348,6 +350,7 @@ def test_the_source_study_is_repeated_from_its_table(shared_data: Path):
     assert "source_study" not in plain
 
 
+@pytest.mark.slow
 def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: Path):
     copy = study / "gpt_neo" / "kan" / "seed2-0a1b2c3d"
     rows = pd.read_parquet(study / "gpt_neo" / "kan" / "seed1-0a1b2c3d" / "eval" / "rows.parquet")
@@ -366,6 +369,7 @@ def test_copied_runs_diverged_runs_and_outliers_are_on_the_first_screen(study: P
     assert len(numbers_of(study)["seeds"]) == 3 * 16  # the copy counts once
 
 
+@pytest.mark.slow
 def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
     content = yaml.safe_load((study / "study.yaml").read_text())
     content["report"] |= {"contrasts": ["kan+swish - gelu"], "paired": True, "margin": 2.0}
@@ -401,6 +405,10 @@ GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53
         ("", "is empty"),
         (HEADER, "holds no rows"),
         ("family,variant,seed,score\nf,gelu,1,50\n", "missing column.* benchmark"),
+        ("family;variant;seed;benchmark;score\nf;gelu;1;b;50\n", "separated by commas"),
+        ("Family,Variant,Seed,Benchmark, Score\nf,gelu,1,b,50\n", "small letters"),
+        ("variant,seed,benchmark,score\ngelu,1,b,50\n", "any word will do"),
+        ("family,variant,seed,mmlu,arc\nf,gelu,1,50,60\n", "a row is one score"),
         (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in data row 5 is not a number"),
         (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in data row 5"),
         (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in data row 5"),
@@ -437,7 +445,7 @@ def test_bad_places(study: Path, tmp_path: Path):
     (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d" / "config.yaml").touch()
     for source, message in [
         (tmp_path / "nowhere", "does not exist"),
-        (tmp_path / "void", "holds no finished and no scored run.*python -m slurm.submit"),
+        (tmp_path / "void", "holds no finished and no scored run.*ffn-ablations study run"),
         (study / "gpt_neo" / "gelu" / "seed1-0a1b2c3d", "it is one run: give its study's folder"),
         (bad, "not a parquet file"),
         (tmp_path / "notes.txt", "neither a folder nor"),
@@ -475,7 +483,8 @@ def test_a_study_of_no_evaluation_has_a_report(study: Path):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", 100 * b"\0", b"[1, 2]", b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}']
+    "content",
+    first_is_fast([b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}', b"", 100 * b"\0", b"[1, 2]"]),
 )
 def test_a_damaged_file_of_one_run_stops_no_other(study: Path, content: bytes):
     run = StudyFolder(study).run_folders()[0]

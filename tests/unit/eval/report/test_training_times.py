@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from eval.report.run_facts import RunFacts
+from eval.report.sections.training import _slowed
 from eval.report.training_times import clock, training_times
 from eval.results.published import read_table
 
@@ -53,3 +56,11 @@ def test_the_source_studys_times_are_written_as_it_prints_them() -> None:
 )
 def test_a_time_is_hours_minutes_and_seconds(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_runs_that_could_not_compile_are_named_beside_the_costs() -> None:
+    compiled, eager = facts("gpt_neo", "gelu", 5.0), facts("gpt_neo", "kan", 50.0)
+    analysis = SimpleNamespace(facts=[compiled, replace(eager, is_compile_failed=True)])
+    assert "compiling failed" in _slowed(analysis)  # type: ignore[arg-type]
+    assert "(gpt_neo/kan/1)" in _slowed(analysis)  # type: ignore[arg-type]
+    assert not _slowed(SimpleNamespace(facts=[compiled, eager]))  # type: ignore[arg-type]

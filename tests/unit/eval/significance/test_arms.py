@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy import stats
 
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
+from eval.significance.compare import compare_arms
+from eval.significance.comparison import Inference
+from eval.significance.contrasts import Contrast
+from eval.significance.statistics.tuning import Selection
 
 SPREAD = np.array([-1.0, 0.0, 1.0])
 
@@ -39,3 +44,23 @@ def test_a_single_run_and_runs_that_happen_to_agree_are_not_above_chance_by_them
     accuracy = Outcome(name="accuracy", chance=50.0, margin=1.0)
     arms = {"gelu": 50 + 3 * SPREAD, "single": np.array([52.0]), "agreeing": np.array([52.0, 52.0])}
     assert not arms_of(accuracy, **arms).above_chance
+
+
+def test_what_a_choice_adds_follows_the_scale_of_the_comparison_and_its_pairs():
+    rng = np.random.default_rng(0)
+    keys = [(family, variant) for family in ("gpt_neo", "roberta") for variant in ("gelu", "kan")]
+    runs = {key: pd.Series(3 + 0.01 * rng.standard_normal(5)) for key in keys}
+    choices = {key: Selection(1e-6 * place, 9.0) for place, key in enumerate(keys, start=1)}
+    loss = Outcome(name="loss", better="lower", unit="nats", margin=0.02, is_relative=True)
+    plain, tuned = (ArmTable(runs, Benchmark("x"), outcome=loss, choices=own) for own in (None, choices))
+    for paired in (False, True):
+        how = Inference(paired=paired)
+        without, found = (compare_arms(t, Contrast(("kan",), ("gelu",)), None, how) for t in (plain, tuned))
+        added = sum(c.variance * (100 / 2 / runs[key].mean()) ** 2 for key, c in choices.items())
+        assert found.is_relative
+        assert found.choice_error == pytest.approx(np.sqrt(added))
+        assert found.standard_error == pytest.approx(np.sqrt(without.standard_error**2 + added))
+        assert found.estimate == without.estimate
+        (one, base) = (compare_arms(t, Contrast(("kan",), ("gelu",)), "roberta", how) for t in (tuned, plain))
+        assert one.standard_error == pytest.approx(np.sqrt(base.standard_error**2 + 7e-6))
+        assert one.df > base.df or paired

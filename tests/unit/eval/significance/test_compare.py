@@ -205,6 +205,7 @@ def test_contrasts_of_one_table_do_not_share_the_resamples_of_other_differences(
     assert together == [compare(rows, text, family="f", inference=how) for text in texts]
 
 
+@pytest.mark.slow
 @given(CELLS, st.sampled_from(["f", "g"]), st.sampled_from(["a", "b"]), st.integers(0, 5))
 def test_a_copied_run_does_not_narrow_an_interval(cells, family, variant, which):
     """A run counts once whether its rows are repeated or its folder is copied to another seed."""

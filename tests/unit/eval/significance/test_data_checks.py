@@ -171,6 +171,7 @@ def test_outliers_are_those_of_the_externally_studentized_residual():
     assert flagged == {("f", "b", 3)}
 
 
+@pytest.mark.slow
 def test_ordinary_scores_have_no_outlier():
     rng = np.random.default_rng(1)
     many = [scores_of({("f", v): list(rng.normal(50, 1, 6)) for v in "abcd"}) for _ in range(60)]

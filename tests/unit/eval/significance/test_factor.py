@@ -24,7 +24,7 @@ from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, with_primary, write_rows
-from eval.significance.axes import Benchmark, Combination, Models
+from eval.significance.axes import Benchmark, Combination, Setting
 from eval.significance.compare import compare
 from eval.significance.factor import Relabelling, levels, listed_heads
 
@@ -32,7 +32,7 @@ FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
 FOURIER = "fourier-kan grid_size=10 frozen"
 HEADS = ("linear", "mlp", FOURIER)
 SHIFT = {"linear": 0.0, "mlp": 0.1, FOURIER: -9.0}
-STRATA = [Models(family, ffn) for family, ffn in product(FAMILIES, FFNS)]
+STRATA = [Setting(family, variant=ffn) for family, ffn in product(FAMILIES, FFNS)]
 GLUE = Benchmark("glue")
 NO_FIGURES = Context(command="", versions={}, figures={})
 
@@ -211,6 +211,7 @@ def test_words_say_what_is_compared(made: Path, tmp_path: Path):
     assert text.split("\n\n")[1].startswith("No head was shown to differ from `linear` on any outcome")
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named(study: Path):
     run = study / "roberta" / "kan" / "seed3-0a1b2c3d" / "eval" / "rows.parquet"
     rows = pd.read_parquet(run)
@@ -256,6 +257,7 @@ def test_the_study_names_the_factor(study: Path):
         read_source(study)
 
 
+@pytest.mark.slow
 def test_heads_may_be_named_with_options_in_any_order_and_at_their_defaults(made: Path, tmp_path: Path):
     short, mlp = "fourier-kan frozen  grid_size=10", "mlp width=128"
     plain = kept(made, factor="head", baseline="mlp", contrasts=(f"{FOURIER} - linear",))
@@ -299,7 +301,7 @@ def test_mistakes_are_one_line(made: Path, request_: dict, message: str):
 def test_without_heads_nothing_can_be_compared(tmp_path: Path):
     path = tmp_path / "scores.csv"
     path.write_text("family,variant,seed,benchmark,score\nf,gelu,1,blimp,50\nf,kan,1,blimp,52\n")
-    with pytest.raises(UsageError, match=r"no score names its classification head.*python -m eval RUN"):
+    with pytest.raises(UsageError, match=r"no score names its classification head.*ffn-ablations eval RUN"):
         analysed(path, factor="head")
     path.write_text(
         "family,variant,seed,benchmark,head,score\nf,gelu,1,glue,linear,50\nf,kan,1,glue,linear,52\n"
@@ -403,11 +405,12 @@ def test_names_that_look_like_labels_are_kept_apart(odd: Path):
     found, rows = kept(odd, factor="head", baseline="b"), odd_scores()
     assert [str(family) for family in found.families].count("gpt_neo / kan / a") == 2
     for family, ffn in product(ODD_FAMILIES, ODD_FFNS):
-        (c,) = found.of(GLUE, Models(family, ffn))
+        (c,) = found.of(GLUE, Setting(family, variant=ffn))
         pair = means(rows, family, ffn, "c"), means(rows, family, ffn, "b")
         assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
 
 
+@pytest.mark.slow
 def test_names_that_hold_the_signs_of_labels_are_shown_whole(odd: Path, tmp_path: Path):
     """Of FFN variants: glue under the head b and the benchmark "glue (b)" share a label, and nothing else."""
     rows = odd_scores()

@@ -14,6 +14,7 @@ from eval.significance.statistics.power import (
     runs_to_detect,
     runs_to_show_equivalence,
 )
+from eval.significance.statistics.tuning import Selection
 from eval.significance.statistics.welch import welch
 
 VARIANCES, WEIGHTS = [1.0, 4.0, 0.5, 2.0], [0.5, -0.5, 0.5, -0.5]
@@ -63,3 +64,21 @@ def test_runs_to_show_equivalence_are_the_fewest_that_do():
 def test_no_number_of_runs_where_nothing_varies_or_too_many_are_needed():
     assert runs_to_detect(1.0, [0.0, 0.0], [1, -1], 0.05) is None
     assert runs_to_detect(0.001, [1.0, 1.0], [1, -1], 0.05) is None
+
+
+def test_more_runs_do_not_lessen_what_the_choice_of_a_rate_adds() -> None:
+    choice = Selection(0.04, 30.0)
+    runs = runs_to_detect(1.0, [1.0, 1.0], [1, -1], 0.05, choice=choice)
+    assert runs is not None
+
+    def power(n: int) -> float:
+        drawn = 2 / n
+        df = (drawn + 0.04) ** 2 / (drawn**2 / (2 * (n - 1)) + 0.04**2 / 30)
+        shift = 1.0 / np.sqrt(drawn + 0.04)
+        critical = stats.t.isf(0.025, df)
+        return float(stats.nct.sf(critical, df, shift) + stats.nct.cdf(-critical, df, shift))
+
+    assert power(runs - 1) < 0.8 <= power(runs)
+    assert runs > (runs_to_detect(1.0, [1.0, 1.0], [1, -1], 0.05) or 0)
+    # A regret as large as half of the difference hides it from any number of runs.
+    assert runs_to_detect(1.0, [1.0, 1.0], [1, -1], 0.05, choice=Selection(0.25, 30.0)) is None

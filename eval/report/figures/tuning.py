@@ -1,0 +1,143 @@
+"""Loss against what was tuned, one panel for each setting, with every variant's optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from eval.report.analysis import Analysis
+from eval.report.figures.style import (
+    GREY,
+    VariantStyle,
+    add_legend,
+    filled,
+    label_log_axis,
+    panels,
+    variant_styles,
+)
+from eval.report.names import family_label
+from eval.report.tuning import Line, Tuned
+from eval.results.tuning_rules import is_number
+from eval.significance.axes import Family, Level
+from eval.significance.statistics.tuning import loss_at
+
+PANEL_IN = 3.1
+BAND_ALPHA, MOST_INK = 0.15, 0.6
+STAR = 11
+SMOOTH = 40
+MOST_TICKS = 7
+ABOVE = 4.0
+"""Times the cost of the neighbours of the choices, above which losses leave the axis."""
+
+
+def draw_tuning(analysis: Analysis) -> tuple[Figure, str] | None:
+    """Draw loss against rate; None where nothing was tuned that has logarithms."""
+    tuned = analysis.tuned
+    drawn = [line for line in tuned.lines if line.rates is not None] if tuned else []
+    if tuned is None or not drawn:
+        return None
+    places = list(dict.fromkeys((line.family, line.field) for line in drawn))
+    figure, grid = panels(len(places), PANEL_IN, columns=2)
+    styles = variant_styles(analysis.variants)
+    for axes, (family, name) in zip(grid, places, strict=True):
+        own = [line for line in drawn if (line.family, line.field) == (family, name)]
+        _draw(axes, own, {line: styles[line.variant] for line in own}, tuned)
+        _title(axes, analysis, family, name)
+    add_legend(figure, _handles(analysis, styles))
+    said = listed_optima(drawn) if len(places) == 1 else f"{len(places)} panels"
+    return figure, (
+        "Held-out loss against what was tuned, each variant with its band over tuning seeds, a star at its "
+        f"optimum with the interval of it, and the shared value as a dotted line; {said}"
+    )
+
+
+def listed_optima(lines: Sequence[Line]) -> str:
+    """Say optima in words, for who does not see them."""
+    found = [(line.variant, line.curve) for line in lines]
+    return ", ".join(f"{name} {curve.optimum.exp.value:.2g}" for name, curve in found if curve)
+
+
+def _draw(axes: Axes, lines: Sequence[Line], styles: dict[Line, VariantStyle], tuned: Tuned) -> None:
+    alpha = min(BAND_ALPHA, MOST_INK / len(lines))
+    for line in lines:
+        look = styles[line]
+        rates = [float(value) for value in line.values]
+        bottom, top = line.losses.min(-1), line.losses.max(-1)
+        axes.fill_between(rates, bottom, top, color=look.colour, alpha=alpha, lw=0)
+        axes.plot(rates, line.means, color=look.colour, ls=look.dashes, lw=1.3, marker=look.marker, ms=4.5,
+                  fillstyle="none" if look.hollow else "full")  # fmt: skip
+        _mark_optimum(axes, line, look)
+    shared = tuned.shared_points.get(lines[0].family, {}).get(lines[0].field)
+    if shared is not None and is_number(shared):
+        axes.axvline(float(shared), color=GREY, lw=1.0, ls=":", zorder=0)
+    axes.set_xscale("log")
+    axes.set_ylim(*_limits(lines))
+    label_log_axis(axes.xaxis)
+    tried = sorted({float(value) for line in lines for value in line.values})
+    if len(tried) <= MOST_TICKS:
+        axes.set_xticks(tried, [f"{value:g}" for value in tried])
+    axes.locator_params(axis="y", nbins=6)
+
+
+def _mark_optimum(axes: Axes, line: Line, look: VariantStyle) -> None:
+    """Draw the parabola, and a star at its lowest with the interval of its place."""
+    if line.curve is None:
+        return
+    assert line.rates is not None
+    best = min(max(int(line.means.argmin()), 1), len(line.rates) - 2)
+    near = np.linspace(line.rates[best - 1], line.rates[best + 1], SMOOTH)
+    means = np.broadcast_to(line.means, (SMOOTH, len(line.rates)))
+    axes.plot(np.exp(near), loss_at(line.rates, means, near), color=look.colour, lw=0.8, ls="--")
+    optimum, loss = line.curve.optimum.exp, line.curve.loss.value
+    axes.plot(
+        [optimum.low, optimum.high],
+        [loss, loss],
+        color=look.colour,
+        lw=2.4,
+        alpha=0.55,
+        solid_capstyle="butt",
+    )
+    axes.plot([optimum.value], [loss], "*", color=look.colour, ms=STAR, mec="white", mew=0.7, zorder=4)
+
+
+def _limits(lines: Sequence[Line]) -> tuple[float, float]:
+    """Leave out losses so high that optima could not be told apart beside them."""
+    low = min(float(line.losses.min()) for line in lines)
+    near = [float(line.means[max(0, line.chosen - 1) : line.chosen + 2].max()) for line in lines]
+    best = [float(line.means[line.chosen]) for line in lines]
+    reach = ABOVE * float(np.median(np.subtract(near, best)))
+    high = min(max(float(line.losses.max()) for line in lines), max(best) + max(reach, max(near) - max(best)))
+    space = 0.05 * (high - low or 1.0)
+    return low - space, high + space
+
+
+def _title(axes: Axes, analysis: Analysis, family: Family, name: str) -> None:
+    axes.set_xlabel(name)
+    axes.set_ylabel("held-out loss (nats)")
+    if len(analysis.families) > 1:
+        axes.set_title(filled(family_label(family), 34))
+
+
+def _handles(analysis: Analysis, styles: Mapping[Level, VariantStyle]) -> list[Line2D]:
+    looks = [
+        Line2D(
+            [],
+            [],
+            color=look.colour,
+            ls=look.dashes,
+            marker=look.marker,
+            ms=4.5,
+            lw=1.3,
+            fillstyle="none" if look.hollow else "full",
+            label=str(name),
+        )
+        for name, look in styles.items()
+    ]
+    star = Line2D([], [], color=GREY, marker="*", ms=STAR, lw=2.4, alpha=0.8, label="optimum, its interval")
+    shared = Line2D([], [], color=GREY, lw=1.0, ls=":", label="shared")
+    has_shared = analysis.tuned is not None and analysis.tuned.shared_points
+    return [*looks, star, *([shared] if has_shared else [])]

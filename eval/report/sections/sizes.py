@@ -1,0 +1,207 @@
+"""Across sizes: who shrinks, what power laws say, and what small runs would have decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eval.report.analysis import Analysis
+from eval.report.markdown import details, listed, p_value, signed, table, unit_name
+from eval.report.names import family_label
+from eval.report.sections.context import Context, title
+from eval.report.sizes import SizeAgreement, SizeLaw, SizeVerdict
+from eval.report.standing import by_standing
+from eval.significance.axes import Benchmark
+from eval.significance.statistics.scaling_laws import DRAWS
+from eval.significance.statistics.size_decisions import Share
+from eval.significance.statistics.size_trends import CANNOT_TELL, CHANGES_SIGN, GROWS, HOLDS, SHRINKS
+
+TOLD = (SHRINKS, GROWS, CHANGES_SIGN, HOLDS)
+NAMED = 4
+
+
+def sizes_sentence(analysis: Analysis) -> str:
+    """Say what goes with size on the leading outcome; empty without two sizes. It is no claim."""
+    found = _leading(analysis)
+    if not found:
+        return ""
+    clauses = []
+    for verdict in TOLD:
+        chosen = [x for x in found if x.verdict == verdict]
+        if chosen:
+            named = [f"`{x.variant}` ({_ends(analysis, x)})" for x in chosen[:NAMED]]
+            more = f" and {len(chosen) - NAMED} more" if len(chosen) > NAMED else ""
+            clauses.append(f"{verdict} for {listed(named)}{more}")
+    open_ones = [f"`{x.variant}`" for x in found if x.verdict == CANNOT_TELL]
+    if open_ones:
+        names = listed(open_ones) if len(open_ones) <= NAMED else f"{len(open_ones)} {analysis.noun}s"
+        clauses.append(f"cannot tell for {names}")
+    sizes = found[0].sizes
+    return (
+        f"Across sizes ({sizes[0]} to {sizes[-1]}, exploratory), the difference to `{analysis.baseline}` on "
+        f"{title(found[0].benchmark)} {'; '.join(clauses)}."
+    )
+
+
+def sizes_section(analysis: Analysis, context: Context) -> str:
+    """Verdicts, laws and decisions with their figures; empty without two sizes."""
+    sizes = analysis.sizes
+    if not sizes.differences:
+        return ""
+    leading = _order(analysis)[0]
+    parts = ["## Across sizes", sizes_sentence(analysis), context.figure("across-sizes")]
+    parts += [_verdicts(analysis, leading), _verdict_text(analysis)]
+    parts += [context.figure("size-laws"), _laws(analysis), _decisions(analysis, leading), _others(analysis)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _order(analysis: Analysis) -> list[Benchmark]:
+    present = {x.benchmark for x in analysis.sizes.differences}
+    return [name for name in by_standing(analysis) if name in present]
+
+
+def _leading(analysis: Analysis) -> list[SizeVerdict]:
+    order = _order(analysis)
+    return [x for x in analysis.sizes.verdicts if x.benchmark == order[0]] if order else []
+
+
+def _digits(analysis: Analysis, benchmark: Benchmark) -> int:
+    return analysis.tables[benchmark].digits(analysis.families)
+
+
+def _ends(analysis: Analysis, found: SizeVerdict) -> str:
+    """``+0.12 to +0.02 nats``."""
+    digits, unit = _digits(analysis, found.benchmark), unit_name(analysis.outcome(found.benchmark).unit)
+    return f"{signed(found.first, digits)} to {signed(found.last, digits)} {unit}".strip()
+
+
+def _verdicts(analysis: Analysis, benchmark: Benchmark) -> str:
+    found = [x for x in analysis.sizes.verdicts if x.benchmark == benchmark]
+    if not found:
+        return f"No {analysis.noun} has two runs at two sizes, so no trend of {title(benchmark)} can be told."
+    digits = _digits(analysis, benchmark)
+    rows = [
+        [
+            f"`{x.variant}`",
+            f"{'**' * (x.verdict != CANNOT_TELL)}{x.verdict}{'**' * (x.verdict != CANNOT_TELL)}",
+            signed(x.first, digits),
+            signed(x.last, digits),
+            f"{signed(x.change, digits)}{_interval(x.change_low, x.change_high, digits)}",
+            p_value(x.p_change),
+            p_value(x.p_bend),
+        ]
+        for x in found
+    ]
+    unit = unit_name(analysis.outcome(benchmark).unit)
+    sizes = found[0].sizes
+    header = [analysis.noun, "with size, the difference", f"at {sizes[0]}", f"at {sizes[-1]}"]
+    header += ["change", "p of the change", "p of a bend"]
+    return f"On {title(benchmark)}{f', in {unit}' if unit else ''}:\n\n{table(header, rows)}"
+
+
+def _interval(low: float | None, high: float | None, digits: int) -> str:
+    return "" if low is None or high is None else f" [{signed(low, digits)}, {signed(high, digits)}]"
+
+
+def _verdict_text(analysis: Analysis) -> str:
+    level = f"{analysis.inference.level:.0%}"
+    return (
+        f"Differences to `{analysis.baseline}` along a line of least squares in the logarithm of its "
+        "parameters, averaged over all that stands beside size. *Shrinks*: the line is nearer to zero at the "
+        "largest size than at the smallest; *grows*: farther; *changes sign*: it is told from zero at both "
+        "ends, with opposite signs; *holds*: its change is below the margin; else one *cannot tell*. "
+        f"Each kind of verdict is wrong somewhere in at most {level} of studies (Welch's contrasts, Holm "
+        f"over the {analysis.noun}s of an outcome); intervals and p stand by themselves. *p of a bend* says "
+        "whether a line describes three sizes or more. None of this is among the claims, and nothing is "
+        "said of sizes outside the range."
+    )
+
+
+def _laws(analysis: Analysis) -> str:
+    found = analysis.sizes.laws
+    if not found:
+        return ""
+    several = len({x.family for x in found}) > 1
+    header = [*(["family"] if several else []), analysis.noun, "exponent", "floor E (nats)"]
+    header += ["predicted (nats)", "measured", "error", "in spreads", "step to it"]
+    rows = [[*([family_label(x.family)] if several else []), f"`{x.variant}`", *_law_cells(x)] for x in found]
+    return f"{table(header, rows)}\n\n{_law_text(found)}"
+
+
+def _law_cells(law: SizeLaw) -> list[str]:
+    cells = [_with_interval(law.exponent, law.exponent_interval, 3)]
+    cells += [_with_interval(law.floor, law.floor_interval, 2) if law.has_floor else "not fitted"]
+    found = law.prediction
+    if found is None:
+        return [*cells, "-", f"{law.losses[-1]:.3f}", "-", "-", "-"]
+    return [
+        *cells,
+        f"{found.predicted:.3f}",
+        f"{found.observed:.3f}",
+        f"{found.error:+.3f} [{found.error_low:+.3f}, {found.error_high:+.3f}]",
+        f"{found.in_spreads:+.1f}" if found.spread > 0 else "-",
+        f"{found.observed - found.next_smaller:+.3f}",
+    ]
+
+
+def _with_interval(value: float, interval: tuple[float, float] | None, digits: int) -> str:
+    ends = "" if interval is None else f" [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
+    return f"{value:.{digits}f}{ends}"
+
+
+def _law_text(found: Sequence[SizeLaw]) -> str:
+    sizes = max(len(x.sizes) for x in found)
+    said = (
+        "Power laws of held-out loss in parameters, embeddings included, each through the means of one "
+        "variant: L = E + A N^-exponent (Huber loss of log residuals, Hoffmann et al. 2022); intervals by "
+        f"{DRAWS} resamples of the seeds within each size, which with three seeds are too narrow. "
+    )
+    said += {
+        2: "Two sizes hold only the law without E, and leave no size to test it with.",
+        3: "Three sizes determine E, A and the exponent with nothing left over to test the law. The two "
+        "smaller ones can only predict without E, by a straight line in logarithms, which is too low "
+        "wherever losses near a floor.",
+    }.get(sizes, "")
+    if sizes > 2:
+        said += (
+            " *Predicted*: the loss at the largest size by the law through the smaller ones, which have not "
+            "seen it; *in spreads*: the error over the standard deviation of seeds there; *step to it*: what "
+            "the last step in size brought, for comparison."
+        )
+    return said
+
+
+def _decisions(analysis: Analysis, benchmark: Benchmark) -> str:
+    found = [x for x in analysis.sizes.agreements if x.benchmark == benchmark]
+    if not found:
+        return ""
+    rows = [[x.size, str(x.num_pairs), *_decision_cells(x)] for x in found]
+    header = ["size", "pairs", "means over seeds", "one seed"]
+    text = (
+        f"How often a size orders two {analysis.noun}s, `{analysis.baseline}` among them, as the means at "
+        f"{analysis.sizes.levels[-1]} do on {title(benchmark)} (decision accuracy, Magnusson et al. 2025); "
+        "50% is guessing. Intervals by resampling seeds at both sizes. The last line is what one seed of the "
+        "largest size tells of the other seeds there, which no smaller size should be expected to beat by "
+        "much."
+    )
+    return f"{table(header, rows)}\n\n{text}"
+
+
+def _decision_cells(found: SizeAgreement) -> list[str]:
+    return ["-" if found.of_means is None else _share(found.of_means), _share(found.of_seeds)]
+
+
+def _share(share: Share) -> str:
+    ends = "" if share.low != share.low else f" [{share.low:.0%}, {share.high:.0%}]"
+    return f"{share.estimate:.0%}{ends}"
+
+
+def _others(analysis: Analysis) -> str:
+    """The other outcomes, folded away."""
+    parts = [
+        part
+        for name in _order(analysis)[1:]
+        if any(x.benchmark == name for x in analysis.sizes.verdicts)
+        for part in (_verdicts(analysis, name), _decisions(analysis, name))
+        if part
+    ]
+    return details("Other outcomes across sizes", "\n\n".join(parts)) if parts else ""

@@ -1,0 +1,351 @@
+"""What the tuning of a study tried, found and chose.
+
+``<study>/tuning.json`` is replaced whole by whoever runs the study, each time that a round has ended. Which
+runs come next follows from it, so the same command arrives at the same choice whenever it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from base.errors import UsageError
+from base.records import unsealed, write_record
+from eval.results.tuning_rules import (
+    RUNGS,
+    Point,
+    Value,
+    best,
+    mean_loss,
+    open_sides,
+    points,
+    ranked,
+    widened,
+)
+from pretrain.run.folders import StudyFolder
+
+Places = tuple[tuple[str, str], ...]
+"""Axis and level, of every axis of a study."""
+Method = Literal["grid", "successive-halving"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningPlan:
+    """What was fixed before the first round ended."""
+
+    fields: dict[str, tuple[Value, ...]]
+    """The first grid, by the dotted names of fields of the configuration."""
+    seeds: tuple[int, ...]
+    select: str
+    """What the best has the lowest of."""
+    widen: int
+    """How often the grid of a setting may grow."""
+    method: Method
+    shared: bool
+    """Whether all variants train at the baseline's best too."""
+    baseline: str
+    variants: tuple[str, ...]
+    settings: tuple[tuple[str, Places], ...]
+    """Families and places, in each of which every variant is tuned."""
+    cells: tuple[str, ...] = ()
+    """Runs of the first round, whose names say how they are trained."""
+
+    @property
+    def groups(self) -> list[Group]:
+        """Who goes on together: all variants of a setting, as they share a grid; with halving each alone."""
+        if self.method == "grid":
+            return [Group(family, places, self.variants) for family, places in self.settings]
+        return [
+            Group(family, places, (variant,)) for family, places in self.settings for variant in self.variants
+        ]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Variants of one family at one place whose rounds end together."""
+
+    family: str
+    places: Places
+    variants: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is to be trained at every tuning seed."""
+
+    family: str
+    places: Places
+    variant: str
+    point: Point
+    share: float
+    """Of the tokens of a whole run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What the runs of one variant at one point came to."""
+
+    variant: str
+    point: Point
+    losses: tuple[float | None, ...]
+    """Held-out loss at each tuning seed, in nats per target token; none of one that diverged."""
+
+    @property
+    def mean(self) -> float:
+        """Infinite where a run diverged."""
+        return mean_loss(self.losses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """Runs of a group that were compared together, with those of its rounds before in a grid search."""
+
+    family: str
+    places: Places
+    variants: tuple[str, ...]
+    grid: dict[str, tuple[Value, ...]]
+    """All values so far."""
+    share: float
+    """Of the tokens of a whole run."""
+    made: str
+    """The day."""
+    tried: tuple[Tried, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """The best point of a variant in a setting."""
+
+    family: str
+    places: Places
+    variant: str
+    point: Point
+    loss: float | None
+    """Mean held-out loss of its tuning runs; none where runs diverged at every point."""
+    at_edge: tuple[str, ...] = ()
+    """Fields of which it is the smallest or greatest value that was tried."""
+
+
+Losses = Callable[[Wanted], tuple[float | None, ...] | None]
+"""Losses of runs by seed; None where not all of them have ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What was planned, the rounds that have ended, and what they chose."""
+
+    plan: TuningPlan
+    rounds: tuple[Round, ...] = ()
+    chosen: tuple[Choice, ...] = ()
+    """Of groups that are through."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every variant has its best point in every setting."""
+        return len(self.chosen) == len(self.plan.settings) * len(self.plan.variants)
+
+    @property
+    def progress(self) -> str:
+        """Say how many rounds have ended, and how much of the choice is made."""
+        of = len(self.plan.settings) * len(self.plan.variants)
+        rounds = f"{len(self.rounds)} round{'s' * (len(self.rounds) != 1)}"
+        made = "all chosen" if self.is_over else f"{len(self.chosen)} of {of} chosen"
+        return f"tuning: {rounds}, {made}"
+
+    def choice(self, family: str, places: Places, variant: str) -> Choice | None:
+        """What was chosen for a variant in a setting; None before."""
+        found = (
+            one for one in self.chosen if (one.family, one.places, one.variant) == (family, places, variant)
+        )
+        return next(found, None)
+
+    def shared(self, family: str, places: Places) -> Choice | None:
+        """What a study with one point for all would have used in a setting: the baseline's best."""
+        return self.choice(family, places, self.plan.baseline)
+
+    def rounds_of(self, group: Group) -> list[Round]:
+        """The rounds of a group, in order."""
+        return [
+            each
+            for each in self.rounds
+            if (each.family, each.places, each.variants) == (group.family, group.places, group.variants)
+        ]
+
+    def wanted(self) -> list[Wanted]:
+        """All that was tried, and what the groups that are not through have to try now."""
+        before = [
+            Wanted(
+                family=each.family,
+                places=each.places,
+                variant=one.variant,
+                point=one.point,
+                share=each.share,
+            )
+            for each in self.rounds
+            for one in each.tried
+        ]
+        return before + [one for group in self.plan.groups for one in self.due(group)]
+
+    def due(self, group: Group) -> list[Wanted]:
+        """What a group has to try in its present round; nothing where it is through."""
+        rounds = self.rounds_of(group)
+        following = next_grid(self.plan, rounds)
+        if following is None:
+            return []
+        grid, share = following
+        return [
+            Wanted(family=group.family, places=group.places, variant=variant, point=point, share=share)
+            for point in _new_points(self.plan, rounds, grid)
+            for variant in group.variants
+        ]
+
+    def advanced(self, losses: Losses, today: str) -> Tuning:
+        """Return it with the rounds that have ended, and what they chose."""
+        now = self
+        for group in self.plan.groups:
+            while (ended := now._ended(group, losses, today)) is not None:
+                now = now._with(group, ended)
+        return now
+
+    def _ended(self, group: Group, losses: Losses, today: str) -> Round | None:
+        """The present round of a group, if all its runs have ended."""
+        due = self.due(group)
+        found = [(one, losses(one)) for one in due]
+        following = next_grid(self.plan, self.rounds_of(group))
+        if following is None or any(values is None for _, values in found):
+            return None
+        tried = (Tried(variant=w.variant, point=w.point, losses=values) for w, values in found if values)
+        return Round(
+            family=group.family,
+            places=group.places,
+            variants=group.variants,
+            grid=following[0],
+            share=following[1],
+            made=today,
+            tried=tuple(tried),
+        )
+
+    def _with(self, group: Group, ended: Round) -> Tuning:
+        now = replace(self, rounds=(*self.rounds, ended))
+        rounds = now.rounds_of(group)
+        if next_grid(self.plan, rounds) is not None:
+            return now
+        chosen = [choose(self.plan, rounds, variant) for variant in group.variants]
+        return replace(now, chosen=(*self.chosen, *chosen))
+
+
+def next_grid(plan: TuningPlan, rounds: Sequence[Round]) -> tuple[dict[str, tuple[Value, ...]], float] | None:
+    """Say what a group tries after some rounds.
+
+    In a grid search the grid grows behind each end at which any variant has its best, for all variants alike,
+    at most ``plan.widen`` times. In successive halving the runs of each rung are longer than the last one's.
+
+    Returns:
+        The grid, and the share of a run's tokens; None where the group is through.
+    """
+    if plan.method == "successive-halving":
+        return (plan.fields, RUNGS[len(rounds)]) if len(rounds) < len(RUNGS) else None
+    if not rounds:
+        return plan.fields, 1.0
+    grid = rounds[-1].grid
+    bests = [best(grid, _losses(rounds, variant)) for variant in rounds[-1].variants]
+    sides = [side for point in bests for side in open_sides(grid, point)]
+    if not sides or len(rounds) > plan.widen:
+        return None
+    return widened(grid, sides), 1.0
+
+
+def choose(plan: TuningPlan, rounds: Sequence[Round], variant: str) -> Choice:
+    """Return the best point of a variant of a group that is through.
+
+    In successive halving only the last rung counts, whose runs are whole ones.
+    """
+    compared = rounds[-1:] if plan.method == "successive-halving" else rounds
+    grid, losses = rounds[-1].grid, _losses(compared, variant)
+    point = best(grid, losses)
+    loss = next(value for one, value in losses if one == point)
+    return Choice(
+        family=rounds[-1].family,
+        places=rounds[-1].places,
+        variant=variant,
+        point=point,
+        loss=loss if math.isfinite(loss) else None,
+        at_edge=tuple(field for field, values in grid.items() if point[field] in (values[0], values[-1])),
+    )
+
+
+def _new_points(plan: TuningPlan, rounds: Sequence[Round], grid: dict[str, tuple[Value, ...]]) -> list[Point]:
+    """The points of a round: those of its grid that are new, or the better half of the last rung's."""
+    if not rounds:
+        return points(grid)
+    if plan.method == "successive-halving":
+        order = ranked(grid, _losses(rounds[-1:], rounds[-1].variants[0]))
+        kept = order[: max(1, len(order) // 2)]
+        return [point for point in points(grid) if point in kept]
+    before = points(rounds[-1].grid)
+    return [point for point in points(grid) if point not in before]
+
+
+def _losses(rounds: Sequence[Round], variant: str) -> list[tuple[Point, float]]:
+    return [(one.point, one.mean) for each in rounds for one in each.tried if one.variant == variant]
+
+
+def read_tuning(study: Path) -> Tuning | None:
+    """Read what was tuned in a study's folder; None where no round has ended.
+
+    Raises:
+        UsageError: If the file is damaged, or says what no runs can have led to.
+    """
+    path = StudyFolder(study).tuning_file
+    if not path.exists():
+        return None
+    try:
+        # Not set aside where it is damaged: what was chosen decides which runs a study has.
+        found = _TUNING.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
+        if _is_possible(found):
+            return found
+    except (OSError, ValueError, RecursionError):
+        pass
+    raise UsageError(f"{path} is damaged; restore it, or remove it to choose again from the tuning runs")
+
+
+def write_tuning(study: Path, tuning: Tuning) -> None:
+    """Replace what is known of a study's tuning in one step."""
+    write_record(StudyFolder(study).tuning_file, tuning)
+
+
+def _is_possible(found: Tuning) -> bool:
+    """Whether the rounds follow from each other, and the choices from the rounds."""
+    plan = found.plan
+    again = Tuning(plan=plan)
+    if not (plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants):
+        return False
+    if any(len(values) < 2 for values in plan.fields.values()):
+        return False
+    for each in found.rounds:
+        group = Group(each.family, each.places, each.variants)
+        ended = again._ended(group, _recorded(each), each.made)
+        lengths = {len(one.losses) for one in each.tried}
+        if ended is None or ended != each or group not in plan.groups or lengths != {len(plan.seeds)}:
+            return False
+        again = again._with(group, ended)
+    return again.chosen == found.chosen
+
+
+def _recorded(each: Round) -> Losses:
+    """The losses of a round that has ended."""
+    found = {_key(one.variant, one.point): one.losses for one in each.tried}
+    return lambda wanted: found.get(_key(wanted.variant, wanted.point))
+
+
+def _key(variant: str, point: Point) -> str:
+    return json.dumps([variant, point], sort_keys=True)
+
+
+_TUNING = TypeAdapter(Tuning)

@@ -1,0 +1,62 @@
+"""Telling that nobody will write the report of a study whose cells have all ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from base.errors import UsageError
+from pretrain.run.folders import StudyFolder
+from slurm.launcher import read_note
+from slurm.listing import read_listing
+from slurm.squeue import read_queue
+from slurm.state import CellState
+from slurm.submissions import read_submissions
+
+CLOCKS_S = 60.0
+"""By how much the clocks of machines may differ."""
+
+
+def missing_report(study_dir: Path, states: Mapping[str, CellState]) -> str:
+    """Say that what comes after a study's cells did not come, and why.
+
+    Args:
+        study_dir: The study's folder.
+        states: Of all of its cells.
+
+    Returns:
+        One line; empty where cells have not ended, the report is there, someone is to write it, or nobody
+        was to.
+    """
+    if not states or not all(state.name in ("done", "failed") for state in states.values()):
+        return ""
+    try:
+        goes_on = read_listing(study_dir).goes_on
+    except UsageError:
+        return ""
+    if not goes_on and _has_report(study_dir, max(state.finished_s for state in states.values())):
+        return ""
+    who = _dead(study_dir)
+    what = "nothing follows and there is no report" if goes_on else "no report of these cells"
+    return f"{what}: {who}; give the same command again" if who else ""
+
+
+def _has_report(study_dir: Path, ended_s: float) -> bool:
+    """Whether there is a report that was written after the last cell had ended."""
+    file = StudyFolder(study_dir).report_file
+    return file.is_file() and file.stat().st_mtime >= ended_s - CLOCKS_S
+
+
+def _dead(study_dir: Path) -> str:
+    """Who was to write the report and died; empty where somebody may still be at it, or nobody was to."""
+    lasts = [one for one in read_submissions(study_dir) if one.is_last and one.array]
+    note = read_note(study_dir)
+    if note is not None:  # of a command that runs here, or was killed while it did
+        return "the command that was to write it was killed" if note.report and note.is_dead else ""
+    if not lasts:
+        return ""
+    queue = read_queue()
+    if queue is None or any(one.jobs_in(queue, study_dir) for one in lasts):
+        return ""
+    logs = StudyFolder(study_dir).jobs_dir / f"{lasts[-1].array}_0_log.err"
+    return f"the job that was to write it ended without (SLURM {lasts[-1].array}, log: {logs})"

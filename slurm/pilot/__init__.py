@@ -1,0 +1,1 @@
+"""The pilot of a study: a few runs of two variants under several recipes, before the study is run."""

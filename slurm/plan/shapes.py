@@ -1,0 +1,86 @@
+"""What a run's cost depends on: its model, the length of its rows, and how many tokens it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ffn_variants
+from eval.classification.cost import CHARACTERS_PER_TOKEN
+from pretrain.config import DataConfig, RunConfig
+from pretrain.data import corpus
+from pretrain.data.found import read_through
+from pretrain.data.prepare import cached_summary
+from pretrain.model.build import build
+from pretrain.model.costs import cost_facts
+from pretrain.resolution import resolve
+from pretrain.training.dry_run import token_budget, vocab_size
+
+# Forward and backward pass: twice the forward's operations go back.
+TRAINING_OVER_FORWARD = 3
+
+Shape = tuple[str, str, int]
+
+_LETTERS: dict[str, int] = {}
+_FLOPS: dict[tuple[Shape, int, int | None], dict[str, int]] = {}
+
+
+def shape_of(config: RunConfig) -> Shape:
+    """Return what configurations of the same speed have in common: family, model, tokens of a row."""
+    resolved = resolve(config)
+    return config.family, resolved.model.model_dump_json(), resolved.data.block_size
+
+
+def num_tokens(config: RunConfig) -> int | None:
+    """Return the tokens of a run's training; None for text of the hub of which only a part is taken.
+
+    Of text that is not prepared they are about so many: those of full rows where the number of steps is
+    given, else by its letters.
+    """
+    if (known := token_budget(config)) is not None:
+        return known
+    if steps := config.optim.max_steps:
+        return steps * config.train.batch_size * config.data.block_size
+    if config.data.source != "embedded" and not corpus.files(config.data)["train"]:
+        return None
+    return round(config.optim.num_train_epochs * _letters(config.data) / CHARACTERS_PER_TOKEN)
+
+
+def is_guess(config: RunConfig) -> bool:
+    """Whether a run's tokens are told by the letters of its text."""
+    return config.optim.max_steps is None and token_budget(config) is None
+
+
+def _letters(data: DataConfig) -> int:
+    key = data.model_dump_json()
+    if key not in _LETTERS:
+        _LETTERS[key] = read_through(data).characters
+    return _LETTERS[key]
+
+
+def training_flops(config: RunConfig) -> float:
+    """Floating-point operations of training on one token, forward and backward."""
+    return TRAINING_OVER_FORWARD * forward_flops(config)["total"]
+
+
+def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int]:
+    """Floating-point operations of a forward pass for one token.
+
+    Args:
+        config: The run.
+        length: Tokens of a row; None for those of its training.
+
+    Returns:
+        ``total``, its parts ``ffn``, ``attention`` and ``other``, and of ``other`` the part ``head``: the
+        projection to the vocabulary, which classifiers do not have.
+    """
+    size, _ = vocab_size(config, cached_summary(config))
+    key = (shape_of(config), size, length)
+    if key not in _FLOPS:
+        network: Any = build(config, size)
+        counted = (
+            cost_facts(config, network)["flops_per_token"]
+            if length is None
+            else ffn_variants.count_flops(network, length)
+        )
+        _FLOPS[key] = counted | {"head": 2 * network.config.hidden_size * size}
+    return _FLOPS[key]

@@ -1,0 +1,145 @@
+"""A study on a real SLURM that tunes first: its last jobs choose, and hand in what was chosen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.slurm.studies import CONFIG, SubmittedStudy, TinyStudy, run_here
+
+SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
+TUNED: dict[str, Any] = {
+    "config": SHORT,
+    "tune": {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1},
+}
+PACKED = ("--cells-per-job", 2)
+
+
+def told(study: TinyStudy) -> dict[str, Any]:
+    """What the study came to, without days and places: its cells, what was tried and chosen, and losses."""
+    tuning = json.loads((study.folder / "tuning.json").read_text())
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    ends = sorted(study.folder.glob("*/*/*/COMPLETED"))
+    losses = {path.parent.name: json.loads(path.read_text())["results"]["eval_loss"] for path in ends}
+    rounds = [{name: value for name, value in each.items() if name != "made"} for each in tuning["rounds"]]
+    return {
+        "cells": sorted(written["cells"]),
+        "stages": {stage: sorted(ids) for stage, ids in written["stages"].items()},
+        "rounds": sorted(rounds, key=json.dumps),  # they end in any order where variants are tuned apart
+        "chosen": sorted(tuning["chosen"], key=json.dumps),
+        "losses": losses,
+    }
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, base_config: Path) -> TinyStudy:
+    """The study run on this machine by one command: what must come out."""
+    study = TinyStudy(tmp_path_factory.mktemp("here"), base_config, **TUNED)
+    run_here(study, "--cluster", "local", "--cells-per-job", 6)
+    return study
+
+
+@pytest.mark.slow
+def test_the_last_jobs_choose_and_hand_in_what_was_chosen(
+    on_cluster: Callable[..., SubmittedStudy], here: TinyStudy
+) -> None:
+    submitted = on_cluster(**TUNED)
+    assert "submitted 4 cells in 2 jobs" in submitted.submit(*PACKED)
+    submitted.wait_until_over()
+    assert told(submitted.study) == told(here)
+    words = submitted.last_words()
+    assert "cells are submitted for the next stage, each variant at its own best" in words
+    assert "report.md" in words
+    num_cells = len(told(here)["cells"])
+    assert submitted.status().splitlines()[-1] == f"{num_cells} cells: {num_cells} done"
+    jobs = submitted.jobs().keys()
+    assert "nothing to submit" in submitted.submit(*PACKED)
+    assert submitted.jobs().keys() == jobs
+
+
+@pytest.mark.slow
+def test_killed_in_every_stage_it_arrives_at_the_same_choice(
+    on_cluster: Callable[..., SubmittedStudy], here: TinyStudy
+) -> None:
+    """A cell and the last job are killed while it tunes, and again while it trains what was chosen."""
+    submitted = on_cluster(**TUNED)
+    submitted.submit(*PACKED)
+    kill_a_cell(submitted, "tune")
+    cancel_last(submitted)
+    submitted.wait_until_over()
+    assert not (submitted.study.folder / "tuning.json").exists()
+    submitted.submit(*PACKED)
+    wait_for(lambda: (submitted.study.folder / "tuning.json").exists() and has_main(submitted.study))
+    kill_a_cell(submitted, "main")
+    cancel_last(submitted)
+    submitted.wait_until_over()
+    submitted.submit(*PACKED)
+    submitted.wait_until_over()
+    submitted.submit(*PACKED)
+    submitted.wait_until_over()
+    assert told(submitted.study) == told(here)
+
+
+@pytest.mark.slow
+def test_in_successive_halving_jobs_hand_in_the_next_rung_of_their_variant(
+    on_cluster: Callable[..., SubmittedStudy], tmp_path_factory: pytest.TempPathFactory, base_config: Path
+) -> None:
+    rates = [3e-4, 1e-3, 3e-3, 1e-2]
+    tune = {"optim.learning_rate": rates, "seeds": [101], "method": "successive-halving", "shared": False}
+    here = TinyStudy(tmp_path_factory.mktemp("halving"), base_config, config=SHORT, tune=tune)
+    run_here(here, "--cluster", "local", "--cells-per-job", 4)
+    submitted = on_cluster(config=SHORT, tune=tune)
+    submitted.submit("--cells-per-job", 4)
+    submitted.wait_until_over(400)
+    assert told(submitted.study) == told(here)
+    logs = "".join(path.read_text() for path in (submitted.study.folder / "jobs").glob("*_log.out"))
+    assert "cells are submitted, as what they rest on has ended" in logs
+    assert "report.md" in submitted.last_words()
+
+
+def has_main(study: TinyStudy) -> bool:
+    """Whether cells at what was chosen are due."""
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    return len(written["cells"]) > len(written["stages"]["tune"])
+
+
+def kill_a_cell(submitted: SubmittedStudy, stage: str) -> None:
+    """Kill the process of some cell of a stage that trains."""
+    written = yaml.safe_load((submitted.study.folder / "study.yaml").read_text())
+    tuning = written["stages"]["tune"]
+
+    def running() -> list[int]:
+        found = []
+        for path in (submitted.study.folder / "cells").glob("*.json"):
+            state = json.loads(path.read_text())
+            is_tuning = path.stem.replace("--", "/") in tuning
+            if state["name"] == "running" and is_tuning == (stage == "tune"):
+                found.append(state["pid"])
+        return found
+
+    wait_for(running)
+    for pid in running()[:1]:
+        os.kill(pid, signal.SIGKILL)
+
+
+def cancel_last(submitted: SubmittedStudy) -> None:
+    """Cancel the job that would end the stage."""
+    lasts = [
+        one["array"] for one in submitted.records() if one["array"] and not any(one["elements"].values())
+    ]
+    submitted.cluster.run("scancel", *sorted(lasts, key=int), check=False)
+
+
+def wait_for(condition: Callable[[], object], timeout_s: float = 200) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)

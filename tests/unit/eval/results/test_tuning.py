@@ -1,0 +1,193 @@
+"""The record of a tuning: rounds that follow from losses, and files that no losses can have led to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+
+from base.errors import UsageError
+from base.records import SEAL, seal
+from eval.results.tuning import Group, Tuning, TuningPlan, Wanted, read_tuning, write_tuning
+from pretrain.run.folders import StudyFolder
+
+RATE = "optim.learning_rate"
+OPTIMA = {"gelu": 1e-3, "kan": 3e-3, "relu": 1e-3}
+HERE = ("gpt_neo", ())
+
+
+def plan(**changes) -> TuningPlan:
+    values = {
+        "fields": {RATE: (3e-4, 1e-3, 3e-3)},
+        "seeds": (101, 102),
+        "select": "held-out-loss",
+        "widen": 2,
+        "method": "grid",
+        "shared": True,
+        "baseline": "gelu",
+        "variants": ("gelu", "kan", "relu"),
+        "settings": (HERE,),
+    }
+    return TuningPlan(**(values | changes))
+
+
+def losses_of(optima: dict[str, float]) -> Callable[[Wanted], tuple[float | None, ...]]:
+    """A bowl around each variant's optimum, the same at every share."""
+
+    def losses(one: Wanted) -> tuple[float | None, ...]:
+        distance = abs(one.point[RATE] / optima[one.variant] - 1)
+        return (2.0 + distance, 2.1 + distance)
+
+    return losses
+
+
+def rates(tuning: Tuning, variant: str) -> list[float]:
+    """What was tried for a variant, or is to be, in order."""
+    return [one.point[RATE] for one in tuning.wanted() if one.variant == variant]
+
+
+def chosen(tuning: Tuning) -> dict[str, float]:
+    return {one.variant: one.point[RATE] for one in tuning.chosen}
+
+
+def test_first_all_variants_try_the_grid_and_nothing_is_chosen():
+    tuning = Tuning(plan=plan())
+    assert {name: rates(tuning, name) for name in OPTIMA} == {name: [3e-4, 1e-3, 3e-3] for name in OPTIMA}
+    assert tuning.advanced(lambda one: None, "today") == tuning
+    assert tuning.choice(*HERE, "kan") is None
+
+
+def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
+    tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    assert chosen(tuning) == dict.fromkeys(OPTIMA, 1e-3)
+    assert tuning.is_over
+    assert [one.made for one in tuning.rounds] == ["today"]
+    assert tuning.choice(*HERE, "kan").loss == pytest.approx(2.05)
+    assert all(one.at_edge == () for one in tuning.chosen)
+
+
+def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
+    tuning = Tuning(plan=plan())
+    first = {(name, rate) for name in OPTIMA for rate in (3e-4, 1e-3, 3e-3)}
+
+    def of_first(one: Wanted) -> tuple[float | None, ...] | None:
+        return losses_of(OPTIMA)(one) if (one.variant, one.point[RATE]) in first else None
+
+    wider = tuning.advanced(of_first, "today")
+    assert not wider.chosen
+    assert {name: rates(wider, name) for name in OPTIMA} == {
+        name: [3e-4, 1e-3, 3e-3, 9e-3] for name in OPTIMA
+    }
+    done = wider.advanced(losses_of(OPTIMA), "later")
+    assert chosen(done) == OPTIMA
+    assert [one.made for one in done.rounds] == ["today", "later"]
+    assert done == tuning.advanced(of_first, "today").advanced(losses_of(OPTIMA), "later")
+
+
+def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
+    far = {"gelu": 1e-3, "kan": 1.0, "relu": 1e-6}
+    tuning = Tuning(plan=plan(widen=2)).advanced(losses_of(far), "today")
+    assert len(tuning.rounds) == 3
+    tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
+    assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
+    assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
+    assert {one.variant: one.at_edge for one in tuning.chosen} == {
+        "gelu": (),
+        "kan": (RATE,),
+        "relu": (RATE,),
+    }
+    never = Tuning(plan=plan(widen=0)).advanced(losses_of(far), "today")
+    assert len(never.rounds) == 1
+    assert chosen(never) == {"gelu": 1e-3, "kan": 3e-3, "relu": 3e-4}
+
+
+def test_a_variant_that_diverges_everywhere_is_tried_lower_and_then_has_the_lowest():
+    def losses(one: Wanted) -> tuple[float | None, ...]:
+        return (None, 2.0) if one.variant == "kan" else losses_of(OPTIMA)(one)
+
+    tuning = Tuning(plan=plan(widen=1)).advanced(losses, "today")
+    choice = tuning.choice(*HERE, "kan")
+    assert choice.point == {RATE: 9e-5}
+    assert choice.loss is None
+
+
+def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
+    places = (("size", "0.1M"),), (("size", "0.5M"),)
+    tuning = Tuning(plan=plan(settings=(("gpt_neo", places[0]), ("gpt_neo", places[1]))))
+
+    def losses(one: Wanted) -> tuple[float | None, ...] | None:
+        return losses_of(dict.fromkeys(OPTIMA, 1e-3))(one) if one.places == places[1] else None
+
+    now = tuning.advanced(losses, "today")
+    assert [one.places for one in now.chosen] == [places[1]] * 3
+    assert not now.is_over
+    assert now.shared("gpt_neo", places[1]).variant == "gelu"
+    assert now.shared("gpt_neo", places[0]) is None
+    assert {one.places for group in now.plan.groups for one in now.due(group)} == {places[0]}
+
+
+def test_successive_halving_gives_the_better_half_more_tokens_and_each_variant_goes_on_alone():
+    grid = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+    tuning = Tuning(plan=plan(method="successive-halving", widen=0, fields={RATE: grid}))
+    assert {one.share for one in tuning.wanted()} == {0.25}
+
+    def only_kan(one: Wanted) -> tuple[float | None, ...] | None:
+        return losses_of(OPTIMA)(one) if one.variant == "kan" and one.share == 0.25 else None
+
+    now = tuning.advanced(only_kan, "today")
+    kan, gelu = (now.due(Group("gpt_neo", (), (name,))) for name in ("kan", "gelu"))
+    assert [(one.point[RATE], one.share) for one in kan] == [(1e-3, 0.5), (3e-3, 0.5)]
+    assert [one.share for one in gelu] == [0.25] * 5
+    done = now.advanced(losses_of(OPTIMA), "later")
+    assert chosen(done) == OPTIMA
+    for name in OPTIMA:  # equal budgets: 5 x 1/4 + 2 x 1/2 + 1
+        assert sum(one.share for one in done.wanted() if one.variant == name) == 3.25
+
+
+def test_only_whole_runs_are_chosen_from_where_the_order_turns_with_length():
+    grid = (1e-4, 3e-4, 1e-3, 3e-3)
+    tuning = Tuning(plan=plan(method="successive-halving", widen=0, fields={RATE: grid}, variants=("gelu",)))
+    best = {0.25: 3e-3, 0.5: 1e-3, 1.0: 1e-3}
+
+    def losses(one: Wanted) -> tuple[float | None, ...]:
+        return losses_of({"gelu": best[one.share]})(one)
+
+    assert chosen(tuning.advanced(losses, "today")) == {"gelu": 1e-3}
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    assert read_tuning(tmp_path) is None
+    for method, widen in (("grid", 1), ("successive-halving", 0)):
+        grid = {RATE: (3e-4, 1e-3, 3e-3, 9e-3), "train.batch_size": (8, 16)}
+        tuning = Tuning(plan=plan(method=method, widen=widen, fields=grid, cells=("a/b/c",)))
+        tuning = tuning.advanced(losses_of(OPTIMA), "2026-11-23")
+        write_tuning(tmp_path, tuning)
+        assert read_tuning(tmp_path) == tuning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values["chosen"][0]["point"].update({RATE: 3e-3}),
+        lambda values: values["chosen"].pop(),
+        lambda values: values["rounds"][0]["tried"].pop(),
+        lambda values: values["rounds"][0]["tried"][1]["losses"].pop(),
+        lambda values: values["rounds"][0]["tried"][3]["losses"].__setitem__(0, 0.1),
+        lambda values: values["rounds"].append(values["rounds"][0]),
+        lambda values: values["rounds"][0]["grid"][RATE].append(1.0),
+        lambda values: values["rounds"][0].update(family="t5"),
+        lambda values: values["plan"].update(baseline="swiglu"),
+        lambda values: values["plan"].update(seeds=[]),
+    ],
+)
+def test_a_record_that_no_losses_can_have_led_to_is_refused(tmp_path, change):
+    write_tuning(tmp_path, Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today"))
+    file = StudyFolder(tmp_path).tuning_file
+    values = json.loads(file.read_text())
+    del values[SEAL]
+    change(values)
+    file.write_text(json.dumps(values | {SEAL: seal(values)}))
+    with pytest.raises(UsageError, match=re.escape(f"{file} is damaged")):
+        read_tuning(tmp_path)
