@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from ffn_variants import files, registry
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled_kernels_in_use, use_compiled_kernels
 
@@ -65,6 +67,18 @@ def error() -> Callable[[Any, Any], float]:
     return measure
 
 
+@pytest.fixture
+def own_variants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever variants a test registers or loads from files, this process forgets after it."""
+    monkeypatch.setattr(files, "_FILES", {})
+    before, modules = dict(registry.FFN_VARIANTS), set(sys.modules)
+    yield
+    registry.FFN_VARIANTS.clear()
+    registry.FFN_VARIANTS.update(before)
+    for name in [name for name in sys.modules if name not in modules and name.startswith(files.MODULE)]:
+        del sys.modules[name]
+
+
 @pytest.fixture(autouse=True)
 def _eager_unless_chosen() -> Iterator[None]:
     """A training in this process leaves its choice of compiled kernels behind; the next test has its own."""
@@ -99,4 +113,4 @@ def compiled_kernels(inductor_cache: Path) -> Iterator[None]:
         assert compiled_kernels_in_use()
     finally:
         use_compiled_kernels(before)
-        compilation._State.broken = False
+        compilation._State.failure = ""

@@ -68,7 +68,8 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     assert "no training" in plan.stdout
     assert not runs.exists()
 
-    done = slurm("submit", study, "--runs-dir", runs, "--workers", 1)
+    # In one job: every job starts a Python with all its imports.
+    done = slurm("submit", study, "--runs-dir", runs, "--workers", 1, "--cells-per-job", 4)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 of 4 cells done" in done.stdout
     names = ["tiny-bert", "gpt_neo-swish-seed3"]

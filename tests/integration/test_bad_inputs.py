@@ -20,6 +20,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("world")
     (path / "folder").mkdir()
     for name, content in files().items():
+        (path / name).parent.mkdir(exist_ok=True)
         (path / name).write_bytes(content)
     return path
 
@@ -34,6 +35,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.usefixtures("own_variants")
 @pytest.mark.parametrize(
     ("line", "words"), CASES, ids=[f"{i}: {line[:90]}" for i, (line, _) in enumerate(CASES)]
 )

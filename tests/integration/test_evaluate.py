@@ -90,6 +90,7 @@ def test_a_run_gets_rows_and_items(make_run, family):
 def test_work_that_is_done_is_not_repeated(make_run, monkeypatch):
     run = make_run()
     assert not is_evaluated(run, BOTH)
+    assert is_evaluated(run, EvalConfig(suites=()))  # asks for nothing
     first = evaluate_run(run, BOTH, progress=False)
     assert is_evaluated(run, BOTH)
     calls = count_calls(monkeypatch)

@@ -103,6 +103,7 @@ def test_the_deciding_sentence_is_found_and_suffices(
     assert set(kept) < set((run / "eval" / "classifiers").rglob("*.safetensors"))  # attention's is kept too
 
 
+@pytest.mark.slow
 def test_lengths_are_swept(
     make_run: Callable[..., Path],
     mood: Path,
@@ -132,6 +133,7 @@ def test_lengths_are_swept(
     assert f"97% of the best accuracy is reached from {min(enough)} tokens on" in printed[3]
 
 
+@pytest.mark.slow
 def test_turns_are_judged_by_their_own_labels(
     make_run: Callable[..., Path], moods: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -170,6 +172,7 @@ def test_what_cannot_be_judged_is_told(
         explainable_segments.main()
 
 
+@pytest.mark.slow
 def test_each_head_has_a_file_of_its_own_in_the_run(
     make_run: Callable[..., Path],
     mood: Path,
@@ -209,7 +212,7 @@ def test_help_shows_only_what_a_classifier_depends_on(
         explainable_segments: {"--seed", "--out"},
         concept_space: {"--max-examples", "--out"},
     }
-    data = {"--glue-dir", "--classification-dir", "--embedded-seed", "--device"}
+    data = {"--glue-dir", "--classification-dir", "--embedded-seed", "--device", "--trust-remote-code"}
     every = flags_in_help(evaluation, monkeypatch, capsys)
     tuning = {flag for flag in every if flag.startswith("--finetune.")} | {"--head", "--freeze-backbone"}
     for command, flags in own.items():

@@ -77,6 +77,7 @@ def named(scored, tmp_path) -> Path:
     return shutil.copytree(scored, tmp_path / "test")
 
 
+@pytest.mark.slow
 def test_runs_are_told_by_their_names(named):
     source = read_source(named)
     ids = ["gpt_neo/gelu/a-first", *(run.run_id for run in source.facts if run.seed == 2)]

@@ -16,10 +16,11 @@ import pandas as pd
 import psutil
 import pytest
 
+from ffn_variants import load_variant
 from pretrain.run.folders import RunFolder
 from tests.processes import run_command
 
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
 RUNS_CODE = {
     "eval",
     "exec",
@@ -30,7 +31,10 @@ RUNS_CODE = {
     "os.system",
     "os.popen",
 }
+CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "options.trust_remote_code")
+"""What may be passed on as consent: never a constant True."""
 KNOWN = {
+    ("ffn_variants/files.py", "exec"),  # a variant in a file that was typed, or consented to
     ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
     ("slurm/sealed.py", "pickle.loads"),  # what its own job's file holds, after a checksum
 }
@@ -52,7 +56,8 @@ def test_nothing_that_is_read_is_run(repository: Path, package: str):
                 found.add((name, called))
             for option in ("trust_remote_code", "allow_pickle", "shell"):
                 if option in keywords:
-                    assert ast.unparse(keywords[option]) == "False", f"{name}:{call.lineno} {option}"
+                    allowed = CONSENTS if option == "trust_remote_code" else ("False",)
+                    assert ast.unparse(keywords[option]) in allowed, f"{name}:{call.lineno} {option}"
             loads += called.endswith("from_pretrained")
     assert found == {known for known in KNOWN if known[0].startswith(f"{package}/")}
     assert loads or package not in ("ffn_variants", "pretrain")
@@ -125,6 +130,11 @@ def hostile(make_run, mark: Path) -> Path:
         f"evaluation: {{suites: [], classify: [{study}/turns.yaml]}}\n"
         "report: {factor: head, baseline: default}\n"
     )
+    (study / "mine.py").write_text(code)
+    base = Path(__file__).parents[2] / "configs" / "tiny.yaml"
+    (study / "own.yaml").write_text(
+        f"name: own\nfamilies: {{gpt_neo: {base}}}\nvariants: [gelu, mine.py:SPEC]\nseeds: [1]\n"
+    )
     run.eval_dir.mkdir()
     for path in (run.rows_file, run.ledger_file, run.baselines_file, run.eval_dir / "rows.csv"):
         path.write_bytes(pickle.dumps(Mark(mark)))
@@ -142,6 +152,10 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval.explain", "{run}", "sst2"),
         ("eval", "{run}/model", "--classify", "sst2"),
         ("eval.explainable_segments", "{run}", "{study}/turns.yaml"),
+        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
+        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--dry-run"),
+        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--cancel"),
+        ("slurm.status", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.submit", "{study}/backbones.yaml", "--runs-dir", "{study}/runs"),
         ("ffn_variants.swap", "{run}", "--ffn", "kan", "--data", "{study}/turns.jsonl"),
     ],
@@ -157,6 +171,64 @@ def test_no_command_runs_what_a_study_brings(hostile: Path, mark: Path, command:
         assert done.returncode in (0, 2), done.stdout + done.stderr
         assert not mark.exists()
         (hostile / "study.yaml").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def with_own_variant(make_run, mark: Path, tmp_path: Path, repository: Path, own_variants) -> Path:
+    """A study of one run whose variant lies in its folder and beside its weights, and is hostile."""
+    text = (repository / "examples" / "channel_elu.py").read_text()
+    file = tmp_path / "mine.py"
+    file.write_text(f"import os\nos.mkdir({str(mark)!r})\n{text}")
+    load_variant(f"{file}:CHANNEL_ELU")
+    mark.rmdir()
+    run = RunFolder(make_run(ffn=f"{file}:CHANNEL_ELU"))
+    file.rename(run.variant_file)
+    assert (run.model_dir / "ffn_channel-elu.py").is_file()
+    run.completion_marker.write_text(json.dumps({"step": 1, "eval_loss": 3.0}))
+    (run.study.path / "texts.jsonl").write_text('{"text": "a b c"}\n')
+    return run.study.path
+
+
+CONSENT = "which is code; read"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("slurm.status", "{study}"), None),
+        (("eval.report", "{study}", "--out", "{study}/report"), None),
+        (("pretrain.train", "{run}/config.yaml"), CONSENT),
+        (("pretrain.train", "{run}/config.yaml", "--dry-run"), CONSENT),
+        (("pretrain.train", "{run}/config.yaml", "--ffn", "channel-elu"), CONSENT),
+        (("pretrain.train", "--help"), None),
+        (("pretrain.generate", "{run}"), CONSENT),
+        (("pretrain.generate", "{run}/model"), CONSENT),
+        (("ffn_variants.swap", "{run}", "--ffn", "kan", "--data", "{study}/texts.jsonl"), CONSENT),
+        (("ffn_variants",), None),
+        (("eval", "{run}", "--suites", "embedded-pairs"), "channel-elu"),
+        (("eval", "{run}/model", "--classify", "sst2"), CONSENT),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else words or "reads",
+)
+def test_a_folder_s_own_variant_needs_consent(
+    with_own_variant: Path, mark: Path, command: tuple[str, ...], words: str | None
+):
+    (run,) = with_own_variant.glob("gpt_neo/*/*")
+    module, *args = [word.format(study=with_own_variant, run=run) for word in command]
+    done = run_command(module, *args)
+    assert not mark.exists()
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (0, 2), done.stderr
+    if words:
+        assert words in done.stderr + done.stdout
+        assert done.returncode == 2
+
+
+def test_with_consent_it_would_be_run(with_own_variant: Path, mark: Path):
+    (run,) = with_own_variant.glob("gpt_neo/*/*")
+    done = run_command("pretrain.generate", run, "--max-new-tokens", "2", "--trust-remote-code")
+    assert done.returncode == 0, done.stderr
+    assert mark.is_dir()
 
 
 def test_a_pickled_mark_would_have_been_left(mark: Path):

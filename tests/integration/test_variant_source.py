@@ -133,6 +133,7 @@ def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, eva
     assert (gelu / "eval/rows.parquet").is_file()
 
 
+@pytest.mark.slow
 def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     tmp_path, repository, other_formula, capsys
 ):
@@ -153,7 +154,7 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     file = tmp_path / "smoke.yaml"
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     command = (str(file), "--runs-dir", str(tmp_path / "runs"), "--cells-per-job", "4")
-    first = run_command("slurm.submit", *command)
+    first = run_command("slurm.submit", *command, "--no-report")  # the command below writes one
     assert first.returncode == 0, first.stdout + first.stderr
     other_formula()
     assert submit(command) == 1

@@ -16,6 +16,7 @@ import torch
 
 import ffn_variants
 from ffn_variants import build_model
+from tests.cases import first_is_fast
 
 OURS_FIRST = "import ffn_variants, transformers"
 THEIRS_FIRST = "import transformers; transformers.AutoConfig; import ffn_variants"
@@ -129,7 +130,7 @@ def test_every_auto_class_knows_the_models_when_transformers_came_first(loaded: 
 
 
 @pytest.mark.parametrize(
-    "first", ["", "import transformers; transformers.AutoModel\n"], ids=["alone", "after"]
+    "first", first_is_fast(["", "import transformers; transformers.AutoModel\n"]), ids=["alone", "after"]
 )
 def test_an_unpickled_config_brings_its_models(first: str, folder: Path) -> None:
     """Its class is found in a module of ``ffn_variants``, of which nothing is imported before."""

@@ -19,7 +19,8 @@ import torch
 from eval.config import EvalConfig
 from eval.suites import registry as eval_suites
 from eval.zero_shot.suites import find_suite_tasks
-from ffn_variants import FFN_VARIANTS, build_ffn
+from ffn_variants import FFN_VARIANTS, build_ffn, load_variant
+from ffn_variants.check.ffn import FFN_CHECKS
 from pretrain.resolution import load_config
 from pretrain.run.folders import Inside, RunFolder, StudyFolder
 
@@ -29,7 +30,7 @@ DOCUMENTS = sorted(
 )
 WRITTEN_BY_HAND = [path for path in DOCUMENTS if path.name != "report.md"]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm")
+PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
 # From the ground up: what stands on a floor may import what stands below it, and nothing beside or above it.
 # A name is a file or a folder.
 FLOORS: dict[str, tuple[str, ...]] = {
@@ -38,13 +39,15 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "spec splines kernels definitions",
         "variants",
         "registry",
+        "files",
         "source",
         "budget models",
-        "__main__ swap",
+        "__main__ check swap",
     ),
     "pretrain": (
         "config",
         "data config_sources",
+        "own_variant",
         "resolution",
         "model run sampling",
         "training",
@@ -62,6 +65,14 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "report runner",
         "interpretation",
         "__main__ commands",
+    ),
+    "ffn_ablations": (
+        "commands shipped errors html values",
+        "runs",
+        "comparing evaluating training launching",
+        "studies",
+        "cli",
+        "__main__",
     ),
 }
 # The training command scores a model on its way, where --eval-every asks for it.
@@ -95,7 +106,7 @@ def test_prose_ends_at_100_characters(document: Path) -> None:
     assert not long, f"{document.name}: {long[0]}"
 
 
-FOLDERS = "base|benchmarks|configs|docs|eval|ffn_variants|pretrain|slurm|tests"
+FOLDERS = "base|benchmarks|configs|docs|eval|ffn_ablations|ffn_variants|pretrain|slurm|tests"
 # What the page on adding a variant adds, and what was deleted and has its numbers still.
 NAMED_AND_ABSENT = {
     "ffn_variants/variants/mish.py",
@@ -206,7 +217,7 @@ def test_no_files_import_each_other() -> None:
 
 def test_folders_are_of_a_size_to_be_read() -> None:
     assert len(list((ROOT / "eval").glob("*.py"))) <= 5
-    assert len(list((ROOT / "pretrain").glob("*.py"))) <= 7
+    assert len(list((ROOT / "pretrain").glob("*.py"))) <= 8
 
 
 def test_imports_stand_at_the_top() -> None:
@@ -225,15 +236,21 @@ def test_imports_stand_at_the_top() -> None:
 
 def test_an_installation_has_every_package_and_data_file() -> None:
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    folders = {path.parent for name in PACKAGES for path in (ROOT / name).rglob("__init__.py")}
-    assert told["packages"] == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
-    tracked = subprocess.run(["git", "ls-files", *PACKAGES], cwd=ROOT, capture_output=True, text=True)
+    assert told["package-dir"] == {"ffn_ablations.configs": "configs"}
+    folders = {
+        name: ROOT / name.replace("ffn_ablations.configs", "configs").replace(".", "/")
+        for name in told["packages"]
+    }
+    tracked = subprocess.run(
+        ["git", "ls-files", *PACKAGES, "configs"], cwd=ROOT, capture_output=True, text=True
+    )
     files = {ROOT / name for name in tracked.stdout.split()}
-    installed = {path for folder in folders for path in folder.glob("*.py")} | {
+    assert sorted(folders.values()) == sorted({file.parent for file in files})
+    installed = {path for folder in folders.values() for path in folder.glob("*.py")} | {
         path
         for package, patterns in told["package-data"].items()
         for pattern in patterns
-        for path in (ROOT / package.replace(".", "/")).glob(pattern)
+        for path in folders[package].glob(pattern)
     }
     assert not {str(path.relative_to(ROOT)) for path in files - installed}
 
@@ -262,10 +279,22 @@ def test_no_large_or_generated_file_is_tracked() -> None:
         assert path.suffix not in {".safetensors", ".parquet", ".bin", ".pt"}, path
 
 
-def test_the_variant_shown_in_the_page_on_adding_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("own_variants")
+def test_the_files_shown_in_the_page_on_adding_a_variant_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     page = (ROOT / "docs/adding-a-variant.md").read_text(encoding="utf-8")
+    own, built_in = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.py").write_text(own, encoding="utf-8")
+    learnable = load_variant(f"{tmp_path}/mine.py:SPEC")
+    for check in FFN_CHECKS.values():
+        check(learnable.name, {"init": 0.5})
+    z = np.linspace(-5, 5, 24).reshape(3, 8)
+    got = learnable.build(8, init=0.5)(torch.from_numpy(z)).detach().numpy()
+    np.testing.assert_allclose(got, z * np.tanh(np.log1p(np.exp(0.5 * z))), rtol=1e-6)
+
     shown: dict = {"__name__": "mish"}
-    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], shown)
+    exec(built_in, shown)
     monkeypatch.setitem(FFN_VARIANTS, "mish", shown["SPEC"])
     ffn = build_ffn("mish", 8, 16)
     assert sum(p.numel() for p in ffn.parameters()) == shown["SPEC"].num_params(8, 16)
@@ -307,7 +336,7 @@ def test_only_one_file_knows_what_lies_in_the_folders_of_runs_and_studies() -> N
     found = []
     for path in MODULES.values():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
-        if name in ("pretrain/run/folders.py", "base/files.py"):
+        if name in ("pretrain/run/folders.py", "base/files.py", "base/model_folders.py"):
             continue
         found += [(name, word) for word in re.findall(r"\.parents\[|\.parent\.parent|\*/\*/\*", text)]
         for node in ast.walk(ast.parse(text)):

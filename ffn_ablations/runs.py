@@ -1,0 +1,245 @@
+"""Trained runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from base.config_input import read_yaml
+from base.errors import UsageError, unknown_name
+from base.families import family_label, get_family
+from eval.report.run_facts import Evaluation, RunFacts, held_out_rows, read_facts
+from eval.results.rows import read_rows
+from eval.significance.axes import plain
+from ffn_ablations import html
+from ffn_ablations.errors import named, told
+from pretrain.run.folders import RunFolder
+from slurm.listing import read_levels
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder.
+
+    Args:
+        folder: ``<runs_dir>/<study>/<family>/<variant>/<run>``.
+
+    Raises:
+        UsageError: If there is no run.
+    """
+
+    folder: Path
+    facts: RunFacts = field(init=False, repr=False, compare=False)
+    """What the folder told when this object was made: sizes, the losses, the course of training."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | os.PathLike):
+            raise UsageError(f"{named(self.folder)} is no run: give the path of a run's folder")
+        object.__setattr__(self, "folder", Path(self.folder))
+        if not self._inside.is_run:
+            raise UsageError(
+                f"{self.folder} is no run's folder (<runs_dir>/<study>/<family>/<variant>/<run>); "
+                "ffn_ablations.train makes one, and study(...).runs lists those of a study"
+            )
+        facts, inside = read_facts(self._inside, self._inside.run_id), self._inside
+        if own := dict(read_levels(inside.study.path).get(inside.run_id, {})):
+            variant = own.pop("variant", str(facts.variant))
+            facts = replace(facts, variant=variant, places=tuple(own.items()))
+        object.__setattr__(self, "facts", facts)
+
+    @property
+    def _inside(self) -> RunFolder:
+        return RunFolder(self.folder)
+
+    @property
+    def family(self) -> str:
+        """The family, such as ``gpt_neo``."""
+        return plain(self.facts.family)
+
+    @property
+    def variant(self) -> str:
+        """The FFN variant, with its options where its study names several levels of it."""
+        return str(self.facts.variant)
+
+    @property
+    def places(self) -> dict[str, str]:
+        """Its level on each axis of its study, such as ``{"size": "0.1M"}``; empty without axes."""
+        return dict(self.facts.places)
+
+    @property
+    def seed(self) -> int:
+        """Of weights, data order, masking and dropout."""
+        return self.facts.seed
+
+    @property
+    def loss(self) -> float | None:
+        """Held-out loss at the end of training, in nats per target token; None before it."""
+        return self.facts.eval_loss
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration, nested; ``train`` takes it."""
+        return read_yaml(self._inside.config_file)
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """The held-out loss in the course of training: step, loss (nats), tokens, hours."""
+        return pd.DataFrame(self.facts.curve, columns=list(Evaluation._fields))
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """Every score so far as rows, the held-out loss first, with a column for each axis of its study."""
+        own = [read_rows(self._inside.rows_file)] if self._inside.is_scored else []
+        rows = pd.concat([held_out_rows([self.facts]), *own], ignore_index=True)
+        return rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places)
+
+    @told()
+    def load(self, *, trust_remote_code: bool = False) -> tuple[Any, Any]:
+        """Load the model, in fp32 and evaluation mode, and its tokenizer.
+
+        Args:
+            trust_remote_code: Run an FFN variant's file that lies with the model, which is code. One that
+                this process has loaded needs no consent.
+
+        Returns:
+            A ``transformers.PreTrainedModel`` on the GPU if there is one, and its tokenizer.
+
+        Raises:
+            UsageError: If the run is not finished, or its folder is damaged.
+        """
+        loading = importlib.import_module("ffn_variants.models.loading")
+        objective = get_family(self.family).objective
+        return loading.load_language_model(
+            self._model_folder(), objective, trust_remote_code=trust_remote_code
+        )
+
+    @told()
+    def generate(
+        self,
+        prompt: str = "Once upon a time",
+        max_new_tokens: int = 100,
+        *,
+        temperature: float = 0.8,
+        top_p: float = 0.95,
+        seed: int = 0,
+        num: int = 1,
+        trust_remote_code: bool = False,
+    ) -> list[str]:
+        """Continue a prompt, as ``python -m pretrain.generate`` does; for causal families.
+
+        Args:
+            prompt: How every text begins.
+            max_new_tokens: Tokens to add at most.
+            temperature: Divides the logits; 0 takes the likeliest token each time.
+            top_p: Draw from the likeliest tokens that have this probability together.
+            seed: Of the draws.
+            num: Texts to return.
+            trust_remote_code: As ``load`` has it.
+
+        Raises:
+            UsageError: If the run is not finished or of another family, or the prompt is too long.
+        """
+        sampling = importlib.import_module("pretrain.sampling")
+        model, tokenizer = sampling.load_causal_model(self._model_folder(), trust_remote_code)
+        return sampling.continue_text(model, tokenizer, prompt, max_new_tokens, temperature, top_p, seed, num)
+
+    def _model_folder(self) -> Path:
+        if not self._inside.has_model:
+            raise UsageError(
+                f"{self.folder} has no model yet: its training did not finish; train it again with the same "
+                "arguments"
+            )
+        return self._inside.model_dir
+
+    @property
+    def _summary(self) -> list[tuple[str, object]]:
+        facts, loss = self.facts, "not finished" if self.loss is None else f"{self.loss:.4f} nats"
+        hours = facts.train_hours
+        known = [
+            ("family", family_label(self.family)),
+            ("variant", self.variant),
+            *self.places.items(),
+            ("seed", self.seed),
+            ("held-out loss", loss),
+            ("parameters", f"{facts.num_parameters:,}" if facts.num_parameters else None),
+            ("training", f"{3600 * hours:,.0f} s" if hours else None),
+            ("folder", self.folder),
+        ]
+        return [(name, value) for name, value in known if value is not None]
+
+    def __repr__(self) -> str:
+        loss = "not finished" if self.loss is None else f"held-out loss {self.loss:.4f}"
+        return f"Run({os.fspath(self.folder)!r}, {loss})"
+
+    def _repr_html_(self) -> str:
+        return html.table((), self._summary)
+
+
+class Runs(list[Run]):
+    """Several runs: a list that shows itself."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row a run: family, variant, the study's axes, seed, loss (nats), parameters, folder."""
+        axes = list(dict.fromkeys(axis for run in self for axis in run.places))
+        columns = ["family", "variant", *axes, "seed", "loss", "parameters", "folder"]
+        start = [(x.family, x.variant, *map(x.places.get, axes), x.seed) for x in self]
+        end = [(x.loss, x.facts.num_parameters, str(x.folder)) for x in self]
+        rows = [(*first, *last) for first, last in zip(start, end, strict=True)]
+        return pd.DataFrame(rows, columns=columns)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of their study, which all of them stand on."""
+        first = self[0].places if self else {}
+        return tuple(axis for axis in first if all(axis in run.places for run in self))
+
+    @told()
+    def where(self, **levels: object) -> Runs:
+        """Keep the runs with these levels.
+
+        Args:
+            **levels: Of ``family``, ``variant``, ``seed`` or an axis: ``where(variant="kan grid_size=3",
+                size="0.1M")``. A dotted axis is passed as ``**{"optim.learning_rate": "0.003"}``.
+
+        Raises:
+            UsageError: For a name that is none of these.
+        """
+        known = ["family", "variant", "seed", *self.axes]
+        if unknown := next((name for name in levels if name not in known), None):
+            raise unknown_name("axis of these runs:", unknown, known)
+        frame = self.frame
+        wanted = [(frame[name].astype(str) == str(level)) for name, level in levels.items()]
+        return Runs([run for place, run in enumerate(self) if all(one[place] for one in wanted)])
+
+    def __add__(self, other: Iterable[Run]) -> Runs:  # type: ignore[bad-override]
+        return Runs([*self, *other])
+
+    def __repr__(self) -> str:
+        return "\n".join(map(repr, self)) or "no runs"
+
+    def _repr_html_(self) -> str:
+        return self.frame.to_html(index=False, na_rep="not finished")
+
+
+def as_runs(given: object) -> Runs:
+    """Return the runs that somebody names: one, several, folders, or a study, whose every run counts.
+
+    Raises:
+        UsageError: For anything else.
+    """
+    if isinstance(given, Run):
+        return Runs([given])
+    if isinstance(found := getattr(given, "runs", None), Runs):
+        return found
+    if isinstance(given, str | os.PathLike):
+        return Runs([Run(Path(given))])
+    if isinstance(given, Sequence) and len(given):
+        return Runs([run for each in given for run in as_runs(each)])
+    raise UsageError(f"{named(given)} names no run: give what train(...) returned, or paths of runs' folders")

@@ -1,0 +1,27 @@
+"""Cases of tests that take long: which of them are in the fast set."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import pytest
+
+
+def first_is_fast(values: Iterable[Any]) -> list[Any]:
+    """Cases of one value each, of which all but the first are slow."""
+    first, *others = values
+    return [first, *(pytest.param(value, marks=pytest.mark.slow) for value in others)]
+
+
+def diagonal_is_fast(*lists: Collection[Any]) -> list[Any]:
+    """All combinations; all but so many are slow that every value of every list is in a fast one."""
+    longest = max(map(len, lists))
+    fast = {tuple(i % len(values) for values in lists) for i in range(longest)}
+    places = itertools.product(*(range(len(values)) for values in lists))
+    combinations = itertools.product(*lists)
+    return [
+        pytest.param(*values, marks=() if place in fast else pytest.mark.slow)
+        for place, values in zip(places, combinations, strict=True)
+    ]

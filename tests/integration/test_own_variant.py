@@ -1,0 +1,206 @@
+"""A variant in the user's own file, as commands meet it: the run, its copy, and the model elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from base.records import peek_record
+from ffn_variants import files
+from ffn_variants.models.loading import load_pretrained
+from tests.processes import run_command
+
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "16", "--model.intermediate-size", "32", "--model.num-hidden-layers", "1"),
+    *("--optim.max-steps", "4", "--train.save-steps", "2", "--train.no-torch-compile"),
+]
+
+
+@pytest.fixture
+def mine(repository, tmp_path) -> Path:
+    """A user's file."""
+    path = tmp_path / "mine.py"
+    path.write_text((repository / "examples/xielu.py").read_text())
+    return path
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Run the training command, with or without a file of values."""
+
+    def command(*args: object):
+        return run_command("pretrain.train", *args, *TINY, "--runs-dir", tmp_path / "runs")
+
+    return command
+
+
+@pytest.fixture
+def run(train, mine, tmp_path) -> Path:
+    """The folder of a finished run with that file."""
+    done = train("--ffn", f"{mine}:XIELU")
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "runs/default/gpt_neo/xielu").iterdir()
+    return path
+
+
+def test_the_run_keeps_the_file_and_its_fingerprint(run, mine):
+    assert (run / "variant.py").read_bytes() == mine.read_bytes()
+    config = (run / "config.yaml").read_text()
+    assert "\n  ffn: xielu\n" in config
+    assert f"\n  ffn_file: {mine}:XIELU\n" in config
+    completion = peek_record(run / "COMPLETED")
+    assert {"variant.py", "model/ffn_xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
+    model = json.loads((run / "model/config.json").read_text())
+    source = completion["variant_source"]
+    assert len(source) == 12
+    assert model["ffn_source"] == peek_record(run / "provenance.json")["variant_source"] == source
+
+
+def test_the_same_command_finds_the_run_wherever_the_file_lies(run, train, mine, tmp_path):
+    for name in ("moved.py", "again/other.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        mine = mine.rename(path)
+        done = train("--ffn", f"{mine}:XIELU")
+        assert "is finished; nothing to do" in done.stdout, done.stderr
+    mine.unlink()
+    gone = train("--ffn", f"{mine}:XIELU")
+    assert gone.returncode == 2
+    assert gone.stderr == (
+        f"error: {mine}: no such file; give path/to/mine.py:SPEC, or the copy of it in a run's folder, "
+        "RUN/variant.py:SPEC\n"
+    )
+    assert "nothing to do" in train("--ffn", f"{run}/variant.py:XIELU").stdout
+    refused = run_command("pretrain.train", run / "config.yaml")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"error: {run}/config.yaml: its FFN variant is in {tmp_path}/mine.py:XIELU, which is code; read it, "
+        f"then consent to run it by typing it: --ffn {run}/variant.py:XIELU\n"
+    )
+    typed = run_command("pretrain.train", run / "config.yaml", "--ffn", f"{run}/variant.py:XIELU")
+    assert "nothing to do" in typed.stdout, typed.stderr
+
+
+def test_an_edited_formula_is_refused_and_other_edits_are_not(run, train, mine):
+    text = mine.read_text()
+    mine.write_text("# a remark\n" + text)
+    assert "nothing to do" in train("--ffn", f"{mine}:XIELU").stdout
+    mine.write_text(text.replace("wide.square()", "wide"))
+    edited = train("--ffn", f"{mine}:XIELU")
+    assert edited.returncode == 2
+    assert "was trained through another 'xielu' (source " in edited.stderr
+    assert edited.stderr.count("\n") == 1
+
+
+def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
+    for text in (None, "raise SystemExit\n"):
+        (run / "variant.py").unlink()
+        if text:
+            (run / "variant.py").write_text(text)
+        before = (run / "model/model.safetensors").stat().st_mtime_ns
+        done = train("--ffn", f"{mine}:XIELU")
+        assert done.returncode == 0, done.stderr
+        assert (run / "variant.py").read_bytes() == mine.read_bytes()
+        assert (run / "model/model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_dry_run_and_every_seed_know_it_and_a_name_drops_it(mine, train, run):
+    dry = train("--ffn", f"{mine}:XIELU", "--dry-run", "--seeds", "0-1", "--ffn-budget", "params")
+    assert dry.returncode == 0, dry.stderr
+    assert "family, variant  gpt_neo, xielu, seed 0" in dry.stdout
+    assert "(params budget)" in dry.stdout
+    other = train(run / "config.yaml", "--ffn", "relu", "--dry-run")
+    assert other.returncode == 0, other.stderr
+    assert "ffn: relu" in other.stdout
+    assert "ffn_file" not in other.stdout
+
+
+def test_texts_are_generated_with_consent(run):
+    refused = run_command("pretrain.generate", run, "--max-new-tokens", 3)
+    assert refused.returncode == 2
+    assert "brings its FFN variant 'xielu' in ffn_xielu.py, which is code" in refused.stderr
+    done = run_command("pretrain.generate", run, "--max-new-tokens", 3, "--trust-remote-code")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Once upon a time")
+
+
+def test_it_can_be_swapped_into_and_out_of_a_model(run, repository, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n<|endoftext|>\n".join(f"Once upon a time there were {i} dogs." for i in range(300)))
+    quick = ("--data", texts, "--steps", 2, "--tokens", 300, "--held-out-tokens", 300, "--batch-size", 2)
+    place = f"{repository}/examples/channel_elu.py:CHANNEL_ELU"
+    refused = run_command("ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new")
+    assert refused.returncode == 2
+    assert "brings its FFN variant 'xielu'" in refused.stderr
+    done = run_command(
+        "ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new", "--trust-remote-code"
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "new/ffn_channel-elu.py").is_file()
+    assert not (tmp_path / "new/ffn_xielu.py").exists()
+
+
+def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):
+    card = (run / "model/README.md").read_text()
+    code = card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", f"{run}/model")
+    assert "the feed-forward variant is ffn_xielu.py in this folder:\n# read it first" in code
+    assert "ffn_file: ffn_xielu.py:XIELU" in card
+    shown: dict = {}
+    exec(code, shown)
+    assert shown["model"].config.ffn == "xielu"
+
+
+ELSEWHERE = """
+import json, sys
+folder, imports, out = sys.argv[1:]
+if imports == "imported":
+    import ffn_variants
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+
+tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
+ids = tokenizer("Once upon a time", return_tensors="pt").input_ids
+if imports == "pipeline first":
+    writer = pipeline("text-generation", folder, trust_remote_code=True)
+model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+writer = pipeline("text-generation", folder, trust_remote_code=True)
+text = writer("Once upon a time", max_new_tokens=4, do_sample=False)[0]["generated_text"]
+said = {"ids": ids.tolist(), "logits": model(ids).logits.tolist(), "text": text}
+open(out, "w").write(json.dumps(said))
+"""
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "not imported",
+        pytest.param("imported", marks=pytest.mark.slow),
+        pytest.param("pipeline first", marks=pytest.mark.slow),
+    ],
+)
+def test_the_model_is_the_same_in_another_process(run, imports, tmp_path, own_variants):
+    model, _ = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)
+    assert files.variant_file("xielu").path == run / "model/ffn_xielu.py"
+    script, out = tmp_path / "elsewhere.py", tmp_path / "out.json"
+    script.write_text(ELSEWHERE)
+    done = subprocess.run(
+        [sys.executable, script, run / "model", imports, out],
+        cwd=tmp_path,
+        env={**os.environ, "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(out.read_text())
+    logits = model.eval()(torch.tensor(said["ids"])).logits
+    assert torch.equal(torch.tensor(said["logits"]), logits)
+    assert said["text"].startswith("Once upon a time")

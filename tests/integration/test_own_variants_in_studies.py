@@ -1,0 +1,147 @@
+"""A study with a variant in its user's file: cells, scores and report, also where the file is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+import slurm.own_variants
+from eval.config import EvalConfig
+from eval.report.run_facts import read_facts
+from eval.runner.evaluate import evaluate_runs
+from ffn_variants import FFN_VARIANTS, files
+from pretrain.run.folders import RunFolder
+from slurm.cell import run_cells
+from slurm.cells import own_variants as own_of
+from slurm.own_variants import contents
+from slurm.snapshot import take_snapshot
+from slurm.state import read_state
+from slurm.study import load_study
+from tests.processes import run_command, start_command
+
+FORMULA = "a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere"
+
+
+@pytest.fixture
+def study_file(tmp_path: Path, repository: Path) -> Path:
+    shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
+    content = {
+        "name": "own",
+        "families": {"gpt_neo": str(repository / "configs" / "tiny.yaml")},
+        "variants": ["gelu", "mine.py:XIELU"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2},
+            "data": {"num_stories": 200, "vocab_size": 400},
+            "optim": {"max_steps": 4},
+            "train": {"torch_compile": False, "save_steps": 2},
+            "output": {"runs_dir": str(tmp_path / "runs")},
+        },
+        "evaluation": {"suites": ["embedded-pairs"], "max_pairs": 1},
+    }
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return path
+
+
+def forget() -> None:
+    """Be a process that has not loaded the file."""
+    files._FILES.clear()
+    FFN_VARIANTS.pop("xielu", None)
+    for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("own_variants")
+def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, monkeypatch, capsys):
+    study = load_study(study_file, trust_remote_code=True)
+    copy = take_snapshot(study.folder, contents(own_of(study.planned)))
+    study.write()
+    monkeypatch.setattr(slurm.own_variants, "CODE_ROOT", copy)
+    (tmp_path / "mine.py").unlink()
+    forget()
+
+    text = (copy / "own_variants/xielu.py").read_bytes()
+    (copy / "own_variants/xielu.py").write_bytes(text + b"\n")
+    run_cells(study.cells[1:2])
+    state = read_state(study.folder, study.cells[1].run_id)
+    assert state.name == "missing"  # so that the same command tries it again
+    assert "is not the file of the variant 'xielu' that was submitted, and was not run" in state.error
+    (copy / "own_variants/xielu.py").write_bytes(text)
+
+    run_cells(study.cells[:2])
+    assert [read_state(study.folder, cell.run_id).name for cell in study.cells[:2]] == ["done"] * 2
+    run = study.cells[1].run_dir
+    assert (run / "variant.py").read_bytes() == text
+
+    forget()
+    facts = read_facts(RunFolder(run), "of the run")
+    assert (facts.formula, facts.reference) == (FORMULA, "Huang and Schlag 2024, arXiv:2411.13010")
+
+    gelu, more = study.cells[0].run_dir, EvalConfig(suites=("embedded-pairs",), max_pairs=2)
+    outcome = evaluate_runs([run, gelu], more, num_workers=1, progress=False)
+    (failure,) = outcome.failures
+    assert str(failure.error) == (
+        f"{run}/model brings its FFN variant 'xielu' in ffn_xielu.py, which is code; read that file, then "
+        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
+    )
+    assert set(outcome.asked) == {gelu}
+    assert "xielu" not in FFN_VARIANTS
+    outcome = evaluate_runs([run], more, num_workers=1, progress=False, trust_remote_code=True)
+    assert not outcome.failures
+    assert len(outcome.asked[run])
+
+    forget()
+    (run / "model/ffn_xielu.py").write_bytes(text + b"# a stranger's\n")
+    most = EvalConfig(suites=("embedded-pairs",), max_pairs=3)
+    (failure,) = evaluate_runs([run], most, 1, progress=False, trust_remote_code=True).failures
+    assert f"{run}/model/ffn_xielu.py has " in str(failure.error)
+    assert "xielu" not in FFN_VARIANTS
+
+
+@pytest.mark.slow
+def test_a_study_killed_and_resumed_by_its_commands(study_file, tmp_path):
+    """It is killed in a cell of the own variant; the same command goes on, and status needs no file."""
+    command = ("slurm.submit", study_file, "--trust-remote-code", "--workers", "1", "--cells-per-job", "4")
+    refused = run_command("slurm.submit", study_file)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert not (tmp_path / "runs").exists()
+    content = yaml.safe_load(study_file.read_text())
+    content["config"]["optim"]["max_steps"] = 300
+    study_file.write_text(yaml.safe_dump(content))
+    process = start_command(*command, output=tmp_path / "first.txt")
+    deadline = time.monotonic() + 240
+    while not list(tmp_path.glob("runs/own/gpt_neo/xielu/*/checkpoints/step_*")):
+        assert time.monotonic() < deadline, (tmp_path / "first.txt").read_text()
+        time.sleep(0.05)
+    for file in tmp_path.glob("runs/own/cells/*.json"):
+        state = json.loads(file.read_text())
+        if state.get("name") == "running":
+            os.kill(state["pid"], signal.SIGKILL)
+    process.kill()
+    process.join(60)
+    done = run_command(*command, timeout_s=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 cells done" in done.stdout
+    (tmp_path / "mine.py").unlink()
+    for target in (study_file, tmp_path / "runs/own"):
+        told = run_command("slurm.status", target)
+        assert "4 cells: 4 done" in told.stdout, told.stderr
+    assert run_command("eval.report", tmp_path / "runs/own", "--out", tmp_path / "again").returncode == 0
+    assert f"| `xielu` | `{FORMULA}` | `Huang and" in (tmp_path / "again/report.md").read_text()
+    gone = run_command(*command)
+    assert gone.returncode == 2
+    assert "mine.py: no such file" in gone.stderr
+    model = next(tmp_path.glob("runs/own/gpt_neo/xielu/seed1-*"))
+    pairs = ("--suites", "embedded-pairs", "--max-pairs", "2", "--workers", "2")
+    assert run_command("eval", model, *pairs).returncode == 2
+    scored = run_command("eval", model, *pairs, "--trust-remote-code")
+    assert scored.returncode == 0, scored.stderr

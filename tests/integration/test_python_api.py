@@ -1,0 +1,253 @@
+"""The Python API: training, scoring and studies, beside what the commands do."""
+
+from __future__ import annotations
+
+import html
+import json
+import random
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from matplotlib import pyplot
+
+import ffn_ablations as ffa
+from pretrain.training.metrics import StepProgress
+from tests.processes import run_command
+
+CONFIG: dict[str, Any] = {
+    "data": {"num_stories": 150, "vocab_size": 300, "block_size": 64},
+    "model": {"hidden_size": 48, "intermediate_size": 64},
+    "optim": {"max_steps": 30},
+    "train": {
+        "save_steps": 10,
+        "logging_steps": 5,
+        "eval_steps": 10,
+        "batch_size": 4,
+        "torch_compile": False,
+    },
+}
+FLAGS = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "48", "--model.intermediate-size", "64", "--optim.max-steps", "30"),
+    *("--train.save-steps", "10", "--train.logging-steps", "5", "--train.eval-steps", "10"),
+    *("--train.batch-size", "4", "--train.no-torch-compile"),
+]
+PAIRS = {"suites": "embedded-pairs", "max_pairs": 5, "check_contamination": False}
+
+
+def weights(run: ffa.Run) -> bytes:
+    return (run.folder / "model" / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def runs(runs_dir: Path) -> ffa.Runs:
+    """Two variants at two seeds."""
+    found = ffa.Runs()
+    for ffn in ("gelu", "swish"):
+        found += ffa.train(CONFIG, ffn=ffn, seeds=[1, 2], runs_dir=runs_dir)
+    return found
+
+
+def test_weights_are_those_of_the_command_to_the_byte(runs: ffa.Runs, tmp_path: Path) -> None:
+    flags = [*FLAGS, "--ffn", "swish", "--seed", "2", "--runs-dir", str(tmp_path)]
+    assert run_command("pretrain.train", *flags).returncode == 0
+    (own,) = tmp_path.glob("default/gpt_neo/swish/seed2-*")
+    assert own.name == runs[3].folder.name
+    assert weights(ffa.Run(own)) == weights(runs[3])
+
+
+def test_a_run_tells_what_its_folder_does(runs: ffa.Runs) -> None:
+    run = runs[0]
+    logged = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["eval_loss"] for line in logged if "eval_loss" in line]
+    assert run.curve["loss"].tolist() == losses
+    assert run.loss == losses[-1]
+    assert (run.family, run.variant, run.seed) == ("gpt_neo", "gelu", 1)
+    assert run.config["optim"]["max_steps"] == 30
+    assert f"{run.loss:.4f}" in repr(run)
+    assert f"{run.loss:.4f}" in run._repr_html_()
+    assert runs.frame["seed"].tolist() == [1, 2, 1, 2]
+    assert runs._repr_html_().count("<tr") == 5
+
+
+def test_a_folder_with_signs_of_html_is_escaped(runs: ffa.Runs, tmp_path: Path) -> None:
+    place = tmp_path / "a<b>&'\"" / "gpt_neo" / "gelu"
+    place.mkdir(parents=True)
+    (place / "seed1").symlink_to(runs[0].folder.resolve())
+    run = ffa.Run(place / "seed1")
+    assert html.escape(str(run.folder)) in run._repr_html_()
+    assert "<b>" not in run._repr_html_() + ffa.Runs([run])._repr_html_()
+
+
+def test_the_model_comes_back_and_writes(runs: ffa.Runs) -> None:
+    model, tokenizer = runs[2].load()
+    assert model.config.ffn == "swish"
+    assert not model.training
+    assert len(tokenizer) == 300
+    first, second = runs[0].generate("Once", 5, num=2, seed=1)
+    assert first.startswith("Once")
+    assert [first, second] == runs[0].generate("Once", 5, num=2, seed=1)
+
+
+@pytest.mark.slow
+def test_scores_are_those_that_the_runs_keep(runs: ffa.Runs) -> None:
+    scores = ffa.evaluate(runs, **PAIRS)
+    losses = scores[scores.benchmark == "held-out-loss"]
+    assert losses.score.tolist() == [run.loss for run in runs]
+    kept = pd.concat([pd.read_parquet(run.folder / "eval" / "rows.parquet") for run in runs])
+    pairs = scores[scores.benchmark == "embedded-pairs"]
+    assert sorted(pairs.score) == sorted(kept.score)
+    assert ffa.evaluate(runs, **PAIRS).equals(scores)  # nothing is scored twice
+    verdicts = ffa.compare(scores, primary=["held-out-loss"]).verdicts
+    row = verdicts[verdicts.benchmark == "held-out-loss"].iloc[0]
+    means = losses.groupby("variant").score.mean()
+    assert row.estimate == pytest.approx(means["swish"] - means["gelu"])
+
+
+@pytest.mark.slow
+def test_runs_are_compared_with_their_curves_and_as_the_study_of_their_folder(runs: ffa.Runs) -> None:
+    asked, study = {"primary": ["held-out-loss"]}, ffa.study(runs[0].folder.parents[2])
+    of_runs = ffa.compare(runs, **asked)
+    picked = ffa.compare(list(runs), **asked)
+    assert picked.verdicts.equals(of_runs.verdicts)
+    axes = of_runs.plot("learning-curves")
+    try:
+        # At tokens that all runs reached, just before the end of some.
+        assert axes.lines[0].get_ydata()[-1] == pytest.approx(
+            np.mean([run.loss for run in runs[:2]]), abs=1e-3
+        )
+    finally:
+        pyplot.close(axes.figure)
+    columns = ["contrast", "estimate", "low", "high"]
+    both = [
+        x.verdicts[x.verdicts.benchmark == "held-out-loss"][columns]
+        for x in (of_runs, ffa.compare(study, **asked))
+    ]
+    assert both[0].reset_index(drop=True).equals(both[1].reset_index(drop=True))
+    assert study.runs == runs
+    assert study.report.analysis.benchmarks == ffa.compare(study).analysis.benchmarks
+    assert study.status.counts
+
+
+OWN = """
+import torch
+from ffn_variants import FFNSpec
+
+SPEC = FFNSpec(
+    name="own-squash", kind="activation", build=lambda intermediate_size: torch.nn.Softsign(),
+    formula="x / (1 + |x|)", reference="none", multiply_adds=lambda d, f, **_: 2 * d * f,
+)
+"""
+
+
+def test_a_variant_of_ones_own_file_is_run_where_it_is_named_and_nowhere_else(
+    tmp_path: Path, own_variants: None
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    place = f"{file}:SPEC"
+    with pytest.raises(ffa.UsageError, match="which is code"):
+        ffa.train(CONFIG | {"model": {"ffn": place}}, runs_dir=tmp_path)
+    run = ffa.train(CONFIG, ffn=place, runs_dir=tmp_path, optim={"max_steps": 2})
+    assert run.variant == "own-squash"
+    assert run.load()[0].config.ffn == "own-squash"
+    pairs = ffa.evaluate(run, **PAIRS, pair_tasks=["wh_gap"])
+    assert pairs.benchmark.tolist() == ["held-out-loss", "embedded-pairs"]
+
+
+def test_random_numbers_of_the_caller_go_on_as_if_nothing_was_trained(tmp_path: Path) -> None:
+    def draw() -> tuple[float, float, float]:
+        return random.random(), np.random.random(), torch.rand(()).item()
+
+    def seed() -> None:
+        random.seed(7)
+        np.random.seed(7)
+        torch.manual_seed(7)
+
+    seed()
+    expected = draw()
+    seed()
+    ffa.train(CONFIG, optim={"max_steps": 1}, runs_dir=tmp_path)
+    assert draw() == expected
+
+
+def _at_step(monkeypatch: pytest.MonkeyPatch, step: int, signum: int) -> None:
+    """Send this process a signal when a training has done so many steps."""
+    advance = StepProgress.advance
+
+    def send(self: StepProgress) -> None:
+        advance(self)
+        send.steps += 1
+        if send.steps == step:
+            signal.raise_signal(signum)
+
+    send.steps = 0
+    monkeypatch.setattr(StepProgress, "advance", send)
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_goes_on_to_the_same_weights(
+    runs: ffa.Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # one in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+    with monkeypatch.context() as patch:
+        _at_step(patch, 14, signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)
+    with monkeypatch.context() as patch:
+        _at_step(patch, 8, signal.SIGTERM)  # from the checkpoint of step 10 on
+        with pytest.raises(ffa.UsageError, match="stopped by SIGTERM after step 18 of 30; the same"):
+            ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)] == handlers
+    (folder,) = tmp_path.glob("default/gpt_neo/gelu/*")
+    assert ffa.Run(folder).loss is None
+    assert "not finished" in ffa.Run(folder)._repr_html_()
+    with pytest.raises(ffa.UsageError, match="has no model yet"):
+        ffa.Run(folder).load()
+    assert weights(ffa.train(CONFIG, ffn="gelu", seed=1, runs_dir=tmp_path)) == weights(runs[0])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda runs: ffa.train("nowhere"), "nowhere"),
+        (lambda runs: ffa.train(3), "config is 3; give a name, a path or a mapping"),
+        (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
+        (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
+        (lambda runs: ffa.train(CONFIG, ffn="gleu"), "did you mean 'gelu'?"),
+        (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
+        (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
+        (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
+        (lambda runs: ffa.train(CONFIG, seed=1, seeds=[1]), "were both given"),
+        (lambda runs: ffa.evaluate(runs, suites=["blip"]), "unknown suite 'blip'; did you mean 'blimp'?"),
+        (lambda runs: ffa.evaluate(runs, sutes=["blimp"]), "unknown setting 'sutes', did you mean suites?"),
+        (lambda runs: ffa.evaluate(runs, workers=0), "workers is 0"),
+        (lambda runs: ffa.evaluate([]), "names no run"),
+        (lambda runs: ffa.evaluate(pd.DataFrame()), "names no run"),
+        (lambda runs: ffa.evaluate(["/"]), "/ is no run's folder"),
+        (lambda runs: ffa.compare(runs[0]), "it is one run: give its study's folder"),
+        (lambda runs: ffa.compare([]), "holds no scores"),
+        (lambda runs: ffa.Run(3), "3 is no run"),
+        (lambda runs: runs[0].generate("a " * 200), "shorten the prompt"),
+        (lambda runs: ffa.study("nowhere"), "nowhere"),
+        (lambda runs: ffa.study(3), "3 is no study"),
+        (lambda runs: ffa.study(runs[0].folder.parents[2]).run(), "is a folder; open the study by its name"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(runs: ffa.Runs, call: Any, said: str) -> None:
+    with pytest.raises(ffa.UsageError) as told:
+        call(runs)
+    assert said in str(told.value)
+    assert "\n" not in str(told.value)

@@ -1,0 +1,130 @@
+"""What the page on Python and the notebook show, executed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+HERE = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "MPLBACKEND": ""}
+
+
+def environment(repository: Path) -> dict[str, str]:
+    return {name: value for name, value in (os.environ | HERE).items() if value} | {
+        "PYTHONPATH": str(repository)
+    }
+
+
+@pytest.mark.slow  # `make notebook`, which CI runs
+def test_the_code_of_the_page_runs_in_its_order(repository: Path, tmp_path: Path) -> None:
+    page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 8
+    shown = page.count("```python")
+    assert shown == len(blocks) + page.count("```python no-run")
+    assert page.count("```python no-run") == 1
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=environment(repository), capture_output=True,
+        text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "On held-out loss" in done.stdout or "No variant was shown to differ" in done.stdout
+    numbers = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert numbers["variants"] == ["gelu", "swish"]
+    assert len(list((tmp_path / "runs" / "default").glob("*/*/*/model"))) == 6
+
+
+def executed(repository: Path, folder: Path) -> nbformat.NotebookNode:
+    """The quickstart, run from a folder in which there is nothing."""
+    # With a new HOME, matplotlib makes a list of fonts, and says so on stderr where that takes 5 seconds.
+    importlib.import_module("matplotlib.font_manager")
+    notebook = nbformat.read(repository / "examples" / "quickstart.ipynb", as_version=4)
+    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(folder)}})
+    return client.execute(env=environment(repository))
+
+
+def outputs(notebook: nbformat.NotebookNode, word: str) -> list[nbformat.NotebookNode]:
+    """What the one cell printed or showed that has a word."""
+    (cell,) = [x for x in notebook.cells if x.cell_type == "code" and word in x.source]
+    return cell.outputs
+
+
+@pytest.mark.slow  # `make notebook`, which CI runs
+def test_the_notebook_runs_from_top_to_bottom_and_shows_its_objects(repository: Path, tmp_path: Path) -> None:
+    notebook = executed(repository, tmp_path)
+    (comparison,) = outputs(notebook, "comparison = ffa.compare(scores")
+    assert "<table" in comparison.data["text/html"]
+    assert "<code>spline-kan</code> is worse than <code>gelu</code>" in comparison.data["text/html"]
+    (statement,) = outputs(notebook, "The held-out loss of squash minus that of gelu")
+    assert re.search(r"is [+-]\d\.\d{3} nats, between [+-]\d\.\d{3} and [+-]\d\.\d{3} at 95%", statement.text)
+    for word in ("comparison.plot();", "plt.subplots"):
+        (picture,) = outputs(notebook, word)
+        assert "image/png" in picture.data
+    *bars, runs = outputs(notebook, 'ffn="mine.py:SPEC"')
+    assert runs.data["text/html"].count("squash") >= 6  # a name and a folder for each seed
+    assert [bar.data["text/plain"].split("|")[0] for bar in bars] == [
+        f"squash, seed {seed}: 100%" for seed in (1, 2, 3)
+    ]
+    assert "Once upon a time" in outputs(notebook, "generate")[-1].text
+    # Nothing else is printed: the file that was written, the statement, the text.
+    streams = {
+        (output.name, cell.source.splitlines()[0])
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        # torch for CUDA, where there is no GPU, tells on stderr that it looked for one.
+        if output.output_type == "stream" and "No CUDA runtime is found" not in output.text
+    }
+    assert {name for name, _ in streams} == {"stdout"}
+    assert len(streams) == 3
+
+
+def test_the_notebook_is_kept_without_its_outputs(repository: Path) -> None:
+    notebook = nbformat.read(repository / "examples" / "quickstart.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+
+
+STUDY = """
+name: small
+families: {gpt_neo: tiny.yaml}
+variants: [gelu, none]
+seeds: [1, 2]
+config: {data: {num_stories: 300}, optim: {max_steps: 10}, train: {torch_compile: false}}
+evaluation: {suites: []}
+"""
+
+RUN_STUDY = """
+import ffn_ablations as ffa
+from pathlib import Path
+study = ffa.study("small.yaml", runs_dir=Path("out"))
+assert dict(study.status.counts) == {"waiting": 4}, study.status
+status = study.run(workers=2)
+assert dict(status.counts) == {"done": 4}, status
+assert "4 cells: 4 done" in status._repr_html_() and len(status.frame) == 4
+assert len(study.runs) == 4
+again = ffa.study("out/small")
+assert again.status.states.keys() == status.states.keys()
+print(again.report.verdicts.estimate[0] == study.report.verdicts.estimate[0])
+"""
+
+
+@pytest.mark.slow
+def test_a_study_runs_from_python(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(STUDY)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN_STUDY], cwd=tmp_path, env=environment(repository), capture_output=True,
+        text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == "True"

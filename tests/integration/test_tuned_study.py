@@ -1,0 +1,85 @@
+"""A tuned study with real training: killed in each stage and continued, it ends as if undisturbed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ffn_ablations
+from tests.bad_inputs import CONFIG, STUDY
+
+TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 1}
+
+
+def write_study(folder: Path) -> Path:
+    """A study of two variants and two seeds whose runs take a second."""
+    config = CONFIG | {"output": {"runs_dir": str(folder / "runs")}, "optim": {"max_steps": 10}}
+    config["data"] = config["data"] | {"num_stories": 200}
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(config))
+    evaluation = STUDY["evaluation"] | {"max_pairs": 4}
+    file = folder / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY | {"tune": TUNE, "evaluation": evaluation}))
+    return file
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """What the study came to, without days and places."""
+    study = folder / "runs" / "study"
+    tuning = json.loads((study / "tuning.json").read_text())
+    written = yaml.safe_load((study / "study.yaml").read_text())
+    report = json.loads((study / "report" / "report.json").read_text())
+    rounds = [{name: value for name, value in each.items() if name != "made"} for each in tuning["rounds"]]
+    return {
+        "rounds": rounds,
+        "chosen": tuning["chosen"],
+        "cells": written["cells"],
+        "stages": written["stages"],
+        "comparisons": report["comparisons"],
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    ffn_ablations.study(write_study(folder)).run(workers=2)
+    return told(folder)
+
+
+def is_tuning(study: Path) -> bool:
+    """Whether a tuning run has ended, and no round yet."""
+    return bool(list(study.glob("*/*/seed101-*/COMPLETED"))) and not (study / "tuning.json").exists()
+
+
+def is_in_main(study: Path) -> bool:
+    """Whether a run at what was chosen has begun."""
+    return bool(list(study.glob("*/*/seed1-*/metrics.jsonl")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", [is_tuning, is_in_main])
+def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
+    stage: Callable[[Path], bool], tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    command = [sys.executable, "-m", "slurm.submit", str(file), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    until = time.monotonic() + 300
+    while not stage(study):
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    status = ffn_ablations.study(file).run(workers=2)
+    assert told(tmp_path) == undisturbed
+    assert status.counts == {"done": len(undisturbed["cells"])}

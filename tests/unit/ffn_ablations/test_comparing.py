@@ -1,0 +1,231 @@
+"""``ffn_ablations.compare`` and the pictures that it draws."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot
+from matplotlib.figure import Figure
+from scipy import stats
+
+import ffn_ablations as ffa
+from base.errors import run_cli
+from eval.report.__main__ import main
+
+LOSS = "held-out-loss"
+
+
+def made_scores(variants=("gelu", "kan", "none"), seeds: int = 5) -> pd.DataFrame:
+    """Held-out losses and a benchmark of two tasks in one family."""
+    generator, rows = np.random.default_rng(3), []
+    for place, variant in enumerate(variants):
+        for seed in range(seeds):
+            loss = 2.5 + 0.05 * place + 0.01 * generator.normal()
+            rows.append(("gpt_neo", variant, seed, LOSS, "all", loss))
+            for task in ("agreement", "order"):
+                score = 70 - 2 * place + generator.normal()
+                rows.append(("gpt_neo", variant, seed, "pairs", task, score))
+    return pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "task", "score"])
+
+
+@pytest.fixture(scope="module")
+def comparison() -> ffa.Comparison:
+    return ffa.compare(made_scores(), margins={LOSS: 0.02})
+
+
+def test_estimates_are_differences_of_means_and_intervals_leave_out_zero_where_a_difference_is_claimed(
+    comparison: ffa.Comparison,
+):
+    scores, table = made_scores(), comparison.verdicts
+    losses = scores[scores.benchmark == LOSS].groupby("variant").score.apply(np.array)
+    row = table[(table.benchmark == LOSS) & (table.contrast == "none - gelu")].iloc[0]
+    assert row.estimate == pytest.approx(losses["none"].mean() - losses["gelu"].mean())
+    assert row.unit == "nats"
+    assert row.p >= stats.ttest_ind(losses["none"], losses["gelu"], equal_var=False).pvalue  # corrected
+    assert (table.verdict == "different").equals((table.low > 0) | (table.high < 0))
+    assert len(table) == 4
+
+
+def test_numbers_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    table = tmp_path / "scores.csv"
+    made_scores().to_csv(table, index=False)
+    flags = [
+        "--margin",
+        f"{LOSS}=0.02",
+        "--primary",
+        LOSS,
+        "--contrast",
+        "none - kan",
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    monkeypatch.setattr("sys.argv", ["eval.report", str(table), *flags])
+    with pytest.raises(SystemExit) as end:
+        run_cli(main)
+    assert not end.value.code
+    asked = {"margins": {LOSS: 0.02}, "primary": LOSS, "contrasts": "none - kan"}
+    of_path = ffa.compare(table, **asked).save(tmp_path / "b")
+    of_frame = ffa.compare(pd.read_csv(table), **asked).save(tmp_path / "c")
+    numbers = [json.loads((tmp_path / name / "report.json").read_text()) for name in "abc"]
+    own = [{name: each.pop(name) for name in ("command", "source")} for each in numbers]
+    assert numbers[0] == numbers[1] == numbers[2]
+    assert own[2]["command"].split()[3] == own[2]["source"] == str(tmp_path / "c" / "scores.csv")
+    assert of_path.read_text().splitlines()[2] == of_frame.read_text().splitlines()[2]
+    names = [sorted(x.relative_to(tmp_path / each) for x in (tmp_path / each).rglob("*")) for each in "ab"]
+    assert names[0] == names[1]
+
+
+def test_names_are_escaped_where_they_are_shown():
+    name = "<img src=x onerror='alert(1)'>\"&"
+    shown = ffa.compare(made_scores(("gelu", name, "none")))._repr_html_()
+    assert "<img" not in shown
+    assert "&lt;img src=x onerror=" in shown
+    tags = {tag.strip("/") for tag in re.findall(r"<(/?[a-z]*)", shown)}
+    assert tags <= {
+        "p",
+        "code",
+        "div",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "strong",
+        "em",
+        "br",
+        "span",
+    }
+
+
+def test_it_shows_its_claims_and_its_verdicts(comparison: ffa.Comparison):
+    assert repr(comparison).startswith("On held-out loss, `none` is worse than `gelu` by ")
+    shown = comparison._repr_html_()
+    assert "<table" in shown
+    assert "<strong>worse</strong>" in shown
+
+
+def test_a_screen_says_that_the_report_has_warnings(comparison: ffa.Comparison):
+    assert "warning" not in repr(comparison)
+    scores = made_scores()
+    again = scores.iloc[:1].assign(score=9.0)  # another score of the same cell
+    told = repr(ffa.compare(pd.concat([scores, again]), margins={LOSS: 0.02}))
+    assert re.search(r"\d warnings? about these scores: see the top of the report", told)
+
+
+@pytest.mark.parametrize("kind", ["forest", "seeds", "heat-map"])
+def test_a_figure_goes_into_given_axes_and_leaves_pyplot_alone(comparison: ffa.Comparison, kind: str):
+    figure = Figure()
+    axes = figure.subplots()
+    with matplotlib.rc_context({"font.size": 23.0, "axes.titlesize": 31.0}):
+        before = dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False), pyplot.get_fignums()
+        assert comparison.plot(kind, outcome="pairs", ax=axes) is axes
+        figure.canvas.draw()
+        after = dict(matplotlib.rcParams), matplotlib.get_backend(auto_select=False), pyplot.get_fignums()
+    assert before == after
+    assert axes.title.get_fontsize() < 23 or kind == "heat-map"
+    assert axes.has_data()
+
+
+def test_a_figure_of_ones_own_is_pyplots_and_can_be_closed(comparison: ffa.Comparison):
+    before = pyplot.get_fignums()
+    axes = comparison.plot(outcome=LOSS)
+    try:
+        points = [float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1]
+        table = comparison.verdicts
+        for estimate in table[table.benchmark == LOSS].estimate:
+            assert min(abs(point - estimate) for point in points) < 1e-9
+        assert pyplot.gcf() is axes.figure
+    finally:
+        pyplot.close(axes.figure)
+    assert pyplot.get_fignums() == before
+
+
+def test_a_figure_of_the_report_shows_itself_and_is_none_of_pyplots(comparison: ffa.Comparison):
+    before = pyplot.get_fignums()
+    figure = comparison.figure("seeds")
+    assert len(figure.axes) == 2
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    assert pyplot.get_fignums() == before
+
+
+def test_a_report_leaves_no_figure_behind(comparison: ffa.Comparison, tmp_path: Path):
+    gc.collect()
+    pictures, before = pyplot.get_fignums(), sum(issubclass(type(each), Figure) for each in gc.get_objects())
+    comparison.save(tmp_path)
+    gc.collect()
+    assert sum(issubclass(type(each), Figure) for each in gc.get_objects()) == before
+    assert pyplot.get_fignums() == pictures
+
+
+def _frame(**columns: object) -> pd.DataFrame:
+    return made_scores().assign(**columns)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: ffa.compare(made_scores()[["family"]]), "missing column(s) variant, seed, benchmark, score"),
+        (lambda: ffa.compare(made_scores().iloc[:0]), "the data frame: holds no rows"),
+        (lambda: ffa.compare(_frame(score=float("nan"))), "score 'nan' in data row 1 is not a number"),
+        (lambda: ffa.compare(_frame(score=[[1]] * 45)), "is not a number"),
+        (lambda: ffa.compare(_frame(seed="one")), "seed 'one' in data row 1 is not a number"),
+        (lambda: ffa.compare(_frame(variant="gelu")), "several|has scores of one variant only"),
+        (lambda: ffa.compare(pd.concat([made_scores()] * 2, axis=1)), "has the column 'family' twice"),
+        (lambda: ffa.compare(3), "3 holds no scores: give a data frame"),
+        (lambda: ffa.compare("nowhere.csv"), "nowhere.csv does not exist"),
+        (lambda: ffa.compare(made_scores(), baseline="gleu"), "did you mean 'gelu'?"),
+        (lambda: ffa.compare(made_scores(), margins="x"), "is 'x'; it must be a number"),
+        (lambda: ffa.compare(made_scores(), margins={"held": 1}), "unknown outcome in --margin 'held'"),
+        (lambda: ffa.compare(made_scores(), margins={LOSS: -1}), "margin"),
+        (lambda: ffa.compare(made_scores(), margins={LOSS: None}), "must be a number"),
+        (lambda: ffa.compare(made_scores(), method="anova"), "unknown value of method: 'anova'"),
+        (lambda: ffa.compare(made_scores(), primary=[3]), "must be text"),
+        (lambda: ffa.compare(made_scores(), looks=[1]), "is no plan"),
+        (lambda: ffa.compare(made_scores()).plot("bars"), "unknown kind of figure 'bars'"),
+        (lambda: ffa.compare(made_scores()).plot(outcome="blimp"), "unknown outcome 'blimp'"),
+        (lambda: ffa.compare(made_scores()).plot(family="t5"), "unknown family 't5'"),
+        (lambda: ffa.compare(made_scores()).plot("learning-curves"), "nothing to draw as learning-curves"),
+        (lambda: ffa.compare(made_scores()).figure("costs"), "unknown figure 'costs'"),
+        (lambda: ffa.compare(made_scores()).figure("cost"), "has nothing to show"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(call, said: str):
+    with pytest.raises(ffa.UsageError) as told:
+        call()
+    assert any(each in str(told.value) for each in said.split("|"))
+    assert "\n" not in str(told.value)
+    assert told.value._render_traceback_() == [f"UsageError: {told.value}"]
+
+
+WITHOUT_TORCH = """
+import sys, time
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"torch", "transformers", "datasets", "accelerate", "submitit"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Refused())
+before = time.process_time()
+import ffn_ablations as ffa
+assert time.process_time() - before < 1
+assert not {"pandas", "matplotlib", "scipy"} & set(sys.modules)
+import pandas as pd
+rows = [("f", v, s, "blimp", 50 + s + 9 * i) for i, v in enumerate(["gelu", "kan"]) for s in range(3)]
+print(ffa.compare(pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])).answer)
+assert {"train", "evaluate"} <= set(dir(ffa))
+"""
+
+
+def test_comparing_needs_no_torch_and_importing_takes_no_time():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("On blimp, `kan` is better than `gelu` by 9.0 points")

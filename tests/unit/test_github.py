@@ -1,0 +1,162 @@
+"""What GitHub, Docker and citation tools read of this repository: valid, and naming only what exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+from jsonschema import validators
+
+from ffn_ablations.cli import find_command
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+SCHEMAS = {
+    **dict.fromkeys(WORKFLOWS, "vendor.github-workflows"),
+    **dict.fromkeys(FORMS, "vendor.github-issue-forms"),
+    ROOT / ".github/ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",
+    ROOT / "CITATION.cff": "vendor.citation-file-format",
+}
+NOTES = runpy.run_path(str(ROOT / ".ci/release_notes.py"))["main"]
+
+
+def load(path: Path) -> dict[str, Any]:
+    # Of the loaders, this one reads `on:` as the word that it is on GitHub, and a date as it is written.
+    return yaml.load(
+        path.read_text(encoding="utf-8"), yaml.BaseLoader if path in WORKFLOWS else yaml.SafeLoader
+    )
+
+
+def mistakes(content: Any, schema: str) -> list[str]:
+    rules = get_builtin_schema(schema)
+    return [error.message for error in validators.validator_for(rules)(rules).iter_errors(content)]
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_follow_their_schemas(path: Path) -> None:
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if True in content:  # YAML 1.1 reads `on` as true
+        content["on"] = content.pop(True)
+    assert not mistakes(content, SCHEMAS[path])
+    assert mistakes({**content, "jobz": 1, "authors": []}, SCHEMAS[path])
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_are_bounded_and_may_do_no_more_than_they_need(path: Path) -> None:
+    content = load(path)
+    assert content["permissions"]["contents"] == "read"
+    for job in content["jobs"].values():
+        assert int(job["timeout-minutes"]) <= 60
+        for step in job["steps"]:
+            assert ("run" in step) != ("uses" in step)
+            assert re.fullmatch(r"[\w./-]+@(v\d+|release/v\d+)", step.get("uses", "a@v1"))
+            # What a stranger writes (titles, branches) is no part of a command.
+            assert "${{" not in step.get("run", "")
+
+
+def commands() -> list[list[str]]:
+    """Every command that a workflow, the image or the container for developers runs, as words."""
+    lines = [
+        line
+        for path in WORKFLOWS
+        for job in load(path)["jobs"].values()
+        for step in job["steps"]
+        for line in step.get("run", "").splitlines()
+    ]
+    container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8"))
+    lines += container["postCreateCommand"].split("&&")
+    return [shlex.split(line) for line in lines]
+
+
+def test_commands_and_files_named_there_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    made = {words[words.index("make") + 1] for words in commands() if "make" in words}
+    assert {"test", "quickstart", "environment"} <= made <= targets
+    named = {
+        word.rstrip("/")
+        for words in commands()
+        for text in words
+        for word in text.removeprefix("TESTS=").split()
+        if re.match(r"(\.ci|tests|configs|docs)/|constraints", word)
+    }
+    assert ".ci/run" in named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
+def test_what_is_called_of_this_project_is_a_command() -> None:
+    recipe = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    in_comments = [
+        shlex.split(line.rpartition(" ffn-ablations ")[2])
+        for line in recipe.splitlines()
+        if re.match(r"#  +docker run", line)
+    ]
+    called = [words[1:] for words in commands() if words[:1] == ["ffn-ablations"]] + in_comments
+    assert ["study", "run", "quickstart"] in called
+    for words in called:
+        assert words == ["--version"] or find_command(words)
+
+
+def test_the_image_has_what_the_package_is_built_of() -> None:
+    """And nothing else: no run, no environment, no history."""
+    kept = re.findall(r"^!(.*)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = {name.partition(".")[0] for name in project["tool"]["setuptools"]["packages"]}
+    files = {project["project"]["readme"], *project["project"]["license-files"], "pyproject.toml"}
+    assert set(kept) == packages | files | {"configs", "constraints.txt"}
+    assert set(kept) <= {path.name for path in ROOT.iterdir()}
+    recipe = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (extra,) = re.findall(r"--extra (\w+)", recipe)
+    assert extra in project["project"]["optional-dependencies"]
+    (entry,) = json.loads(re.findall(r"^ENTRYPOINT (.*)$", recipe, re.MULTILINE)[0])
+    assert entry in project["project"]["scripts"]
+    assert recipe.index("\nUSER 1000") < recipe.index("\nENTRYPOINT")
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert load(ROOT / "CITATION.cff")["version"] == version
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    """A repository whose changelog has a release."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "0.2.0"\n')
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.2.0\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        "# Changelog\n\n## [Unreleased]\n\n## [0.2.0] - 2026-12-01\n\n- new\n\n## [0.1.0]\n\n- old\n"
+    )
+    return tmp_path
+
+
+def test_a_tag_gets_the_notes_of_its_version(release: Path, capsys: pytest.CaptureFixture) -> None:
+    assert NOTES("v0.2.0", release) == 0
+    assert capsys.readouterr().out == "- new\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        ("pyproject.toml", "0.2.0", "0.2.1", "the tag is v0.2.0 and the version in pyproject.toml 0.2.1"),
+        ("CITATION.cff", "0.2.0", "0.1.0", "CITATION.cff is not of version 0.2.0"),
+        ("CHANGELOG.md", "[0.2.0]", "[0.2.1]", "CHANGELOG.md has no section [0.2.0]"),
+    ],
+)
+def test_a_tag_that_does_not_fit_is_refused(
+    release: Path, capsys: pytest.CaptureFixture, file: str, old: str, new: str, said: str
+) -> None:
+    path = release / file
+    path.write_text(path.read_text().replace(old, new))
+    assert NOTES("v0.2.0", release) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(f"error: {said}")
+    assert told.err.count("\n") == 1

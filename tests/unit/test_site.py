@@ -1,0 +1,97 @@
+"""The documents as a site: all pages, in the order of their index, read as GitHub reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from lxml import html
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path for folder in (".", "benchmarks", "docs", "docs/*") for path in ROOT.glob(f"{folder}/*.md")
+)
+HOOKS = runpy.run_path(str(ROOT / "docs/mkdocs_hooks.py"))
+# What a page is made of; a list or a table that is read otherwise shows in their numbers.
+PARTS = ("h1", "h2", "h3", "li", "tr", "td", "img", "pre", "strong", "em", "br", "details")
+
+
+def test_parts_of_the_site_are_those_of_the_index() -> None:
+    index = (
+        "| you want to | read |\n| --- | --- |\n| **run a study** | |\n| a | [x](slurm.md#jobs) |\n"
+        "| **contribute** | |\n| b | [y](slurm.md) |\n| c | [z](../CHANGELOG.md) |\n| **nothing** | |\n"
+    )
+    assert HOOKS["sections"](index) == [{"Run a study": ["docs/slurm.md"]}, {"Contribute": ["CHANGELOG.md"]}]
+
+
+def test_the_index_names_every_page() -> None:
+    (*parts,) = HOOKS["sections"]((ROOT / "docs/README.md").read_text(encoding="utf-8"))
+    named = {page for part in parts for pages in part.values() for page in pages}
+    assert named | {"README.md", "docs/README.md"} == {page.relative_to(ROOT).as_posix() for page in PAGES}
+
+
+def test_files_that_pages_link_to_are_there_too(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "example-report" / "report.md"
+    assert page.parent / "figures" / "forest.svg" in HOOKS["linked_from"](page)
+    (tmp_path / "page.md").write_text("[a](/etc/hostname) [b](https://x.org/a) [c](absent.md)")
+    assert HOOKS["linked_from"](tmp_path / "page.md") == set()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly: a link that leads nowhere is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def place_of(page: Path) -> Path:
+    inside = page.relative_to(ROOT)
+    return inside.parent / "index.html" if page.name == "README.md" else inside.with_suffix("") / "index.html"
+
+
+@pytest.mark.slow
+def test_pages_are_read_as_github_reads_them(site: Path) -> None:
+    reader = MarkdownIt("commonmark").enable("table")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        (article,) = html.fromstring((site / place_of(page)).read_text(encoding="utf-8")).xpath("//article")
+        wanted = html.fromstring(f"<div>{reader.render(text)}</div>")
+        numbers = [Counter(node.tag for node in tree.iter(*PARTS)) for tree in (wanted, article)]
+        assert numbers[0] == numbers[1], page.name
+        assert "[!WARNING]" not in article.text_content(), page.name
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    """No font, no picture, no script: only links that are clicked lead out."""
+    for page in site.rglob("*.html"):
+        tree = html.fromstring(page.read_text(encoding="utf-8"))
+        loaded = [*tree.xpath("//@src"), *tree.xpath("//link/@href")]
+        assert not [place for place in loaded if re.match(r"(https?:)?//", place)], page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", style.read_text(encoding="utf-8")), style
+
+
+@pytest.mark.slow
+def test_pages_can_be_searched(site: Path) -> None:
+    found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = {entry["location"].partition("#")[0] for entry in found}
+    assert {"docs/statistics/", "benchmarks/RESULTS/", "docs/example-report/report/"} <= places
+    assert any("studentized" in entry["text"] for entry in found if "statistics" in entry["location"])
