@@ -40,6 +40,7 @@ from transformers import (
 )
 
 from eval.files import read_json_rows
+from eval.models.memory import Budget
 from eval.scoring.log_likelihood import causal_log_likelihoods, pseudo_log_likelihoods
 from eval.scoring.plain import ScoredText, plain_causal_scores
 from ffn_variants import build_model
@@ -155,7 +156,9 @@ class Bench:
     def plain(self, pairs: pd.DataFrame) -> np.ndarray:
         """Score whole sentences in batches of one length, nothing shared."""
         with torch.inference_mode():
-            scores = plain_causal_scores(self.model, self.texts(pairs), self.batch_tokens)
+            scores = plain_causal_scores(
+                self.model, self.texts(pairs), Budget.of(self.model, self.batch_tokens)
+            )
         return scores.log_likelihood.reshape(-1, 2)
 
     @torch.inference_mode()

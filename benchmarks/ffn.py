@@ -8,6 +8,10 @@ Each round runs every case once, so that whatever else the machine does falls on
 median over the rounds of a variant's time over its MLP's in the same round. The MLP is linear - tanh-GELU -
 linear, eager, with the width that gives it the variant's multiply-adds; a spline-kan has none to speak of and
 is held against 512-1024-512, as are all variants in the last column. Prints markdown.
+
+Modes: ``eager``; ``compiled``, the project's switch, which compiles the variants' own functions;
+``torch.compile``, the layer in a user's torch.compile, held against the faster of the MLP and the MLP in
+torch.compile.
 """
 
 from __future__ import annotations
@@ -24,8 +28,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch._dynamo
 import transformers
 from torch import Tensor, nn
 
@@ -38,7 +44,10 @@ KAN_WIDTH = 256
 NARROW = ("kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan")
 """Variants measured at ``KAN_WIDTH``, as the source study trained them."""
 UNCOMPILED = ("efficient-kan",)
-MODES = ("eager", "compiled")
+MODES: dict[str, bool | None] = {"eager": False, "compiled": True, "torch.compile": None}
+"""What ``use_compiled_kernels`` is told."""
+RECOMPILE_LIMIT = 64
+"""Of torch.compile, whose own limit of 8 counts every MLP of another width."""
 
 
 @dataclass
@@ -46,7 +55,7 @@ class Case:
     """One module in one mode, and what was measured of it."""
 
     module: nn.Module
-    compiled: bool
+    mode: str
     x: Tensor
     grad: Tensor
     dtype: torch.dtype
@@ -56,7 +65,7 @@ class Case:
 
     def run(self) -> tuple[float, float]:
         """Run forward and backward once; returns seconds of the forward pass and of both."""
-        use_compiled_kernels(self.compiled)
+        use_compiled_kernels(MODES[self.mode])
         self.module.zero_grad(set_to_none=True)
         self.x.grad = None
         start = _now(self.x.device)
@@ -124,19 +133,29 @@ def build_cases(args: argparse.Namespace) -> dict[str, Case]:
     x = torch.randn(args.rows, HIDDEN_SIZE, device=args.device).requires_grad_()
     grad = torch.randn(args.rows, HIDDEN_SIZE, device=args.device)
 
-    def case(ffn: str, width: int, compiled: bool) -> Case:
-        return Case(build_ffn(ffn, HIDDEN_SIZE, width).to(args.device), compiled, x, grad, dtype)
+    def case(ffn: str, width: int, mode: str) -> Case:
+        module: Any = build_ffn(ffn, HIDDEN_SIZE, width).to(args.device)
+        if mode == "torch.compile":
+            module = torch.compile(module)
+        return Case(module, mode, x, grad, dtype)
 
-    cases = {mlp_name(REFERENCE_WIDTH): case("gelu", REFERENCE_WIDTH, False)}
+    cases = {mlp_name(REFERENCE_WIDTH): case("gelu", REFERENCE_WIDTH, "eager")}
     for name in args.variants:
-        width = variant_width(name)
-        if (mlp := mlp_name(matched_width(name))) not in cases:
-            cases[mlp] = case("gelu", matched_width(name), False)
-        if "eager" in args.modes:
-            cases[f"{name} eager"] = case(name, width, False)
-        if "compiled" in args.modes and name not in UNCOMPILED:
-            cases[f"{name} compiled"] = case(name, width, True)
+        width, mlp = variant_width(name), mlp_name(matched_width(name))
+        for mode in args.modes if name not in UNCOMPILED else {"eager"} & {*args.modes}:
+            base = mlp if mode != "torch.compile" else f"{mlp} {mode}"
+            for each, of_mode in ((mlp, "eager"), (base, mode)):
+                if each not in cases:
+                    cases[each] = case("gelu", matched_width(name), of_mode)
+            cases[f"{name} {mode}"] = case(name, width, mode)
     return cases
+
+
+def matched_mlp(name: str, mode: str, cases: dict[str, Case]) -> Case:
+    """The MLP that a variant is held against."""
+    mlp = mlp_name(matched_width(name))
+    bases = [cases[mlp], *([cases[f"{mlp} {mode}"]] if mode == "torch.compile" else [])]
+    return min(bases, key=lambda base: statistics.median(base.total_s))
 
 
 def mlp_name(width: int) -> str:
@@ -172,10 +191,10 @@ def table(names: list[str], cases: dict[str, Case]) -> list[str]:
         "| --- | --: | --: | --- | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for name in names:
-        base = cases[mlp_name(matched_width(name))]
         for mode in MODES:
             if (case := cases.get(f"{name} {mode}")) is None:
                 continue
+            base = matched_mlp(name, mode, cases)
             cells = [
                 name,
                 f"{variant_width(name)}",
@@ -213,9 +232,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32", help="by autocast")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--modes", nargs="+", choices=tuple(MODES), default=list(MODES))
     parser.add_argument("--variants", nargs="+", choices=tuple(FFN_VARIANTS), default=list(FFN_VARIANTS))
     args = parser.parse_args()
+    torch._dynamo.config.recompile_limit = RECOMPILE_LIMIT
     cases = build_cases(args)
     for number, (name, case) in enumerate(cases.items(), start=1):
         print(f"\rwarming up {number}/{len(cases)}: {name:<30}", end="", file=sys.stderr, flush=True)

@@ -2,6 +2,7 @@
 
 python -m benchmarks.loop configs/tiny.yaml --rounds 20 --updates 10
 python -m benchmarks.loop configs/gpt-neo.yaml --updates 1 --train.logging-steps 1
+python -m benchmarks.loop configs/t5.yaml --batches 50
 
 The first table is a real run of the configuration: batches made by its thread, Accelerate, schedule, health,
 logged lines and progress. Each round does a few bare updates first, with the clock of the run stopped:
@@ -15,7 +16,12 @@ went on beside training, and charged to the steps between two of them, by train.
 train.save_minutes, whichever is sooner.
 
 The second table times the parts of a step by hooks, forward and backward. On a GPU each part is waited for,
-which takes longer in sum; read its shares. All other flags are those of train.py. Prints markdown.
+which takes longer in sum; read its shares.
+
+With --batches that many whole steps are made for nobody, and their processor time is all that is printed: as
+a CPU takes them, and as a GPU does, of fixed shapes in one piece of memory.
+
+All other flags are those of train.py. Prints markdown.
 """
 
 from __future__ import annotations
@@ -45,14 +51,17 @@ from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig, TrainConfig
 from pretrain.data.batches import BatchSource, Step
 from pretrain.data.prepare import PackedSplit, PreparedData, prepare_data
+from pretrain.data.shares import cut_step
+from pretrain.data.staging import stage
 from pretrain.model.build import build, build_masker, special_token_ids
 from pretrain.model.objective import PackedLoss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
+from pretrain.training.device import build_accelerator
 from pretrain.training.loop import Loop
+from pretrain.training.memory import with_rows_per_pass
 from pretrain.training.metrics import Timer
 from pretrain.training.optim import build_optimizer
-from pretrain.training.train import build_accelerator
 
 DATA, EMBEDDING, ATTENTION, FFN, LOSS, OPTIMIZER, REST = PARTS = (
     "making the batches (a thread does it during a run)",
@@ -102,7 +111,9 @@ class BareUpdates:
     def __init__(self, config: RunConfig, accelerator: Accelerator, loss: PackedLoss):
         self.accelerator = accelerator
         self.loss = loss.to(accelerator.device).train()
-        self.optimizer = build_optimizer(self.loss.model, config.optim)
+        self.optimizer = build_optimizer(
+            self.loss.model, config.optim, on_device=accelerator.device.type == "cuda"
+        )
         self.max_norm = config.optim.max_grad_norm or math.inf
 
     def seconds(self, steps: list[Step]) -> float:
@@ -146,11 +157,37 @@ def set_up(config: RunConfig, data: PreparedData, path: Path) -> tuple[ComparedL
     use_compiled_kernels(config.train.torch_compile)
     set_seed(config.seed)
     network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
-    masker = build_masker(config, data.tokenizer)
-    source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
+    on_gpu = accelerator.device.type == "cuda"
+    config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+    source = batch_source(config, data, on_gpu)
     loss = PackedLoss(network, config.family)
     bare = BareUpdates(config, accelerator, copy.deepcopy(loss))  # before the loop wraps the original
     return ComparedLoop(config, accelerator, loss, source, data, path), bare
+
+
+def batch_source(config: RunConfig, data: PreparedData, on_gpu: bool) -> BatchSource:
+    """Cuts batches as train.py does, for a CPU or for a GPU."""
+    masker = build_masker(config, data.tokenizer)
+    pad_token_id: int = data.tokenizer.pad_token_id  # type: ignore[assignment]
+    return BatchSource(config, masker, pad_token_id, fixed_shapes=on_gpu)
+
+
+def batch_seconds(config: RunConfig, data: PreparedData, on_gpu: bool, steps: int) -> float:
+    """Median processor time of making a whole step, for one process.
+
+    For a GPU all its rows are one forward pass. Memory is pinned only where there is one.
+    """
+    config = with_rows_per_pass(config, cut_step(config.train, 1, on_gpu)[1])
+    source = batch_source(config, data, on_gpu)
+    seconds = []
+    for number in range(steps + 1):
+        began = time.process_time()
+        step = source.step(data.train, number)
+        if on_gpu:
+            stage(step.batches, torch.cuda.is_available(), step.num_targets)
+        if number:  # the first one counts through the corpus
+            seconds.append(time.process_time() - began)
+    return statistics.median(seconds)
 
 
 def checkpoint_seconds(loop: Loop, times: int = 3) -> float:
@@ -257,6 +294,17 @@ def parts_table(name: str, parts: dict[str, float]) -> str:
     return "\n".join([f"| part of a step | {name}, ms | share |", "| --- | --: | --: |", *rows])
 
 
+def batches_table(name: str, config: RunConfig, steps: int) -> str:
+    """What it takes to make a step."""
+    data = prepare_data(config)
+    for_cpu, for_gpu = (batch_seconds(config, data, on_gpu, steps) for on_gpu in (False, True))
+    return (
+        "| config | rows of a step | processor time for a CPU, ms | for a GPU, ms |\n"
+        "| --- | --: | --: | --: |\n"
+        f"| {name} | {config.train.batch_size} | {1e3 * for_cpu:.2f} | {1e3 * for_gpu:.2f} |"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(
@@ -268,8 +316,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--updates", type=int, default=10, help="of each kind in a round")
     parser.add_argument("--steps", type=int, default=20, help="steps to break down")
+    parser.add_argument("--batches", type=int, metavar="STEPS", help="only make so many steps")
     args, flags = parser.parse_known_args()
-    asked = load_config(args.config, flags)
+    asked, name = load_config(args.config, flags), args.config.stem
+    if args.batches:
+        with contextlib.redirect_stdout(sys.stderr):
+            table = batches_table(name, asked, args.batches)
+        print_with_facts(torch.device("cpu"), f"median of {args.batches} steps", table)
+        return
     # One update more than the rounds have, as it ends the last of them.
     config = without_pauses(asked, (args.rounds + 1) * args.updates + 1)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(sys.stderr):
@@ -277,14 +331,21 @@ def main() -> None:
         loop.compare(bare, args.updates)
         saving_s = checkpoint_seconds(loop)
         parts = break_down(loop, args.steps)
-    name, device = args.config.stem, loop.accelerator.device
+    measured = (
+        f"{args.rounds} rounds of {args.updates} updates, a logged line every {config.train.logging_steps}"
+    )
+    tables = (overhead_table(name, loop, saving_s, asked.train), parts_table(name, parts))
+    print_with_facts(loop.accelerator.device, measured, *tables)
+
+
+def print_with_facts(device: torch.device, measured: str, *tables: str) -> None:
+    """Print tables below what they were measured with."""
     print(f"`python -m benchmarks.loop {shlex.join(sys.argv[1:])}`  ")
     print(
         f"{datetime.date.today():%d %B %Y}, {device_name(device)}, {platform.machine()}, "
-        f"torch {torch.__version__}, transformers {transformers.__version__}, {args.rounds} rounds of "
-        f"{args.updates} updates, a logged line every {config.train.logging_steps}\n"
+        f"torch {torch.__version__}, transformers {transformers.__version__}, {measured}\n"
     )
-    print(overhead_table(name, loop, saving_s, asked.train), parts_table(name, parts), sep="\n\n")
+    print(*tables, sep="\n\n")
 
 
 if __name__ == "__main__":

@@ -48,11 +48,12 @@ from pretrain.data.batches import BatchSource
 from pretrain.data.prepare import PreparedData, prepare_data
 from pretrain.data.shares import cut_step
 from pretrain.model.build import build, build_masker, special_token_ids
-from pretrain.model.objective import PackedLoss
+from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.run.provenance import device_name
+from pretrain.training.device import build_accelerator
 from pretrain.training.loop import Loop
-from pretrain.training.train import build_accelerator
+from pretrain.training.memory import with_rows_per_pass
 
 
 class OurCase:
@@ -60,14 +61,17 @@ class OurCase:
 
     def __init__(self, config: RunConfig, data: PreparedData, path: Path):
         accelerator = build_accelerator(config, path)
+        config = with_rows_per_pass(config, cut_step(config.train, 1, torch.cuda.is_available())[1])
         set_seed(config.seed)
         network = build(config, len(data.tokenizer), special_token_ids(data.tokenizer))
         masker = build_masker(config, data.tokenizer)
-        source = BatchSource(config, masker, int(data.tokenizer.pad_token_id))  # type: ignore[arg-type]
+        pad_token_id: int = data.tokenizer.pad_token_id  # type: ignore[assignment]
+        on_gpu = accelerator.device.type == "cuda"
+        source = BatchSource(config, masker, pad_token_id, fixed_shapes=on_gpu)
         self.loop = Loop(
             config,
             accelerator,
-            PackedLoss(network, config.family, config.train.compile_model),
+            build_loss(network, config.family, config.train.compile_model),
             source,
             data,
             path,
@@ -121,7 +125,7 @@ class TrainerCase:
         self.collator = CountingCollator(data.tokenizer, mlm=config.family == "roberta")
         self.collator.tokens = []
         self.turnstile = Turnstile()
-        share, rows = cut_step(config.train, num_processes=1)
+        share, rows = cut_step(config.train, num_processes=1, on_gpu=torch.cuda.is_available())
         self.batches_per_update = -(-share // rows)
         self.used = 0
         bf16 = config.train.mixed_precision == "bf16"

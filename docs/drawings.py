@@ -147,6 +147,7 @@ STUDY_FOLDER = (
     ("  metrics.jsonl", "a line for each logged step", "train"),
     ("  checkpoints/", "weights, optimizer, step; checksums", "train"),
     ("  logs/", "of a tracker, where one is used", "train"),
+    ("  variant.py", "of a variant in a file of your own", "train"),
     ("  model/", "Hugging Face model, tokenizer, card", "train"),
     ("  COMPLETED", "written last: results, checksums", "train"),
     ("  FAILED", "in its place where the loss diverged", "train"),
@@ -166,10 +167,14 @@ STUDY_FOLDER = (
     ("code/", "copies of the code that jobs run", "submit"),
     ("launcher.json", "who runs the study on this machine", "submit"),
     ("decisions.json", "what was decided at which look", "submit"),
+    ("tuning.json", "what was tuned, and chosen", "submit"),
+    ("pilot/", "of a pilot: which recipe sees most", "submit"),
+    ("status.html", "a page of all of it", "status"),
     ("history.jsonl", "every report's claims, what was asked", "report"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
+    "status": ("python -m slurm.status --html", GREY),
     "submit": ("python -m slurm.submit", VERMILION),
     "train": ("pretrain/train.py", BLUE),
     "eval": ("python -m eval", GREEN),
@@ -181,7 +186,7 @@ WRITERS = {
 def run_folder() -> Figure:
     """The folder of a study with a run in it, and who writes what."""
     step = 16
-    figure, axes = _canvas(height := 64 + step * (len(STUDY_FOLDER) + 2))
+    figure, axes = _canvas(height := 80 + step * (len(STUDY_FOLDER) + 2))
     _write(axes, 8, height - 14, "runs/<study>/", bold=True)
     for line, (name, what, writer) in enumerate(STUDY_FOLDER):
         y = height - 14 - step * (line + 1)
@@ -190,7 +195,7 @@ def run_folder() -> Figure:
         _write(axes, 64 if name.startswith("  ") else 54, y, name.strip(), bold=not writer)
         _write(axes, 194 if writer else 226, y, what, small=True)
     y = height - 22 - step * (len(STUDY_FOLDER) + 1)
-    for line, keys in enumerate((("submit", "train"), ("eval", "report"), ("look",))):
+    for line, keys in enumerate((("submit", "train"), ("eval", "report"), ("look",), ("status",))):
         for column, key in enumerate(keys):
             _chip(axes, 8 + 190 * column, y - 16 * line, key)
             _write(axes, 54 + 190 * column, y - 16 * line, WRITERS[key][0], small=True)
@@ -203,6 +208,7 @@ def _chip(axes: Axes, x: float, y: float, writer: str) -> None:
 
 
 PACKAGES = (
+    ("ffn_ablations", "the one command; the Python API"),
     ("slurm", "a study: expand, run, follow, report"),
     ("eval", "scores as rows; the report"),
     ("pretrain", "from a corpus to a run folder"),

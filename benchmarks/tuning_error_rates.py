@@ -1,0 +1,271 @@
+"""How often a tuned study finds a difference that is none, and finds one that is there.
+
+    python -m benchmarks.tuning_error_rates
+
+Simulates studies of a baseline and five variants: a tuning on a grid of seven rates, the choice of the lowest
+mean, runs at the chosen rate on seeds of their own, and the report's rule (``eval.significance.statistics``).
+Prints markdown; numbers are percentages of studies unless said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from base.command_line import parse_flags
+from base.errors import run_cli
+from eval.significance.statistics.equivalence import equivalence_p
+from eval.significance.statistics.tuning import added_variance, draw_losses, pooled_noise
+from eval.significance.statistics.welch import Welch, welch
+
+VARIANTS = 6
+LEVEL = 0.05
+MARGIN = 0.02
+"""Of held-out loss, in nats."""
+RATES = 7
+DRAWS = 100
+"""For each variant of a study; the report takes more."""
+THREEFOLD = float(np.log(3))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningArgs:
+    """Simulate tuned studies."""
+
+    studies: int = 1_000
+    """Simulated studies for each row."""
+    generator_seed: int = 0
+    """Seed of the simulation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """Studies of one kind; losses and their spread in nats."""
+
+    factor: float = 3.0
+    """From one rate of the grid to the next."""
+    tuning_seeds: int = 3
+    seeds: int = 6
+    """Of the main runs."""
+    cost: float = 0.05
+    """What a threefold wrong rate costs."""
+    spread: float = 0.02
+    """Standard deviation of runs over seeds."""
+    optima: str = "anywhere"
+    """Where the best rates lie: ``anywhere`` among the middle three rates; ``between`` two rates, but that of
+    the baseline on one; ``threefold`` above the baseline's, which lies anywhere, or ``threefold from a rate``
+    of the grid."""
+    steeper: float = 0.0
+    """How the curve bends: its second derivative is exp(this) times as large a threefold higher."""
+    differences: tuple[float, ...] = (0.0,) * (VARIANTS - 1)
+    """True ones to the baseline, each at its own best."""
+
+    @property
+    def rates(self) -> np.ndarray:
+        """(R,) logarithms, in threefolds."""
+        return (np.arange(RATES) - RATES // 2) * np.log(self.factor) / THREEFOLD
+
+    def draw_optima(self, studies: int, rng: np.random.Generator) -> np.ndarray:
+        """(S, V) places of the best rates, in threefolds."""
+        step = self.rates[1] - self.rates[0]
+        if self.optima == "between":
+            return np.tile([0.0] + [step / 2] * (VARIANTS - 1), (studies, 1))
+        found = rng.uniform(-1.5, 1.5, (studies, VARIANTS)) * step
+        if self.optima.startswith("threefold"):
+            found[:] = 0.0 if self.optima.endswith("rate") else rng.uniform(-1, 0, (studies, 1)) * step
+            found[:, 1:] += 1.0
+        return found
+
+    def losses(self, optima: np.ndarray, rates: np.ndarray) -> np.ndarray:
+        """(S, V, ...) true losses at rates (S, V, ...), in threefolds; zero at the baseline's best."""
+        off = rates - optima[..., None]
+        bent = self.steeper
+        shape = off**2 if not bent else 2 * (np.expm1(bent * off) - bent * off) / bent**2
+        return self.cost * shape + np.array([0.0, *self.differences])[:, None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What studies find of every variant against the baseline; arrays are (S, V - 1)."""
+
+    welch: Welch
+    truth: np.ndarray
+
+    @property
+    def is_shown(self) -> np.ndarray:
+        """Whether Holm's correction over all variants of a study shows a difference."""
+        order = np.argsort(self.welch.p, -1)
+        ordered = np.take_along_axis(self.welch.p, order, -1)
+        number = ordered.shape[-1]
+        is_below = np.logical_and.accumulate(ordered < LEVEL / (number - np.arange(number)), -1)
+        return np.take_along_axis(is_below, np.argsort(order, -1), -1)
+
+    @property
+    def false_differences(self) -> float:
+        """Percentage of studies that show one where there is none, or with the wrong sign."""
+        is_right = self.welch.estimate * self.truth > 0
+        return _percent((self.is_shown & ~is_right).any(-1))
+
+    @property
+    def true_differences(self) -> float:
+        """Percentage of variants that differ which are shown to."""
+        return _percent(self.is_shown[:, self.truth != 0])
+
+    @property
+    def coverage(self) -> float:
+        """Percentage of single 95% intervals that hold the truth, of the variant where they do it least."""
+        return _percent(((self.welch.low <= self.truth) & (self.truth <= self.welch.high)).mean(0).min())
+
+    @property
+    def equivalent(self) -> float:
+        """Percentage of variants called equivalent, each by itself."""
+        estimate, error, df = self.welch.estimate, self.welch.standard_error, self.welch.df
+        return _percent(equivalence_p(estimate, error, df, MARGIN) < LEVEL)
+
+
+def _percent(values: ArrayLike) -> float:
+    found = np.asarray(values, dtype=float)
+    return 100 * float(found.mean()) if found.size else float("nan")
+
+
+@dataclass(frozen=True)
+class Studies:
+    """What the three ways of comparing find in the same studies."""
+
+    shared: Found
+    """All at the baseline's rate."""
+    plain: Found
+    """Each at its own, by Welch's test alone."""
+    tuned: Found
+    """Each at its own, with what the choice adds."""
+
+    @property
+    def wider(self) -> float:
+        """How many times as wide the interval is for what the choice adds, in the median comparison."""
+        return float(np.median(self.tuned.welch.standard_error / self.plain.welch.standard_error))
+
+
+def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studies:
+    """Draw studies, tune each of their variants, and compare."""
+    optima = setting.draw_optima(studies, rng)
+    on_grid = setting.losses(optima, np.broadcast_to(setting.rates, (*optima.shape, RATES)))
+    spread = setting.spread
+    tuning = on_grid[..., None] + spread * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
+    means = tuning.mean(-1)
+    chosen = means.argmin(-1)
+    noises = [noise for of_study in tuning if (noise := pooled_noise(of_study)) is not None]
+    error = np.sqrt([noise.variance / setting.tuning_seeds for noise in noises])[:, None, None]
+    df = noises[0].df
+    added = added_variance(setting.rates, draw_losses(means, error, df, rng, DRAWS), chosen)
+    own, one = (
+        np.take_along_axis(on_grid, places[..., None], -1)
+        + spread * rng.standard_normal((*chosen.shape, setting.seeds))
+        for places in (chosen, np.repeat(chosen[:, :1], VARIANTS, axis=1))
+    )
+    one[:, 0] = own[:, 0]  # the baseline's runs are the same
+    nothing = np.zeros_like(added)
+    truth = np.array(setting.differences)
+    return Studies(
+        *(
+            Found(_compare(runs, extra, df), truth)
+            for runs, extra in ((one, nothing), (own, nothing), (own, added))
+        )
+    )
+
+
+def _compare(runs: np.ndarray, added: np.ndarray, df: float) -> Welch:
+    """Compare every variant with the baseline; runs are (S, V, n)."""
+    pairs = [np.stack([x[:, 1:], np.repeat(x[:, :1], VARIANTS - 1, 1)], -1) for x in _moments(runs, added)]
+    means, variances, extra = pairs
+    counts = np.full(2, runs.shape[-1])
+    return welch(means, variances, counts, [1.0, -1.0], added=extra, added_df=df)
+
+
+def _moments(runs: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return runs.mean(-1), runs.var(-1, ddof=1), added
+
+
+BASE = Setting()
+EQUAL: tuple[Setting, ...] = (
+    BASE,
+    replace(BASE, optima="between"),
+    replace(BASE, factor=2.0),
+    replace(BASE, factor=10**0.5, optima="between"),
+    replace(BASE, tuning_seeds=2),
+    replace(BASE, tuning_seeds=5),
+    replace(BASE, seeds=3),
+    replace(BASE, tuning_seeds=2, seeds=12),
+    replace(BASE, spread=0.005),
+    replace(BASE, spread=0.005, optima="between"),
+    replace(BASE, spread=0.005, factor=2.0, optima="between"),
+    replace(BASE, spread=0.05),
+    replace(BASE, spread=0.05, factor=10**0.5, optima="between"),
+    replace(BASE, cost=0.005),
+    replace(BASE, cost=0.2),
+    replace(BASE, cost=0.2, spread=0.05, tuning_seeds=5, optima="between"),
+    replace(BASE, steeper=1.0),
+    replace(BASE, steeper=1.0, optima="between"),
+    replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
+    replace(BASE, steeper=1.0, factor=2.0, spread=0.01, tuning_seeds=5, seeds=12, optima="between"),
+    replace(BASE, optima="threefold"),
+    replace(BASE, optima="threefold", factor=2.0, spread=0.005),
+)
+DIFFERENT: tuple[Setting, ...] = tuple(
+    replace(BASE, spread=spread, factor=factor, differences=(difference,) * (VARIANTS - 1))
+    for spread, differences in ((0.005, (-0.01, -0.02, -0.04)), (0.02, (-0.02, -0.04, -0.08)))
+    for factor in (2.0, 3.0)
+    for difference in differences
+)
+REVERSED: tuple[Setting, ...] = tuple(
+    replace(BASE, spread=spread, optima="threefold from a rate", differences=(-0.05,) * (VARIANTS - 1))
+    for spread in (0.005, 0.01, 0.02)
+)
+"""Better at their own best by what a threefold wrong rate costs: alike at the baseline's, a rate of the grid.
+"""
+
+
+def _row(setting: Setting) -> list[str]:
+    factor = f"{setting.factor:.3g}"
+    curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
+    numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
+    return [factor, *map(str, numbers)]
+
+
+WHAT = ("factor", "tuning seeds", "seeds", "cost of threefold", "spread", "optima")
+
+
+def _print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print(f"\n{title}\n")
+    for row in (header, ["---"] * len(header), *rows):
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+def main() -> None:
+    """Print the tables as markdown."""
+    args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates", description=__doc__)
+    rng = np.random.default_rng(args.generator_seed)
+    header = [*WHAT, "shared", "own, Welch", "own", "coverage", "equivalent", "wider"]
+    rows = []
+    for setting in EQUAL:
+        x = simulate(setting, args.studies, rng)
+        found = (x.shared.false_differences, x.plain.false_differences, x.tuned.false_differences)
+        numbers = (*found, x.tuned.coverage, x.tuned.equivalent, x.wider)
+        rows.append([*_row(setting), *(f"{number:.1f}" for number in numbers)])
+    _print_table("Nothing differs at each one's own best.", header, rows)
+    header = [*WHAT, "difference", "shared", "own, Welch", "own", "coverage", "equivalent"]
+    for title, settings in (("All differ.", DIFFERENT), ("Alike at the shared rate.", REVERSED)):
+        rows = []
+        for setting in settings:
+            x = simulate(setting, args.studies, rng)
+            found = (x.shared.true_differences, x.plain.true_differences, x.tuned.true_differences)
+            numbers = (*found, x.tuned.coverage, x.tuned.equivalent)
+            difference = f"{setting.differences[0]:g}"
+            rows.append([*_row(setting), difference, *(f"{number:.1f}" for number in numbers)])
+        _print_table(title, header, rows)
+
+
+if __name__ == "__main__":
+    run_cli(main)
