@@ -91,6 +91,9 @@ def tell_time_left(
         if seconds:
             ended = len(of_stage) - len(seconds)
             parts.append(f"{ended} of {len(of_stage)} {STAGES[stage]}, {_about(seconds, at_work)} left")
+            # Of three sizes the small ones end first, and say little of how long the largest takes.
+            guessed = sum(not cell.has_ended and lasting.is_guessed(cell) for cell in of_stage)
+            parts[-1] += f" (a guess for {guessed}: none like them is done yet)" if guessed else ""
     for stage, number in (to_come or {}).items():
         most = "up to " if stage == "shared" else ""
         seconds = [lasting.mean_s] * number
@@ -130,6 +133,10 @@ class Durations:
     def mean_s(self) -> float:
         """Of all cells, in seconds."""
         return float(np.mean(self._known[()]))
+
+    def is_guessed(self, cell: CellTime) -> bool:
+        """Whether no cell of its kind is done, so that its duration is that of others."""
+        return (ANY, cell.kind) not in self._known
 
     def left_s(self, cell: CellTime, now_s: float) -> float:
         """Seconds that a cell still takes, where durations are known."""

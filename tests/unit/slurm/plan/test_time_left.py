@@ -41,6 +41,12 @@ def test_cells_last_as_long_as_those_of_their_kind() -> None:
     assert told == f"2 of 6 cells, about {duration(2 * 10 + 600 + 1000)} left"
 
 
+def test_it_is_said_where_nothing_like_a_cell_is_done() -> None:
+    small = cells("main", done(10), WAITING, running(5), kind="small")
+    told = tell_time_left([*small, *cells("main", WAITING, WAITING, kind="large")], now_s=NOW)
+    assert told == f"1 of 5 cells, about {duration(35)} left (a guess for 2: none like them is done yet)"
+
+
 def test_no_stage_ends_before_its_longest_cell() -> None:
     told = tell_time_left(cells("main", done(600), running(60), WAITING), at_work=100, now_s=NOW)
     assert told == "1 of 3 cells, about 10 min 00 s left"
