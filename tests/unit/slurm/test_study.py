@@ -45,12 +45,19 @@ def write(path: Path, repository: Path, **changes: object) -> Path:
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_expand(path: Path) -> None:
+    """Into the cells that come first: of tuning where there is one, of the first seeds where more may be added."""
     study = load_study(path)
-    named = study.config
+    named, file = study.config, read_yaml(path)
     arms = len(named.backbones) or len(named.families) * len(named.variants)
     places = [named.sizes, named.tokens, *named.axes.values()]
     num_places = math.prod(len(levels) for levels in places if levels)
-    assert len(study.cells) == arms * num_places * len(named.all_seeds)
+    if tune := file.get("tune"):
+        grids = [values for field, values in tune.items() if "." in field]
+        cells_an_arm = math.prod(map(len, grids)) * len(tune["seeds"])
+    else:
+        seeds = file["seeds"]
+        cells_an_arm = seeds["first"] if isinstance(seeds, dict) else len(named.all_seeds)
+    assert len(study.cells) == arms * num_places * cells_an_arm
     assert study.folder.name == path.stem
 
 
