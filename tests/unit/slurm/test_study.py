@@ -45,7 +45,7 @@ def write(path: Path, repository: Path, **changes: object) -> Path:
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_shipped_studies_expand(path: Path) -> None:
-    """Into the cells that come first: of tuning, where there is one, and of the first seeds that are named."""
+    """Into the cells that come first: of tuning, where there is one, and of the first seeds named."""
     study = load_study(path)
     named, file = study.config, read_yaml(path)
     arms = len(named.backbones) or len(named.families) * len(named.variants)
