@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import signal
 import sys
 import time
@@ -34,6 +35,7 @@ class OccupiedError(UsageError):
     """Another process is at work where this one would write; whoever can wait may try again."""
 
 
+_ENDLESS = re.compile(r"[^\s;,]{400,}")
 LONGEST_SHOWN = 80
 """Characters of a user's value that a message repeats."""
 
@@ -102,7 +104,11 @@ def as_usage_error(error: Exception) -> Exception:
 
 
 def _tell(line: str) -> None:
-    """Say why a command ends; of several processes that a launcher started, the first says it for all."""
+    """Say why a command ends; of several processes that a launcher started, the first says it for all.
+
+    What a user gave is repeated in many messages, and one word of thousands of characters hides the rest.
+    """
+    line = _ENDLESS.sub(lambda found: f"{found[0][: LONGEST_SHOWN - 3]}...", line)
     if os.environ.get("RANK", "0") != "0":
         time.sleep(OTHERS_WAIT_S)  # a launcher ends the others with the first, which is at the same line
     print(line, file=sys.stderr)

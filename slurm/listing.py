@@ -10,8 +10,14 @@ from typing import Any
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
+from base.sealed_text import is_as_written
 from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
+
+EDITED = (
+    "note: {file} is not as slurm.submit wrote it: it was edited or damaged; shown as it stands, and "
+    "slurm.submit writes it again"
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,8 @@ class StudyListing:
 def read_listing(study: Path) -> StudyListing:
     """List the cells of a study, as its folder names them.
 
-    Where its ``study.yaml`` is damaged they are those that were begun.
+    Where its ``study.yaml`` is damaged they are those that were begun. One that can be read and is not as it
+    was written is followed, with a note.
 
     Raises:
         UsageError: If the folder is not that of a submitted study.
@@ -44,7 +51,8 @@ def read_listing(study: Path) -> StudyListing:
     content = _read(file)
     cells = content.get("cells")
     if isinstance(cells, list) and cells and all(isinstance(cell, str) for cell in cells):
-        return StudyListing(tuple(cells), goes_on=content.get("until") is not None or _tunes(study, content))
+        goes_on = content.get("until") is not None or _tunes(study, content)
+        return StudyListing(tuple(cells), "" if _is_sealed(file) else EDITED.format(file=file), goes_on)
     if not begun:
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
     note = (
@@ -108,6 +116,13 @@ def _tunes(study: Path, content: Mapping[str, Any]) -> bool:
         return False
     tuning = read_tuning(study)
     return tuning is None or not tuning.is_over
+
+
+def _is_sealed(file: Path) -> bool:
+    try:
+        return is_as_written(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _begun(study: Path) -> tuple[str, ...]:

@@ -41,6 +41,20 @@ def missing_report(study_dir: Path, states: Mapping[str, CellState]) -> str:
     return f"{what}: {who}; give the same command again" if who else ""
 
 
+def is_followed(study_dir: Path) -> bool:
+    """Whether there may be more cells, and somebody will start them: a command here, or a queued job."""
+    try:
+        if not read_listing(study_dir).goes_on:
+            return False
+    except UsageError:
+        return False
+    if (note := read_note(study_dir)) is not None:
+        return not note.is_dead
+    lasts = [one for one in read_submissions(study_dir) if one.is_last and one.array]
+    queue = read_queue() if lasts else None
+    return queue is not None and any(one.jobs_in(queue, study_dir) for one in lasts)
+
+
 def _has_report(study_dir: Path, ended_s: float) -> bool:
     """Whether there is a report that was written after the last cell had ended."""
     file = StudyFolder(study_dir).report_file

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -22,7 +23,7 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.machine import is_here, this_machine
 from slurm.life import lives_here, silence_s
 
-StateName = Literal["waiting", "queued", "running", "done", "failed", "missing"]
+StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Stage = Literal["pretrain", "evaluate"]
 LARGEST = 1e15
 """Steps and losses of a log that are beyond are damage."""
@@ -33,7 +34,8 @@ class CellState:
     """What is known of a cell.
 
     ``waiting`` was never handed to anyone; ``queued`` waits in SLURM; ``missing`` was handed out or started,
-    but is gone and left no result. ``failed`` ended with an error of its own and would again.
+    but is gone and left no result. ``failed`` ended with an error of its own and would again. ``diverged`` is
+    only shown (see ``as_result``).
     """
 
     name: StateName = "waiting"
@@ -85,6 +87,18 @@ def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
         write_record(StudyFolder(study_dir).cell_file(run_id), state)
     except OSError as error:
         print(f"note: the state of {run_id} cannot be written: {error}", file=sys.stderr, flush=True)
+
+
+def as_result(state: CellState, run: Path, stage: str) -> CellState:
+    """Return a state as a reader is shown it: a tuning run that diverged is no failure but a result."""
+    if stage == "tune" and state.name == "failed" and RunFolder(run).has_diverged:
+        return replace(state, name="diverged")
+    return state
+
+
+def is_at_work(states: Mapping[str, CellState]) -> bool:
+    """Whether a cell of a study is running, or queued to be run."""
+    return any(state.name in ("queued", "running") for state in states.values())
 
 
 def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:

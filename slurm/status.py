@@ -26,10 +26,10 @@ from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.life import PATIENCE_S
 from slurm.listing import read_levels, read_listing, read_to_come, tell_levels
-from slurm.missing_report import missing_report
+from slurm.missing_report import is_followed, missing_report
 from slurm.page.write import write_page
 from slurm.plan.time_left import CellTime, kind_of, tell_time_left
-from slurm.state import CellState, describe
+from slurm.state import CellState, as_result, describe, is_at_work
 from slurm.survey import survey
 
 CLEAR = "\033[2J\033[H"
@@ -45,7 +45,7 @@ class StatusArgs:
     runs_dir: Path | None = None
     """Folder of all runs, if the study was submitted with --runs-dir."""
     watch: bool = False
-    """Show it again and again until no cell is queued or running."""
+    """Show it again and again until no cell is queued or running, and none is to come."""
     every: float = 10.0
     """With --watch: seconds in between."""
     html: Annotated[bool, FlagCreatePairsOff] = False
@@ -66,7 +66,7 @@ def main(args: Sequence[str] | None = None) -> None:
         if options.html:
             left = _time_left(folder, states, read_levels(folder))
             write_page(folder, states, note, options.every, left)
-        if not options.watch or not any(s.name in ("queued", "running") for s in states.values()):
+        if not options.watch or not (is_at_work(states) or is_followed(folder)):
             return
         time.sleep(options.every)
 
@@ -97,13 +97,18 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
     told = {run_id: tell_levels(run_id, levels.get(run_id, {})) for run_id in states}
     beside = max(map(len, told.values()))
     names = {run_id: f"{run_id:<{width}}" + f"  {told[run_id]:<{beside}}" * bool(beside) for run_id in states}
+    stages, _ = read_to_come(folder)
+    shown = {
+        run_id: as_result(state, folder / run_id, stages.get(run_id, "main"))
+        for run_id, state in states.items()
+    }
     lines = [
         f"{names[run_id]}  {state.name:<8}  {details(state, folder / run_id)}".rstrip()
-        for run_id, state in states.items()
+        for run_id, state in shown.items()
     ]
     lines += [*_tuned(folder), *_decided(folder)]
     lines += filter(None, [_time_left(folder, states, levels), missing_report(folder, states)])
-    counts = Counter(state.name for state in states.values())
+    counts = Counter(state.name for state in shown.values())
     lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
     return "\n".join(lines)
 
@@ -115,6 +120,8 @@ def details(state: CellState, folder: Path) -> str:
         return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}{_silence(state)}"
     if state.name == "queued":
         return f"{state.error}{_job(state)}".strip(" ,")
+    if state.name == "diverged":
+        return "a result: its value counts as infinitely bad"
     if state.name == "done":
         return f"in {duration(state.finished_s - state.started_s)}"
     if state.name in ("failed", "missing"):

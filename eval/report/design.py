@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -22,6 +23,10 @@ from eval.significance.axes import Benchmark, Combination, Family, Level, Settin
 from eval.significance.comparison import CorrectionName, Method
 from eval.significance.factor import FACTORS, Factor, check_factor, listed_heads
 from eval.significance.statistics.looks import Plan, read_plan
+from pretrain.run.folders import StudyFolder
+
+_PLACED = re.compile(rb"^(axes|levels|stages):", re.MULTILINE)
+"""What a study's file has where runs are more than their folders say."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,16 @@ def design_from(rows: pd.DataFrame) -> Design:
 def read_design(path: Path) -> Asked:
     """Read what a study's file says was to be run and asked.
 
-    A file that is damaged as a whole is named, and the study goes on without one. One that is not as it was
-    written is named and followed.
+    A file that is damaged as a whole is named, and the study goes on without one, unless it alone says what
+    runs are for. One that is not as it was written is named and followed.
 
     Raises:
-        UsageError: For a value that cannot be used, in a file that was not damaged.
+        UsageError: For a value that cannot be used, in a file that was not damaged; for a file that is
+            damaged or missing, and told tuning runs from those that are compared, or levels of a variant.
     """
     if not path.is_file():
+        if StudyFolder(path.parent).tuning_file.exists():
+            raise UsageError(_needed(path, "is missing"))
         return Asked()
     as_written = _is_as_written(path)
     try:
@@ -106,13 +114,13 @@ def read_design(path: Path) -> Asked:
         if not content:
             raise UsageError(f"{path}: is empty")
     except UsageError as error:
-        return Asked(notes=(_left_out(path, error),))
+        return _without(path, error)
     try:
         design, declared = _from_content(path, content)
     except UsageError as error:
         if as_written:
             raise
-        return Asked(notes=(_left_out(path, error),))
+        return _without(path, error)
     edited = f"{path.name} is not as slurm.submit wrote it: it was edited or damaged; followed as it stands"
     return Asked(design=design, declared=declared, notes=() if as_written else (edited,))
 
@@ -124,11 +132,27 @@ def _is_as_written(path: Path) -> bool:
         return False
 
 
-def _left_out(path: Path, error: UsageError) -> str:
+def _without(path: Path, error: UsageError) -> Asked:
+    """Go on without a damaged file, where folders tell what each run is."""
     reason = str(error).removeprefix(f"{path}: ")
+    try:
+        text = path.read_bytes()
+    except OSError:
+        text = b""
+    if StudyFolder(path.parent).tuning_file.exists() or _PLACED.search(text):
+        raise UsageError(_needed(path, f"is damaged ({reason})"))
+    return Asked(
+        notes=(
+            f"{path.name} is left out ({reason}): this report is of the runs that are there, with the usual "
+            "choices; run the study's command again, which writes it anew",
+        )
+    )
+
+
+def _needed(path: Path, what: str) -> str:
     return (
-        f"{path.name} is left out ({reason}): this report is of the runs that are there, with the usual "
-        "choices; run the study's command again, which writes it anew"
+        f"{path} {what}, and it alone says which runs of this study are compared, and as what; run the "
+        "study's command again, which writes it anew"
     )
 
 

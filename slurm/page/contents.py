@@ -15,7 +15,8 @@ from eval.results.decisions import read_decisions
 from eval.results.tuning import Tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.listing import read_levels
-from slurm.state import CellState, describe, is_number
+from slurm.missing_report import is_followed
+from slurm.state import CellState, as_result, describe, is_at_work, is_number
 
 STAGES = ("tune", "main", "shared")
 """In the order in which they are run."""
@@ -89,11 +90,8 @@ class PageContents:
     """How much is left and until when, in words."""
     notes: tuple[str, ...] = ()
     """What is amiss with the study's files."""
-
-    @property
-    def is_running(self) -> bool:
-        """Whether a cell is at work or queued, so that the page will change."""
-        return any(cell.state.name in ("queued", "running") for cell in self.cells)
+    is_running: bool = False
+    """Whether a cell is at work, queued, or to come, so that the page will change."""
 
 
 def read_contents(
@@ -132,6 +130,7 @@ def read_contents(
         reported_s=folder.report_file.stat().st_mtime if report else None,
         left=left,
         notes=tuple(notes),
+        is_running=is_at_work(states) or is_followed(study),
     )
 
 
@@ -160,11 +159,12 @@ def _cells(folder: StudyFolder, states: Mapping[str, CellState], stages: Mapping
     found = []
     for run_id, state in states.items():
         family, variant, run = [*run_id.split("/"), "", ""][:3]
-        own = levels.get(run_id, {})
+        own, stage = levels.get(run_id, {}), of_stage.get(run_id, "main")
+        state = as_result(state, folder.path / run_id, stage)
         found.append(
             PageCell(
                 run_id=run_id,
-                stage=of_stage.get(run_id, "main"),
+                stage=stage,
                 family=family,
                 variant=own.get("variant", variant),
                 places=tuple((axis, level) for axis, level in own.items() if axis != "variant"),

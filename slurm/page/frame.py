@@ -53,6 +53,7 @@ th { border-bottom: 1px solid var(--line); }
 }
 .waiting { background: var(--waiting); } .queued { background: var(--queued); }
 .running { background: var(--running); } .done { background: var(--done); }
+.diverged { background: var(--done); }
 .failed { background: var(--failed); font-weight: bold; } .missing { background: var(--missing); }
 .legend { display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; }
 .legend span { overflow-wrap: anywhere; min-width: 0; }

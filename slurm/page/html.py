@@ -18,6 +18,7 @@ from slurm.state import StateName, is_number
 
 LETTERS: Mapping[StateName, str] = {
     "done": "d",
+    "diverged": "x",
     "running": "r",
     "failed": "F",
     "missing": "m",

@@ -56,14 +56,15 @@ def make_plan(study: Study, todo: Sequence[Cell], options: SubmitArgs) -> StudyP
 
 def _machines(options: SubmitArgs, device: Device | None) -> Machines:
     """Say what runs share: GPUs and cores here, or jobs of a cluster."""
+    price = None if options.price_per_hour is None else abs(options.price_per_hour)  # -0 costs 0
     if options.cluster == "slurm":
         preset = load_preset(options.preset)
         jobs = options.max_running or preset.max_running
         parallel = jobs * options.cells_at_once if jobs else None
         gpus = preset.nodes * preset.gpus_per_node / options.cells_at_once
-        return Machines(parallel, gpus, True, options.price_per_hour)
+        return Machines(parallel, gpus, True, price)
     here = torch.cuda.device_count()
     if device is not None:  # which need not be here
         here = options.workers if device.is_gpu else 0
     gpus = min(1.0, here / options.workers)
-    return Machines(options.workers, gpus, False, options.price_per_hour)
+    return Machines(options.workers, gpus, False, price)

@@ -84,7 +84,9 @@ def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     if tuning.is_over or not plan.widen:
         return []
     due = {cell.run_id for cell in tuning_cells(tuning, untuned)}
-    most = Tuning(plan=replace(plan, fields=widest(plan.fields, plan.widen)))
+    through = {(one.family, one.places) for one in tuning.chosen}
+    open_ones = tuple(setting for setting in plan.settings if setting not in through)
+    most = Tuning(plan=replace(plan, fields=widest(plan.fields, plan.widen), settings=open_ones))
     return [cell for cell in tuning_cells(most, untuned) if cell.run_id not in due]
 
 

@@ -6,7 +6,17 @@ from collections.abc import Callable, Collection
 from datetime import date
 
 from base.errors import UsageError
-from eval.results.tuning import Choice, Group, Losses, Round, Tuning, Wanted, read_tuning, write_tuning
+from eval.results.tuning import (
+    Choice,
+    Group,
+    Losses,
+    Round,
+    Tuning,
+    TuningPlan,
+    Wanted,
+    read_tuning,
+    write_tuning,
+)
 from eval.results.tuning_rules import Point
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
@@ -38,13 +48,19 @@ def check_tuning_plan(study: Study) -> None:
     file = StudyFolder(study.folder).tuning_file
     if study.tuning_plan is None:
         raise UsageError(f"study {study.config.name}: it was tuned ({file}), and tune: is gone; put it back")
-    old, new = vars(before.plan), vars(study.tuning_plan)
+    old, new = _comparable(before.plan), _comparable(study.tuning_plan)
     if changed := next((name for name in old if old[name] != new[name]), None):
         raise UsageError(
             f"study {study.config.name}: {_NAMES.get(changed, f'tune.{changed}')} changed after its first "
             f"round of tuning; change it back, give the study another name, or remove {file}, and what was "
             "chosen is forgotten"
         )
+
+
+def _comparable(plan: TuningPlan) -> dict[str, object]:
+    """The parts of a plan, without the order of what has none."""
+    unordered = {name: frozenset(getattr(plan, name)) for name in ("variants", "settings", "cells")}
+    return vars(plan) | unordered
 
 
 def choose(study: Study, say: Callable[[str], None] = print, is_end: bool = True) -> None:

@@ -112,3 +112,12 @@ def test_a_name_too_long_for_a_file_is_told_in_one_line(capsys: pytest.CaptureFi
         run_cli(lambda: Path("x" * 5000).stat() and None)
     told = capsys.readouterr().err
     assert re.fullmatch(r"error: x{100}\.\.\.: too long for the name of a file\n", told)
+
+
+def test_a_message_does_not_repeat_thousands_of_characters(capsys: pytest.CaptureFixture) -> None:
+    def main() -> None:
+        raise UsageError(f"--seeds is {'9' * 5000}; give whole numbers, as 1-5")
+
+    with pytest.raises(SystemExit, match="2"):
+        run_cli(main)
+    assert capsys.readouterr().err == f"error: --seeds is {'9' * 77}...; give whole numbers, as 1-5\n"

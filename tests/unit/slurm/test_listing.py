@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
+from base.sealed_text import sealed_text
 from slurm import status
 from slurm.listing import read_listing
 from slurm.state import start_state
@@ -33,6 +34,16 @@ def test_cells_are_those_that_were_submitted(study: Path) -> None:
     assert not listing.goes_on
     (study / "study.yaml").write_text(f"until: decided\n{LIST}")
     assert read_listing(study).goes_on
+
+
+def test_a_list_that_was_edited_is_followed_with_a_note(study: Path) -> None:
+    sealed = sealed_text(f"name: x\n{LIST}")
+    (study / "study.yaml").write_text(sealed)
+    assert not read_listing(study).note
+    (study / "study.yaml").write_text(sealed.replace("relu/seed1", "relu/seed2"))
+    listing = read_listing(study)
+    assert listing.run_ids[2] == "gpt_neo/relu/seed2-abe"
+    assert "is not as slurm.submit wrote it" in listing.note
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pretrain.run.folders import StudyFolder
+from pretrain.run.folders import RunFolder, StudyFolder
 from slurm import status
+from slurm.launcher import known_launcher
 from slurm.state import CellState, write_state
 
 FIRST, SECOND = "gpt_neo/gelu/seed101-00000001", "gpt_neo/gelu/seed1-00000002"
@@ -43,3 +44,46 @@ def test_watching_sees_cells_that_come_later(
     page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
     assert "2 of 2 cells done" in page
     assert SECOND in page
+
+
+def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All cells of a round are done, and the next are not named yet."""
+    text = yaml.safe_dump({"cells": [FIRST], "stages": {"tune": [FIRST]}})
+    StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")
+    write_state(tmp_path, FIRST, CellState(name="done"))
+    slept: list[float] = []
+
+    def go_on(seconds: float) -> None:
+        slept.append(seconds)
+        assert "it loads itself again" in StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
+        if len(slept) == 3:
+            _list(tmp_path, FIRST)
+
+    monkeypatch.setattr(time, "sleep", go_on)
+    with known_launcher(tmp_path, report=True):
+        status.main([str(tmp_path), "--watch", "--html"])
+    assert len(slept) == 3
+    StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")
+    status.main([str(tmp_path), "--watch"])  # nobody is at it
+    assert len(slept) == 3
+    assert "1 cells: 1 done" in capsys.readouterr().out
+
+
+def test_a_tuning_run_that_diverged_is_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = {"cells": [FIRST, SECOND], "stages": {"tune": [FIRST], "main": [SECOND]}}
+    StudyFolder(tmp_path).study_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    for run_id in (FIRST, SECOND):
+        run = RunFolder(tmp_path / run_id)
+        run.path.mkdir(parents=True)
+        run.failure_marker.write_text("the loss is not finite")
+        write_state(tmp_path, run_id, CellState(name="failed", error="the loss is not finite"))
+    status.main([str(tmp_path), "--html"])
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].split()[:2] == [FIRST, "diverged"]
+    assert said[1].split()[:2] == [SECOND, "failed"]
+    assert "2 cells: 1 diverged, 1 failed" in said
+    page = StudyFolder(tmp_path).status_page.read_text(encoding="utf-8")
+    assert page.count("<li><b>failed</b>") == 1
+    assert "1 diverged" in page

@@ -27,6 +27,7 @@ from eval.significance.contrasts import Contrast
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import write_completion
 from tests.cases import diagonal_is_fast
+from tests.unit.eval.report.tuned_study import BEST, tune, write_study
 
 RUNS = [f"gpt_neo/{variant}/seed{seed}-0a1b2c3d" for variant in ("gelu", "kan") for seed in (1, 2)]
 SPOILED = RUNS[3]
@@ -147,6 +148,36 @@ def test_a_damaged_list_of_the_study_is_named_and_its_runs_are_reported(whole, s
     said = [note for note in after.notes if note.startswith("study.yaml is")]
     assert len(said) == (0 if how == "deleted" else 1)
     assert not said or "left out" in said[0] or "edited or damaged" in said[0]
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_without_the_list_of_a_tuned_study_nothing_is_reported(tmp_path, how):
+    """Its folders do not tell tuning runs from those that are compared."""
+    study = write_study(tmp_path / "tuned", tune())
+    content = (study / "study.yaml").read_text()
+    (study / "study.yaml").write_text(sealed_text(content))
+    assert {run.variant for run in read_source(study).facts} == set(BEST)
+    damage(study / "study.yaml", how)
+    if how == "flipped":  # which is followed as it stands
+        assert any("edited or damaged" in note for note in read_source(study).notes)
+        return
+    with pytest.raises(
+        UsageError, match=r"study\.yaml is (damaged|missing).*run the study's command again"
+    ) as told:
+        read_source(study)
+    assert "\n" not in str(told.value)
+
+
+def test_without_the_list_of_a_study_with_levels_nothing_is_reported(study):
+    """A level ``kan grid_size=10`` lies in a folder that is called kan."""
+    listed = yaml.safe_load((study / "study.yaml").read_text())
+    levels = {run: {"variant": "kan grid_size=10" if "/kan/" in run else "gelu"} for run in RUNS}
+    content = yaml.safe_dump(listed | {"levels": levels, "variants": ["gelu", "kan grid_size=10"]})
+    (study / "study.yaml").write_text(sealed_text(content))
+    assert {run.variant for run in read_source(study).facts} == {"gelu", "kan grid_size=10"}
+    (study / "study.yaml").write_text(content.replace("seeds:", "seeds: ["))
+    with pytest.raises(UsageError, match="alone says which runs of this study are compared, and as what"):
+        read_source(study)
 
 
 @pytest.mark.parametrize("how", ["emptied", "halved", "zeroed", "flipped"])
