@@ -74,6 +74,11 @@ class Findings:
         return "settings" if self.stratum == "setting" else "families"
 
     @property
+    def is_tuned(self) -> bool:
+        """Whether each variant was tuned before it was compared, and what the choice adds is known."""
+        return any(table.choices for table in self.tables.values())
+
+    @property
     def is_of_heads(self) -> bool:
         """Whether several scores are those of one pretrained model under several heads."""
         return self.factor in OF_HEADS

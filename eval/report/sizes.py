@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eval.report.names import family_label
 from eval.report.run_facts import RunFacts
 from eval.significance.arms import ArmTable
 from eval.significance.axes import SIZE, Axes, Benchmark, Family, Level, Setting, level_number, places_of
@@ -122,6 +123,8 @@ class Sizes:
     verdicts: tuple[SizeVerdict, ...] = ()
     laws: tuple[SizeLaw, ...] = ()
     agreements: tuple[SizeAgreement, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is left out, and why."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +163,17 @@ def analyse_sizes(
         inference: Level of intervals and tests.
 
     Returns:
-        Nothing without two sizes, or where nobody says how large they are.
+        Nothing without two sizes; notes alone where the baseline has runs at fewer, or nobody says how large
+        they are.
     """
-    ladder = _ladder(families) if len(axes.get(SIZE, ())) > 1 else {}
-    parameters = _parameters(ladder, facts, variants)
-    settings = [setting for rungs in ladder.values() for setting in rungs.values()]
-    if not ladder or any((setting, variants[0]) not in parameters for setting in settings):
+    planned = _ladder(families) if len(axes.get(SIZE, ())) > 1 else {}
+    parameters = _parameters(planned, facts, variants)
+    ladder = _with_baseline(planned, parameters, variants[0])
+    if not planned:
         return Sizes()
+    notes = tuple(_left_out(planned, ladder, variants[0]))
+    if not ladder:
+        return Sizes(notes=notes)
     study = _Study(_ascending(ladder, parameters, variants[0]), parameters, variants, inference)
     held_out = tables.get(Benchmark(HELD_OUT))
     return Sizes(
@@ -175,7 +182,27 @@ def analyse_sizes(
         verdicts=tuple(x for table in tables.values() for x in _verdicts(table, study)),
         laws=tuple(_laws(held_out, study)) if held_out else (),
         agreements=tuple(x for table in tables.values() for x in _agreements(table, study)),
+        notes=notes,
     )
+
+
+def _with_baseline(planned: Ladder, parameters: Parameters, baseline: Level) -> Ladder:
+    """Keep the sizes whose baseline is known, of settings that have two of them."""
+    known = {
+        rest: {size: setting for size, setting in rungs.items() if (setting, baseline) in parameters}
+        for rest, rungs in planned.items()
+    }
+    return {rest: rungs for rest, rungs in known.items() if len(rungs) > 1}
+
+
+def _left_out(planned: Ladder, ladder: Ladder, baseline: Level) -> Iterator[str]:
+    """Say which sizes nothing is said of across sizes."""
+    for rest, rungs in planned.items():
+        lost = [size for size in rungs if size not in ladder.get(rest, {})]
+        if lost:
+            where = f" of {family_label(rest)}" if len(planned) > 1 else ""
+            why = "no run of a known size there" if rest in ladder else "no two sizes with runs"
+            yield f"{', '.join(lost)}{where}, as `{baseline}` has {why}"
 
 
 def _ladder(families: Sequence[Family]) -> Ladder:

@@ -44,6 +44,7 @@ def answer(findings: Findings) -> tuple[str, ...]:
         _cannot_tell(findings, order[len(telling) :]),
         _not_estimable(findings, order),
         _at_shared_rate(findings),
+        _given_the_choice(findings, telling),
     ]
     return tuple(f"{text[0].upper()}{text[1:]}." for text in said if text)
 
@@ -270,6 +271,15 @@ def _at_shared_rate(findings: Findings) -> str:
     ]
     more = _more(len(changed) - NAMED)
     return f"at one rate for all variants, {', '.join(said)}{more}" if said else ""
+
+
+def _given_the_choice(findings: Findings, telling: Sequence[Benchmark]) -> str:
+    """Say of what is claimed of other outcomes than the one that was tuned by how far it goes."""
+    others = [name for name in telling if not findings.tables[name].choices]
+    if not others or not findings.is_tuned:
+        return ""
+    named = listed([place(findings, name) for name in others])
+    return f"what is said of {named} is given each one's chosen values: another tuning might choose others"
 
 
 def left_of(both: AtSharedRate) -> str:

@@ -36,6 +36,8 @@ def _text(analysis: Analysis, whole: list[Posterior]) -> str:
         f"Its prior takes {noun}s for alike: their effects have t's heavy tails; how large they are is "
         "half-t with 3 degrees of freedom and a scale of twice the standard deviation within arms.",
     ]
+    if analysis.is_tuned:
+        said.append("It is given the values that were tuned: what their choice leaves open is not in it.")
     if any(x.within is None for x in whole):
         said.append("Where no margin is named, *better* and *worse* are by anything at all.")
     if any(x.is_predicted for x in whole):

@@ -56,6 +56,8 @@ def _legend(analysis: Analysis) -> str:
         f"which they would pass alone. {_needs(analysis)} *Floor*: the smallest permutation p that so many "
         f"runs allow. *g*: Hedges' standardised difference. *P(>)*: how often a run of the {analysis.noun} "
         "scores above one of the baseline. *Runs*: of the two arms."
+        + " Bootstrap and permutation test are given the values that were tuned."
+        * analysis.is_tuned
     )
 
 

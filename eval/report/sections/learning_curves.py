@@ -128,6 +128,8 @@ def _what_ratios_say(analysis: Analysis) -> str:
         "are those of forward passes; hours are those of whatever machine it ran on, without compiling. "
         "While the learning rate still falls, a curve lies above that of a training that ends there, so "
         "ratios below 1 tend to be too high."
+        + " What the tuning leaves open is in none of these intervals."
+        * analysis.is_tuned
     )
 
 

@@ -45,10 +45,11 @@ def sizes_sentence(analysis: Analysis) -> str:
 def sizes_section(analysis: Analysis, context: Context) -> str:
     """Verdicts, laws and decisions with their figures; empty without two sizes."""
     sizes = analysis.sizes
+    left_out = f"Across sizes is not told of {'; '.join(sizes.notes)}." if sizes.notes else ""
     if not sizes.differences:
-        return ""
+        return f"## Across sizes\n\n{left_out}" if left_out else ""
     leading = _order(analysis)[0]
-    parts = ["## Across sizes", sizes_sentence(analysis), context.figure("across-sizes")]
+    parts = ["## Across sizes", sizes_sentence(analysis), left_out, context.figure("across-sizes")]
     parts += [_verdicts(analysis, leading), _verdict_text(analysis)]
     parts += [context.figure("size-laws"), _laws(analysis), _decisions(analysis, leading), _others(analysis)]
     return "\n\n".join(part for part in parts if part)
@@ -78,10 +79,10 @@ def _verdicts(analysis: Analysis, benchmark: Benchmark) -> str:
     found = [x for x in analysis.sizes.verdicts if x.benchmark == benchmark]
     if not found:
         return f"No {analysis.noun} has two runs at two sizes, so no trend of {title(benchmark)} can be told."
-    digits = _digits(analysis, benchmark)
+    digits, sizes = _digits(analysis, benchmark), analysis.sizes.levels
     rows = [
         [
-            f"`{x.variant}`",
+            f"`{x.variant}`{_range(x, sizes)}",
             f"{'**' * (x.verdict != CANNOT_TELL)}{x.verdict}{'**' * (x.verdict != CANNOT_TELL)}",
             signed(x.first, digits),
             signed(x.last, digits),
@@ -92,10 +93,17 @@ def _verdicts(analysis: Analysis, benchmark: Benchmark) -> str:
         for x in found
     ]
     unit = unit_name(analysis.outcome(benchmark).unit)
-    sizes = found[0].sizes
     header = [analysis.noun, "with size, the difference", f"at {sizes[0]}", f"at {sizes[-1]}"]
     header += ["change", "p of the change", "p of a bend"]
-    return f"On {title(benchmark)}{f', in {unit}' if unit else ''}:\n\n{table(header, rows)}"
+    told = {x.variant for x in found}
+    untold = [f"`{name}`" for name in analysis.others if name not in told]
+    said = f"\n\nNo trend without two runs at two sizes: {listed(untold)}." if untold else ""
+    return f"On {title(benchmark)}{f', in {unit}' if unit else ''}:\n\n{table(header, rows)}{said}"
+
+
+def _range(found: SizeVerdict, sizes: Sequence[str]) -> str:
+    """Say between which sizes a line goes that does not go through all: those with two runs of both arms."""
+    return "" if found.sizes == tuple(sizes) else f" ({' and '.join(found.sizes)} alone)"
 
 
 def _interval(low: float | None, high: float | None, digits: int) -> str:

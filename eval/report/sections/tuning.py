@@ -27,6 +27,7 @@ def tuning_section(analysis: Analysis, context: Context) -> str:
         parts = [
             _budget(analysis, tuned),
             _side_by_side(analysis, tuned),
+            _which_hold_the_choice(analysis),
             context.figure("tuning"),
             _sensitivity(analysis, tuned),
             _best_of(analysis, tuned),
@@ -113,6 +114,18 @@ def _side_by_side(analysis: Analysis, tuned: Tuned) -> str:
         "rate is the shared one and the runs are the same."
     )
     return f"{said}\n\n{table([*(['family'] if len(analysis.families) > 1 else []), *header], rows)}"
+
+
+def _which_hold_the_choice(analysis: Analysis) -> str:
+    """Say which numbers of the report the uncertainty of the choice is in, and which not."""
+    if not analysis.is_tuned:
+        return ""
+    return (
+        "What the choice adds is in every difference of held-out loss that rests on Welch's test: verdicts, "
+        "intervals, p, equivalence, power and trends. It is not in the bootstrap, the permutation test, "
+        "learning curves and the Bayesian view, nor in anything of another outcome: these are given the "
+        "values that were chosen."
+    )
 
 
 def _shared(tuned: Tuned) -> str:

@@ -216,6 +216,40 @@ def test_single_runs_have_differences_and_no_verdict(analysis: Analysis):
     assert "no trend of held-out loss can be told" in sizes_section(bare, CONTEXT)
 
 
+def without(source: Source, *arms: tuple[str, str], but_one: bool = False) -> Source:
+    """Leave out the runs of some variants at some sizes, or all but one of them."""
+    rows = source.rows
+    gone = np.zeros(len(rows), bool)
+    for variant, size in arms:
+        of_arm = (rows.variant == variant) & np.array(
+            [dict(places_of(f))["size"] == size for f in rows.family]
+        )
+        gone |= of_arm & (rows.seed > 1) if but_one else of_arm
+    lost = set(rows.run_id[gone]) - set(rows.run_id[~gone])
+    return replace(source, rows=rows[~gone], facts=tuple(x for x in source.facts if x.run_id not in lost))
+
+
+def test_a_size_without_the_baseline_is_named_and_the_others_are_told(analysis: Analysis):
+    sizes = list(PARAMETERS)
+    found = sizes_of(without(made(), ("gelu", sizes[0])))
+    assert {x.size for x in found.differences} == set(sizes[1:])
+    assert found.notes == (f"{sizes[0]}, as `gelu` has no run of a known size there",)
+    assert f"not told of {sizes[0]}" in sizes_section(replace(analysis, sizes=found), CONTEXT)
+    none = sizes_of(without(made(), *(("gelu", size) for size in sizes[:2])))
+    assert (none.differences, len(none.notes)) == ((), 1)
+    assert "`gelu` has no two sizes with runs" in sizes_section(replace(analysis, sizes=none), CONTEXT)
+
+
+def test_a_line_that_does_not_go_through_all_sizes_says_so(analysis: Analysis):
+    sizes = list(PARAMETERS)
+    source = without(made(), ("kan", sizes[0]), *(("none", size) for size in sizes[:2]), but_one=True)
+    found = sizes_of(source)
+    assert {x.variant: x.sizes for x in found.verdicts}["kan"] == tuple(sizes[1:])
+    text = sizes_section(replace(analysis, sizes=found), CONTEXT)
+    assert f"`kan` ({sizes[1]} and {sizes[2]} alone)" in text
+    assert "No trend without two runs at two sizes: `none`." in text
+
+
 def test_one_size_has_no_such_section(analysis: Analysis):
     one = sizes_of(made(sizes=("2M",)))
     assert one == Sizes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 from dataclasses import replace
 from itertools import product
@@ -18,7 +19,9 @@ from eval.report.exports import number_tables
 from eval.report.figures.tuning import draw_tuning
 from eval.report.findings import find, with_shared_rate
 from eval.report.sections.answer import answer
+from eval.report.sections.bayesian import bayesian_section
 from eval.report.sections.context import Context
+from eval.report.sections.differences import differences_section
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
 from eval.report.sources import read_source
@@ -170,6 +173,31 @@ def test_both_verdicts_are_corrected_with_the_claims_on_all_outcomes() -> None:
     ]
     assert p_values[0] < p_values[1]
     assert both.shared.p_holm == pytest.approx(2 * p_values[0])
+
+
+def _untuned(table: ArmTable) -> ArmTable:
+    found = copy.copy(table)
+    found.choices = {}
+    return found
+
+
+def test_it_is_said_which_numbers_hold_the_choice(found: Analysis) -> None:
+    given = "given the values that were"
+    assert f"{given} chosen" in tuning_section(found, CONTEXT)
+    assert f"{given} tuned" in bayesian_section(found)
+    assert f"{given} tuned" in differences_section(found, CONTEXT)
+    untuned = {name: _untuned(table) for name, table in found.tables.items()}
+    assert given not in bayesian_section(replace(found, tables=untuned))
+
+
+def test_claims_on_other_outcomes_are_given_the_choice(found: Analysis) -> None:
+    """One of another outcome, which the tuning did not choose by."""
+    other = Benchmark("blimp")
+    claims = tuple(replace(c, benchmark=other) for c in found.comparisons)
+    tables = {**found.tables, other: _untuned(found.tables[TUNED_BY])}
+    said = " ".join(answer(replace(found, tables=tables, comparisons=(*found.comparisons, *claims))))
+    assert "is given each one's chosen values: another tuning might choose others" in said
+    assert "chosen values" not in " ".join(answer(found))
 
 
 def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> None:
