@@ -28,14 +28,14 @@ def sizes_sentence(analysis: Analysis) -> str:
     for verdict in TOLD:
         chosen = [x for x in found if x.verdict == verdict]
         if chosen:
-            named = [f"`{x.variant}` ({_ends(analysis, x)})" for x in chosen[:NAMED]]
+            named = [f"`{x.variant}` ({_ends(analysis, x)}{_from_to(x, analysis)})" for x in chosen[:NAMED]]
             more = f" and {len(chosen) - NAMED} more" if len(chosen) > NAMED else ""
             clauses.append(f"{verdict} for {listed(named)}{more}")
     open_ones = [f"`{x.variant}`" for x in found if x.verdict == CANNOT_TELL]
     if open_ones:
         names = listed(open_ones) if len(open_ones) <= NAMED else f"{len(open_ones)} {analysis.noun}s"
         clauses.append(f"cannot tell for {names}")
-    sizes = found[0].sizes
+    sizes = analysis.sizes.levels
     return (
         f"Across sizes ({sizes[0]} to {sizes[-1]}, exploratory), the difference to `{analysis.baseline}` on "
         f"{title(found[0].benchmark)} {'; '.join(clauses)}."
@@ -82,10 +82,10 @@ def _verdicts(analysis: Analysis, benchmark: Benchmark) -> str:
     digits, sizes = _digits(analysis, benchmark), analysis.sizes.levels
     rows = [
         [
-            f"`{x.variant}`{_range(x, sizes)}",
+            f"`{x.variant}`{_few(x, sizes)}",
             f"{'**' * (x.verdict != CANNOT_TELL)}{x.verdict}{'**' * (x.verdict != CANNOT_TELL)}",
-            signed(x.first, digits),
-            signed(x.last, digits),
+            _at(x.first, x.sizes[0], sizes[0], digits),
+            _at(x.last, x.sizes[-1], sizes[-1], digits),
             f"{signed(x.change, digits)}{_interval(x.change_low, x.change_high, digits)}",
             p_value(x.p_change),
             p_value(x.p_bend),
@@ -98,12 +98,24 @@ def _verdicts(analysis: Analysis, benchmark: Benchmark) -> str:
     told = {x.variant for x in found}
     untold = [f"`{name}`" for name in analysis.others if name not in told]
     said = f"\n\nNo trend without two runs at two sizes: {listed(untold)}." if untold else ""
+    if any(x.sizes != tuple(sizes) for x in found):
+        said += "\n\n*Alone*: elsewhere it or the baseline has fewer than two runs, which tell no spread."
     return f"On {title(benchmark)}{f', in {unit}' if unit else ''}:\n\n{table(header, rows)}{said}"
 
 
-def _range(found: SizeVerdict, sizes: Sequence[str]) -> str:
-    """Say between which sizes a line goes that does not go through all: those with two runs of both arms."""
+def _few(found: SizeVerdict, sizes: Sequence[str]) -> str:
+    """Mark a line that does not go through all sizes."""
     return "" if found.sizes == tuple(sizes) else f" ({' and '.join(found.sizes)} alone)"
+
+
+def _at(value: float, size: str, of_column: str, digits: int) -> str:
+    """Write the end of a line, with its size where it is not the column's."""
+    return signed(value, digits) + (f" (at {size})" if size != of_column else "")
+
+
+def _from_to(found: SizeVerdict, analysis: Analysis) -> str:
+    sizes, own = analysis.sizes.levels, found.sizes
+    return "" if (own[0], own[-1]) == (sizes[0], sizes[-1]) else f", {own[0]} to {own[-1]}"
 
 
 def _interval(low: float | None, high: float | None, digits: int) -> str:

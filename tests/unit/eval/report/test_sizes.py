@@ -246,7 +246,15 @@ def test_a_line_that_does_not_go_through_all_sizes_says_so(analysis: Analysis):
     found = sizes_of(source)
     assert {x.variant: x.sizes for x in found.verdicts}["kan"] == tuple(sizes[1:])
     text = sizes_section(replace(analysis, sizes=found), CONTEXT)
-    assert f"`kan` ({sizes[1]} and {sizes[2]} alone)" in text
+    (row,) = [
+        line for line in text.splitlines() if line.startswith(f"| `kan` ({sizes[1]} and {sizes[2]} alone)")
+    ]
+    assert f" (at {sizes[1]}) |" in row
+    assert f"(at {sizes[2]})" not in row
+    assert "*Alone*: elsewhere it or the baseline has fewer than two runs" in text
+    sentence = sizes_sentence(replace(analysis, sizes=found))
+    assert sentence.startswith(f"Across sizes ({sizes[0]} to {sizes[2]}, exploratory)")
+    assert f"{sizes[1]} to {sizes[2]})" in sentence or "`kan` (" not in sentence
     assert "No trend without two runs at two sizes: `none`." in text
 
 
