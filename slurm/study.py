@@ -143,7 +143,7 @@ class Study:
         if self.tuning_plan:
             found = read_tuning(self.folder)
             # Of another plan nothing follows: slurm.submit refuses it.
-            is_own = found is not None and found.plan == self.tuning_plan
+            is_own = found is not None and found.plan.in_order == self.tuning_plan.in_order
             study = replace(self, tuning=found if is_own else Tuning(plan=self.tuning_plan))
         if not self.config.stages:
             return study

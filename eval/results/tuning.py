@@ -57,6 +57,17 @@ class TuningPlan:
     """Runs of the first round, whose names say how they are trained."""
 
     @property
+    def in_order(self) -> TuningPlan:
+        """The same with sorted lists, to be compared: their order in a study's file means nothing."""
+        return replace(
+            self,
+            seeds=tuple(sorted(self.seeds)),
+            variants=tuple(sorted(self.variants)),
+            settings=tuple(sorted(self.settings)),
+            cells=tuple(sorted(self.cells)),
+        )
+
+    @property
     def groups(self) -> list[Group]:
         """Who goes on together: all variants of a setting, as they share a grid; with halving each alone."""
         if self.method == "grid":

@@ -12,7 +12,6 @@ from eval.results.tuning import (
     Losses,
     Round,
     Tuning,
-    TuningPlan,
     Wanted,
     read_tuning,
     write_tuning,
@@ -48,19 +47,13 @@ def check_tuning_plan(study: Study) -> None:
     file = StudyFolder(study.folder).tuning_file
     if study.tuning_plan is None:
         raise UsageError(f"study {study.config.name}: it was tuned ({file}), and tune: is gone; put it back")
-    old, new = _comparable(before.plan), _comparable(study.tuning_plan)
+    old, new = vars(before.plan.in_order), vars(study.tuning_plan.in_order)
     if changed := next((name for name in old if old[name] != new[name]), None):
         raise UsageError(
             f"study {study.config.name}: {_NAMES.get(changed, f'tune.{changed}')} changed after its first "
             f"round of tuning; change it back, give the study another name, or remove {file}, and what was "
             "chosen is forgotten"
         )
-
-
-def _comparable(plan: TuningPlan) -> dict[str, object]:
-    """The parts of a plan, without the order of what has none."""
-    unordered = {name: frozenset(getattr(plan, name)) for name in ("variants", "settings", "cells")}
-    return vars(plan) | unordered
 
 
 def choose(study: Study, say: Callable[[str], None] = print, is_end: bool = True) -> None:

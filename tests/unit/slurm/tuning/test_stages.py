@@ -285,7 +285,12 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
         with pytest.raises(UsageError, match=said) as error:
             run(**changes)
         assert "\n" not in str(error.value)
-    assert run(seeds=[1, 2, 3], variants=[*BEST][::-1], report={"baseline": "gelu"}) == 0  # no other tuning
+    tried = read_tuning(tmp_path / "runs" / "tuned").rounds
+    again = {"variants": [*BEST][::-1], "tune": tune | {"seeds": [102, 101]}, "report": {"baseline": "gelu"}}
+    assert run("--dry-run", seeds=[1, 2, 3], **again) == 0  # no other tuning
+    assert load_study(tmp_path / "study.yaml").tuning.rounds == tried
+    assert run(seeds=[1, 2, 3], **again) == 0
+    assert read_tuning(tmp_path / "runs" / "tuned").rounds[: len(tried)] == tried
 
 
 @pytest.mark.slow
