@@ -198,6 +198,8 @@ def _read_study(folder: Path) -> Source:
         raise UsageError(
             f"{folder}: no cell of {study.study_file.name} is finished or scored; run the study first"
         )
+    if asked.notes or not study.study_file.is_file():
+        _refuse_mixed(study, placed, runs)
     tables, unreadable = read_tables(runs)
     notes += unreadable
     facts, unknown = read_all_facts(runs, tables)
@@ -260,6 +262,24 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
             f"{study.path} holds no finished and no scored run (<family>/<variant>/<run>); {hint}"
         )
     return runs
+
+
+def _refuse_mixed(study: StudyFolder, placed: StudyAxes, runs: Iterable[str]) -> None:
+    """Refuse runs that only the study's file told apart, where that file is not as it was written.
+
+    Raises:
+        UsageError: Naming the file.
+    """
+    seen: dict[tuple[object, ...], str] = {}
+    for run_id in sorted(runs):
+        family, variant, name = run_id.split("/")
+        key = (family, placed.variant(run_id, variant), placed.places(run_id), name.partition("-")[0])
+        if (other := seen.setdefault(key, run_id)) != run_id:
+            what = "was edited or damaged" if study.study_file.is_file() else "is missing"
+            raise UsageError(
+                f"{study.study_file} {what}, and nothing else tells {other} from {run_id}; run the study's "
+                "command again, which writes it anew"
+            )
 
 
 def _stages(

@@ -263,3 +263,21 @@ def test_half_the_items_grade_nothing_where_no_checksum_is_known(whole, study):
     known = before.rows[(before.rows.run_id == SPOILED) & (before.rows.metric == "log_odds")]
     assert graded.score.tolist() == known.score[known.task == "island"].tolist()
     assert f"blimp: no log_odds of {SPOILED}, whose items of anaphor are not all there" in after.notes
+
+
+@pytest.mark.parametrize("how", ["edited", "missing"])
+def test_runs_that_only_the_list_told_apart_are_not_to_be_moved_away(study, how):
+    """The list is what to mend, not the folder."""
+    other = RUNS[2].replace("0a1b2c3d", "0a1b2c3e")
+    write_run(study, other, 5)
+    write_completion(RunFolder(study / other), {"step": 20, "eval_loss": 3.9}, "0a1b2c3e")
+    file = study / "study.yaml"
+    content = yaml.safe_load(file.read_text()) | {"cells": [*RUNS, other]}
+    text = sealed_text(yaml.safe_dump(content | {"levels": {other: {"variant": "kan grid_size=10"}}}))
+    file.write_text(text)
+    assert {run.variant for run in read_source(study).facts} == {"gelu", "kan", "kan grid_size=10"}
+    file.write_text(text.replace("variant: kan grid_size=10", "variant: kan"))
+    if how == "missing":
+        file.unlink()
+    with pytest.raises(UsageError, match=rf"study\.yaml (was|is) {how}.*run the study's command again"):
+        read_source(study)
