@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not valid YAML: {_one_line(str(error))}") from None
+        raise UsageError(f"{path}: is not valid YAML: {_why(error)}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -91,6 +91,12 @@ def check_config(values: dict[str, Any], kind: type[Config], path: Path) -> Conf
         return kind.model_validate(values)
     except ValidationError as error:
         raise explain(error, kind, str(path)) from None
+
+
+def _why(error: yaml.YAMLError) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and "'\\t'" in str(error.problem):
+        return f"a tab stands in line {error.problem_mark.line + 1}; indent with spaces"
+    return _one_line(str(error))
 
 
 def _one_line(text: str) -> str:

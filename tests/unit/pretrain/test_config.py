@@ -165,6 +165,7 @@ def test_resolved_config_has_no_open_choices():
         ("data: {train_files: [a.txt]}", "use 'files'"),
         ("- 1", "expected a mapping"),
         ("a: [", "not valid YAML"),
+        ("a:\n\tb: 1\n", "a tab stands in line 2; indent with spaces"),
         ("seed: 1\nfamily: roberta\nseed: 2", "seed is named twice; name it once"),
     ],
 )
