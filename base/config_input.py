@@ -94,7 +94,7 @@ def check_config(values: dict[str, Any], kind: type[Config], path: Path) -> Conf
 
 
 def _why(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and "'\\t'" in str(error.problem):
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and repr("\t") in str(error.problem):
         return f"a tab stands in line {error.problem_mark.line + 1}; indent with spaces"
     return _one_line(str(error))
 
