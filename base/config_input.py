@@ -49,7 +49,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise UsageError(f"{path}: is not UTF-8 text; give the path of a YAML file") from None
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: is not valid YAML: {_why(error)}") from None
+        raise UsageError(f"{path}: is not valid YAML: {_why(path, error)}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -93,9 +93,12 @@ def check_config(values: dict[str, Any], kind: type[Config], path: Path) -> Conf
         raise explain(error, kind, str(path)) from None
 
 
-def _why(error: yaml.YAMLError) -> str:
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark and repr("\t") in str(error.problem):
-        return f"a tab stands in line {error.problem_mark.line + 1}; indent with spaces"
+def _why(path: Path, error: yaml.YAMLError) -> str:
+    """Say what is wrong in a file that is text; a tab cannot be seen, so it is named."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    if mark is not None and mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
+        return f"a tab stands in line {mark.line + 1}; indent with spaces"
     return _one_line(str(error))
 
 
