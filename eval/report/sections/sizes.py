@@ -148,8 +148,11 @@ def _laws(analysis: Analysis) -> str:
 
 
 def _law_cells(law: SizeLaw) -> list[str]:
-    cells = [_with_interval(law.exponent, law.exponent_interval, 3)]
-    cells += [_with_interval(law.floor, law.floor_interval, 2) if law.has_floor else "not fitted"]
+    if law.exponent <= 0:
+        cells = ["losses do not fall", "-"]
+    else:
+        cells = [_with_interval(law.exponent, law.exponent_interval, 3)]
+        cells += [_with_interval(law.floor, law.floor_interval, 2) if law.has_floor else "not fitted"]
     found = law.prediction
     if found is None:
         return [*cells, "-", f"{law.losses[-1]:.3f}", "-", "-", "-"]

@@ -165,6 +165,16 @@ def test_laws_go_through_the_losses_of_a_variants_own_parameters(analysis: Analy
         assert x.prediction.observed == pytest.approx(scores(analysis.source, str(x.variant), "2M").mean())
 
 
+def test_of_losses_that_grow_with_size_no_exponent_is_told(analysis: Analysis):
+    """As where one learning rate does not fit the largest."""
+    source = made()
+    grow = source.rows.score.max() + 1 - source.rows.score
+    found = sizes_of(replace(source, rows=source.rows.assign(score=grow)))
+    assert all(x.exponent <= 0 for x in found.laws)
+    text = sizes_section(replace(analysis, sizes=found), CONTEXT)
+    assert text.count("losses do not fall") == len(found.laws)
+
+
 def test_decisions_are_counted_against_the_largest_size(analysis: Analysis):
     means = {
         size: {variant: scores(analysis.source, variant, size).mean() for variant in SHAPES}
