@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from base.errors import UsageError
 from base.files import write_text
 from eval.report.__main__ import ReportArgs, request_of
 from eval.report.analyse import analyse
-from eval.report.analysis import Analysis, AskedMethod
+from eval.report.analysis import Analysis, AskedMethod, Request
 from eval.report.exports import number_tables
 from eval.report.figures import draw_one
 from eval.report.figures.plots import find_panel
@@ -60,6 +60,9 @@ def compare(
     chance: Mapping[str, float] | None = None,
     scale: Scale | None = None,
     axes: Iterable[str] = (),
+    columns: Mapping[str, str] | None = None,
+    score_columns: Iterable[str] = (),
+    names: str | None = None,
     factor: Factor | None = None,
     head: str | None = None,
     paired: bool = False,
@@ -86,6 +89,9 @@ def compare(
         chance: What guessing scores, by outcome.
         scale: Whether percentages are written as fractions.
         axes: Columns of a table that tell runs apart as family and seed do, such as ``size``.
+        columns: What a table calls its columns: ``{"variant": "Activation"}``.
+        score_columns: Columns of a table that are scores, one benchmark each.
+        names: How names of runs or models are made up: ``"{variant}-seed{seed}"``.
         factor: What is compared: ``ffn``, ``head``, ``both``, or an axis.
         head: Of scores under several heads, keep those under this one.
         paired: Whether to compare runs of one family and seed with each other.
@@ -100,6 +106,9 @@ def compare(
     """
     asked = {
         "axis": _listed(axes),
+        "columns": _listed(columns),
+        "scores": _listed(score_columns),
+        "names": names,
         "factor": factor,
         "head": head,
         "baseline": baseline,
@@ -124,22 +133,23 @@ def compare(
     frame = scores if isinstance(scores, pd.DataFrame) else None
     if isinstance(scores, Runs):
         frame = pd.concat([run.scores for run in as_runs(scores)], ignore_index=True)
-    analysis = analyse(_source(scores, frame, request.axes), request)
+    analysis = analyse(_source(scores, frame, request), request)
     remember(analysis)
     return Comparison(analysis, frame)
 
 
-def _source(scores: object, frame: pd.DataFrame | None, axes: Sequence[str]) -> Source:
+def _source(scores: object, frame: pd.DataFrame | None, request: Request) -> Source:
+    axes = request.axes
     if frame is not None:
         if not isinstance(scores, Runs):
-            return source_of_frame(frame, axes)
+            return source_of_frame(frame, axes, request.reading)
         source = source_of_frame(frame, axes or scores.axes)
         settings = Settings({run.family for run in scores}, source.axes)
         return replace(source, facts=tuple(_placed(run, settings, source.axes) for run in scores))
     if isinstance(scores, str | os.PathLike):
-        return with_question_remembered(read_source(Path(scores), axes))
+        return with_question_remembered(read_source(Path(scores), axes, request.reading))
     if isinstance(folder := getattr(scores, "folder", None), Path):  # a study, or a run, which is told
-        return with_question_remembered(read_source(folder, axes))
+        return with_question_remembered(read_source(folder, axes, request.reading))
     raise UsageError(
         f"{named(scores)} holds no scores: give a data frame, such as evaluate(...) returns, runs, the path "
         "of a CSV, or a study"

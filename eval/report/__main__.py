@@ -14,6 +14,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from eval.report.analysis import AskedMethod, Request
 from eval.report.plan import Spread, plan, plan_like
+from eval.report.readers.reading import Reading, read_columns
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.verdicts import warned
 from eval.results.declarations import Scale, named_numbers
@@ -38,6 +39,10 @@ class ReportArgs:
 
     For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
 
+    For a tracker's export: python -m eval.report export.csv --columns variant=ffn --scores eval/loss
+
+    For results of lm-eval: python -m eval.report results/ --names "{variant}-seed{seed}"
+
     For the heads of a study: python -m eval.report runs/fr-kan-heads --factor head --baseline linear
 
     For a table with a column for the models' size: python -m eval.report scores.csv --axis size
@@ -52,8 +57,16 @@ class ReportArgs:
     """
 
     source: Annotated[Path | None, tyro.conf.Positional] = None
-    """A study's folder, a rows.parquet, a CSV with family,variant,seed,benchmark,score (percent), or a
+    """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a
+    column for each benchmark; a file or folder of results of lm-eval, lighteval, HELM or Inspect; or a
     published table, thesis:table5 or thesis:all-seeds."""
+    columns: tuple[str, ...] = ()
+    """What a table calls its columns, "variant=Activation seed=config.seed"; "name=Run" is the one that names
+    runs."""
+    scores: tuple[str, ...] = ()
+    """Columns of a table that are scores, one benchmark each, where it has no column score."""
+    names: str | None = None
+    """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
     axis: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""
@@ -133,6 +146,8 @@ def _refuse_source_after_flag(args: ReportArgs) -> None:
         "--lower-is-better": args.lower_is_better,
         "--chance": args.chance,
         "--looks": args.looks,
+        "--columns": args.columns,
+        "--scores": args.scores,
     }
     for flag, values in flags.items():
         if values and Path(values[-1]).exists():
@@ -147,6 +162,7 @@ def request_of(args: ReportArgs) -> Request:
     """
     return Request(
         axes=args.axis,
+        reading=Reading(columns=read_columns(args.columns, args.axis), scores=args.scores, names=args.names),
         factor=args.factor,
         head=args.head,
         baseline=args.baseline,

@@ -19,6 +19,7 @@ from eval.report.noise import ItemAnalysis
 from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
 from eval.report.published import Published
+from eval.report.readers.reading import Reading
 from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
 from eval.report.sizes import Sizes
@@ -46,6 +47,8 @@ class Request:
 
     axes: tuple[str, ...] = ()
     """Columns of a table that are axes."""
+    reading: Reading = field(default_factory=Reading)
+    """How a table, or result files, are to be read."""
     factor: Factor | None = None
     """Whose levels are compared: FFN variants, heads, both, or an axis."""
     head: str | None = None

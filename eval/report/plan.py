@@ -176,7 +176,9 @@ def plan_like(path: Path, request: Request, variants: int | None, families: int 
     Raises:
         UsageError: For a source that cannot be read, or that has no spread over seeds.
     """
-    tables, levels, inference, num_outcomes = read_arms(read_source(path, request.axes), request)
+    tables, levels, inference, num_outcomes = read_arms(
+        read_source(path, request.axes, request.reading), request
+    )
     parts = []
     for arms in tables:
         if spread := spread_of(arms, levels, inference.paired):

@@ -1,4 +1,4 @@
-"""What a report is made from: a study's folder, a rows file, or a CSV of scores."""
+"""What a report is made from: a study's folder, a rows file, a table, or other tools' result files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import pandas as pd
 from base.errors import UsageError
 from eval.report.design import Asked, Design, design_from, read_design
 from eval.report.history import History, read_history
+from eval.report.readers.reading import Found, Reading
+from eval.report.readers.registry import SUFFIXES, read_result_files
+from eval.report.readers.shapes import to_rows
+from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
+from eval.report.readers.text_tables import read_text_table
 from eval.report.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
 from eval.report.run_files import broken_notes, read_all_facts, read_tables
 from eval.report.study_axes import MAIN, StudyAxes
@@ -25,7 +30,6 @@ from eval.report.study_checks import (
 from eval.report.variant_sources import source_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
-from eval.results.csv_text import unmark
 from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
@@ -83,45 +87,62 @@ class Source:
         return self.kind in ("CSV", FRAME)
 
 
-def read_source(path: Path, axes: Sequence[str] = ()) -> Source:
-    """Read scores from a study's folder, a parquet file of rows, a CSV, or a published table.
+def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+    """Read scores from a study's folder, a table, other tools' result files, or a published table.
 
     Args:
-        path: Which one.
+        path: Which one; a folder with result files may hold those of many models.
         axes: Columns of a table that are axes; a study's file names its own.
+        reading: What else the user said of a table or of result files.
 
     Raises:
         UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
     """
-    path = Path(path)
+    path, reading = Path(path), reading or Reading()
     if path.is_dir():
-        _refuse_axes(path, axes)
+        if not _is_study(path) and (found := read_result_files(path, reading, axes)):
+            return _of_found(found, path, axes)
+        _refuse_flags(path, axes, reading)
         return _read_study(path)
     file = shipped_table(path)
     if not file.exists():
         raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
-    if file.suffix == ".csv":
-        table, kind = _read_csv(file), "CSV"
-    elif file.suffix == ".parquet":
-        table, kind = _read_parquet(file), "rows file"
-    else:
-        raise UsageError(f"{path} is neither a folder nor a .csv or .parquet file; name one of those")
-    return _of_table(table, path, kind, axes)
+    if file.suffix in SUFFIXES and (found := read_result_files(file, reading, axes)):
+        return _of_found(found, path, axes)
+    return _of_found(_read_table(file, reading, axes), path, axes)
 
 
-def _refuse_axes(path: Path, axes: Sequence[str]) -> None:
+def _read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
+    if path.suffix in TABLE_SUFFIXES:
+        table, delimiter = read_text_table(path)
+        return to_rows(table, reading, axes, str(path), delimiter)
+    if path.suffix == ".parquet":
+        return replace(to_rows(_read_parquet(path), reading, axes, str(path)), kind="rows file")
+    known = (*TABLE_SUFFIXES, ".parquet", *SUFFIXES)
+    raise UsageError(f"{path} is neither a folder nor a file of a known kind ({', '.join(known)})")
+
+
+def _is_study(path: Path) -> bool:
+    study = StudyFolder(path)
+    return study.study_file.is_file() or any(x.is_run for x in (RunFolder(path), *study.run_folders()))
+
+
+def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:
     if axes:
         raise UsageError(
             f"--axis {axes[0]} is about a table; the axes of {path} stand in its study.yaml, leave out --axis"
         )
+    if flags := reading.flags:
+        raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
 
 
-def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = ()) -> Source:
+def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
     """Take scores from a data frame, as from a CSV with its columns.
 
     Args:
-        table: At least family, variant, seed, benchmark and score; its index says nothing.
+        table: At least variant, seed, benchmark and score; its index says nothing.
         axes: Further columns that are axes.
+        reading: What else the user said of it.
 
     Raises:
         UsageError: If it is unusable.
@@ -129,19 +150,22 @@ def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = ()) -> Source:
     twice = table.columns[table.columns.duplicated()]
     if len(twice):
         raise UsageError(f"the data frame has the column {twice[0]!r} twice; name each once")
-    source = _of_table(table.reset_index(drop=True), Path("the data frame"), FRAME, axes)
-    return replace(source, title="scores")
+    path = Path("the data frame")
+    found = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
+    return replace(_of_found(replace(found, kind=FRAME), path, axes), title="scores")
 
 
-def _of_table(table: pd.DataFrame, path: Path, kind: str, axes: Sequence[str]) -> Source:
+def _of_found(found: Found, path: Path, axes: Sequence[str]) -> Source:
+    table = found.table
     rows, levels = with_settings(normalise_rows(table, str(path), axes), axes)
     return Source(
         path=path,
-        kind=kind,
-        title=path.stem,
+        kind=found.kind,
+        title=path.resolve().stem if path.is_dir() else path.stem,
         rows=rows,
         design=design_from(rows),
         run_order=_run_order(table),
+        notes=found.notes,
         axes=levels,
         declared=declared_by_columns(table, str(path)),
     )
@@ -151,25 +175,6 @@ def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
     """Name the runs of a table that was found usable, first come first."""
     runs = table[["family", "variant", "seed"]].drop_duplicates()
     return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
-
-
-def _read_csv(path: Path) -> pd.DataFrame:
-    try:
-        # Text throughout: a variant may be called "none", and the checks want to quote what was written.
-        table = pd.read_csv(
-            path, dtype=str, keep_default_na=False, skipinitialspace=True, encoding="utf-8-sig"
-        )
-        names = pd.read_csv(path, dtype=str, nrows=1, header=None, encoding="utf-8-sig").iloc[0].str.strip()
-        if names.duplicated().any():  # pandas calls the second one score.1
-            twice = names[names.duplicated()].iloc[0]
-            raise UsageError(f"{path} has the column {twice!r} twice; name each once")
-        return unmark(table)
-    except pd.errors.EmptyDataError:
-        raise UsageError(f"{path} is empty; a CSV needs family,variant,seed,benchmark,score") from None
-    except UsageError:
-        raise
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not a readable CSV: {' '.join(str(error).split())}") from None
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

@@ -18,7 +18,7 @@ from eval.report.html import to_html
 from eval.report.markdown_report import render
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
-from eval.report.sources import read_source
+from eval.report.sources import Source, read_source
 from eval.results.csv_text import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME
@@ -30,7 +30,7 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
     """Write a report; every number is computed before the first file is written.
 
     Args:
-        source: A study's folder, a rows file, or a CSV of scores.
+        source: A study's folder, a rows file, a table of scores, or result files of another tool.
         out: Folder for the report; made if absent. ``report.md`` in it is written last.
         request: What is asked of the report; None takes the study's choices and the defaults.
 
@@ -41,11 +41,13 @@ def write_report(source: Path, out: Path, request: Request | None = None) -> Ana
         UsageError: For a source, baseline or contrast that cannot be used.
     """
     _refuse_file(out)
-    analysis = analyse(
-        with_question_remembered(read_source(source, request.axes if request else ())), request
-    )
+    analysis = analyse(with_question_remembered(_read(source, request or Request())), request)
     write_analysis(analysis, out)
     return analysis
+
+
+def _read(source: Path, request: Request) -> Source:
+    return read_source(source, request.axes, request.reading)
 
 
 def write_analysis(analysis: Analysis, out: Path) -> None:
@@ -98,6 +100,7 @@ def _command(analysis: Analysis, out: Path) -> str:
     margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}
     words += ["--margin", *margins.values()] if margins else []
     words += ["--scale", request.scale] if request.scale else []
+    words += request.reading.flags
     for axis in request.axes:
         words += ["--axis", axis]
     words += ["--factor", analysis.source.factor] if analysis.factor != "ffn" or request.factor else []

@@ -11,7 +11,7 @@ from base.errors import UsageError
 from eval.results.each import of_each
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
-from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
+from eval.suites.registry import FOREIGN_PREFIXES, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
@@ -25,20 +25,6 @@ def is_percent(metrics: pd.Series) -> pd.Series:
 def decimals(metric: str) -> int:
     """Return how many decimals to show of a metric: perplexities and bits need more than percentages."""
     return 1 if is_percent(pd.Series([metric])).item() else 3
-
-
-def _cure(found: Iterable[str], missing: Sequence[str]) -> str:
-    """What to do about missing columns, where their names show what went wrong."""
-    found = tuple(found)
-    if len(found) == 1 and ";" in found[0]:
-        return "; fields are to be separated by commas, with a point in decimals"
-    if set(missing) <= {name.strip().lower() for name in found}:
-        return "; write these names in small letters, without spaces around them"
-    if list(missing) == ["family"]:
-        return "; with one family any word will do, the same in every row"
-    if set(missing) == {"benchmark", "score"}:
-        return "; a row is one score, with its benchmark's name beside it"
-    return ""
 
 
 def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str] = ()) -> pd.DataFrame:
@@ -62,7 +48,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str
     if missing:
         raise UsageError(
             f"{origin}: missing column(s) {', '.join(missing)}; needed are {', '.join(required)} "
-            f"(found: {', '.join(map(str, frame.columns)) or 'none'}){_cure(frame.columns.map(str), missing)}"
+            f"(found: {', '.join(map(str, frame.columns)) or 'none'})"
         )
     if frame.empty:
         raise UsageError(f"{origin}: holds no rows; score runs first with: ffn-ablations eval RUN...")
@@ -182,13 +168,16 @@ def run_scores(rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
 def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
     """Keep the primary metric of every task that has a unit.
 
-    Tasks of lm-eval may have several: of those of one benchmark the percentages, where it has any.
+    Tasks of lm-eval and its like may have several: of those of one benchmark the percentages, where it has
+    any.
     """
     scores = task_scores(
         rows[of_each(rows["metric"], lambda metric: unit_of(metric) is not None).astype(bool)]
     )
     in_percent = is_percent(scores["metric"])
-    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(HARNESS_PREFIX)).astype(bool)
+    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(FOREIGN_PREFIXES)).astype(
+        bool
+    )
     has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
     return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 

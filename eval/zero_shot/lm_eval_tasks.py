@@ -11,8 +11,7 @@ import difflib
 import hashlib
 import json
 import logging
-import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -33,26 +32,11 @@ from base.progress import Tell
 from eval.config import EvalConfig
 from eval.scoring.lm_eval_models import LMEvalModel
 from eval.scoring.scorers import TextScorer
-from eval.suites.registry import HARNESS_METRICS, HARNESS_PREFIX, RAW_PREFIX, is_percentage
+from eval.suites.lm_eval_metrics import CHOICE_METRICS, metrics_of, primary_metric
+from eval.suites.registry import HARNESS_PREFIX
 from eval.zero_shot.task import TaskResult, evenly_spaced
 
 SCORED_TYPES = ("loglikelihood", "multiple_choice", "loglikelihood_rolling")
-
-# Metrics of lm-eval that are a share from 0 to 1 or a correlation, and their names in rows, in percent.
-PERCENT_METRICS = {
-    "acc": "accuracy",
-    "acc_norm": "accuracy_by_length",
-    "acc_bytes": "accuracy_by_bytes",
-    "acc_mutual_info": "accuracy_by_mutual_information",
-    "exact_match": "exact_match",
-    "f1": "f1",
-    "mcc": "matthews_correlation",
-}
-# GLUE's headline of tasks that lm-eval measures in accuracy, too.
-HEADLINES = {"mrpc": "f1", "qqp": "f1"}
-# Metrics of rows that count how often the right one of several choices is preferred.
-CHOICE_METRICS = tuple(name for metric, name in PERCENT_METRICS.items() if metric.startswith("acc"))
-PERPLEXITIES = tuple(metric.name for metric in HARNESS_METRICS if metric.better == "lower")
 
 
 @dataclass(frozen=True)
@@ -106,9 +90,9 @@ class HarnessTask:
                 model, {self.name: task}, samples={self.name: indices}, bootstrap_iters=0, log_samples=True
             )
         is_masked = scorer.protocol.score == "pseudo-log-likelihood"
-        metrics = _metrics(results["results"][self.name], is_masked)
+        metrics = metrics_of(results["results"][self.name], is_masked)
         items = [self._item(sample, scorer) for sample in results["samples"][self.name]]
-        return TaskResult(self.requested, metrics, pd.DataFrame(items), _primary(self.name, metrics))
+        return TaskResult(self.requested, metrics, pd.DataFrame(items), primary_metric(self.name, metrics))
 
     def _task(self) -> Task:
         return _load(self.requested, self.include_path)[self.name]
@@ -243,31 +227,3 @@ def _source(requested: str, include_path: tuple[Path, ...], name: str) -> str:
     for doc in task.eval_docs:
         digest.update(json.dumps(doc, sort_keys=True, default=str).encode())
     return digest.hexdigest()[:16]
-
-
-def _metrics(results: dict[str, Any], is_masked: bool) -> dict[str, float]:
-    """Return lm-eval's metrics under the names that rows have for them, shares in percent."""
-    metrics = {}
-    for key, value in results.items():
-        name, _, pipeline = key.partition(",")
-        if (
-            not pipeline
-            or name.endswith("_stderr")
-            or not isinstance(value, (int, float))
-            or math.isnan(value)
-        ):
-            continue
-        suffix = "" if pipeline == "none" else f"_{pipeline}"
-        if name in PERCENT_METRICS:
-            metrics[PERCENT_METRICS[name] + suffix] = 100 * float(value)
-        elif name in PERPLEXITIES:
-            metrics[("pseudo_" if is_masked else "") + name + suffix] = float(value)
-        else:
-            metrics[f"{RAW_PREFIX}{name}{suffix}"] = float(value)
-    return metrics
-
-
-def _primary(task: str, metrics: Iterable[str]) -> str:
-    """Choose what stands for a task: a percentage where it has one, and accuracy before any other."""
-    found = sorted(metrics, key=lambda name: (not is_percentage(name), name))
-    return next((name for name in (HEADLINES.get(task), "accuracy") if name in found), found[0])

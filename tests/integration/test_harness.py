@@ -17,13 +17,15 @@ from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
 from eval.models.identity import model_folder
+from eval.report.sources import read_source
 from eval.results.baselines import read_baselines
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import check_sources
 from eval.scoring.scorers import SCORERS
+from eval.suites.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
 from eval.suites.registry import HARNESS_METRICS
-from eval.zero_shot.lm_eval_tasks import PERCENT_METRICS, PERPLEXITIES, find_harness_tasks
+from eval.zero_shot.lm_eval_tasks import find_harness_tasks
 from ffn_variants import UsageError
 from ffn_variants.models.loading import load_language_model
 from pretrain.data.embedded import minimal_pairs, stories
@@ -218,3 +220,33 @@ def test_lm_evals_command_line_can_be_pointed_at_a_run(run, tasks, tmp_path):
         scores(spaced, [("", row[side]) for row in PAIRS]) for side in ("sentence_good", "sentence_bad")
     )
     assert found == pytest.approx(np.mean([a > b for a, b in zip(good, bad, strict=True)]))
+
+
+def test_a_report_reads_what_lm_eval_wrote(make_run, tasks, tmp_path):
+    """Results and logged items of lm-eval itself: every mean to the last digit, by either way."""
+    for seed in (1, 2):
+        run = make_run("gpt_neo", seed=seed)
+        command = [
+            sys.executable, "-m", "eval.lmeval", "--model", "ffn-clm", "--model_args", f"pretrained={run}",
+            "--tasks", "my_group,my_texts", "--include_path", str(tasks), "--log_samples",
+            "--output_path", str(tmp_path / "out"),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    written = list((tmp_path / "out").rglob("results_*.json"))
+    assert len(written) == 2
+    rows = read_source(tmp_path / "out").rows
+    assert set(rows.seed) == {1, 2}
+    assert set(rows.benchmark) == {"lm-eval-my_group", "lm-eval-my_texts"}
+    for path in written:
+        content = json.loads(path.read_text())
+        of_run = rows[rows.run_id == content["model_name"]].set_index(["task", "metric"])["score"]
+        results = content["results"]
+        assert of_run["my_pairs", "accuracy"] == 100 * results["my_pairs"]["acc,none"]
+        assert of_run["my_cloze", "accuracy"] == 100 * results["my_cloze"]["acc,none"]
+        assert of_run["my_cloze", "perplexity"] == results["my_cloze"]["perplexity,none"]
+        assert of_run["my_texts", "bits_per_byte"] == results["my_texts"]["bits_per_byte,none"]
+        # The items alone: what is a mean over them is the same mean, and perplexities are none.
+        of_items = read_source(next(path.parent.glob("samples_my_pairs_*.jsonl"))).rows
+        assert of_items.score.tolist() == [100 * results["my_pairs"]["acc,none"]]
+        assert of_items.n_items.tolist() == [12]
