@@ -12,7 +12,7 @@ import pandas as pd
 from base.errors import UsageError
 from eval.report.design import Asked, Design, design_from, read_design
 from eval.report.history import History, read_history
-from eval.report.readers.reading import Found, Reading
+from eval.report.readers.reading import TABLE, Found, Reading
 from eval.report.readers.registry import SUFFIXES, read_result_files
 from eval.report.readers.shapes import to_rows
 from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
@@ -84,7 +84,7 @@ class Source:
     @property
     def is_table(self) -> bool:
         """Whether somebody wrote the scores down, who may have meant fractions."""
-        return self.kind in ("CSV", FRAME)
+        return self.kind in (TABLE, FRAME)
 
 
 def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
@@ -124,7 +124,7 @@ def _read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
 
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
-    return study.study_file.is_file() or any(x.is_run for x in (RunFolder(path), *study.run_folders()))
+    return study.study_file.is_file() or any(x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders()))
 
 
 def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:

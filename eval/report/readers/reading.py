@@ -14,6 +14,8 @@ NAME = "name"
 """What ``--columns`` calls the column that a run's name stands in."""
 DECLARATIONS = ("lower_is_better", "unit", "chance")
 """Further columns that a table of scores may have."""
+TABLE = "CSV"
+"""What kind of source a table is that somebody wrote."""
 ONLY_FAMILY = "model"
 """The family of a table that names none."""
 
@@ -46,7 +48,7 @@ class Found:
 
     table: pd.DataFrame
     notes: tuple[str, ...] = ()
-    kind: str = "CSV"
+    kind: str = TABLE
 
 
 def read_columns(texts: Iterable[str], axes: Iterable[str] = ()) -> dict[str, str]:
