@@ -879,7 +879,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report scores.csv --columns variant=x", "column in --columns variant="),
     ("eval.report scores.csv --columns seed=a seed=b", "names seed twice"),
     ("eval.report scores.csv --scores blimp", "column in --scores"),
-    ("eval.report scores.csv --names {variant}", "no column names runs"),
+    ("eval.report scores.csv --names x", "no column names runs"),
     ("eval.report --scores blimp scores.csv", "was read as a value of --scores"),
     ("eval.report scores.csv --out one.jsonl", "one.jsonl"),
     ("eval.report scores.csv --out one.jsonl/report", "one.jsonl"),

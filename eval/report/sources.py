@@ -124,7 +124,9 @@ def _read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
 
 def _is_study(path: Path) -> bool:
     study = StudyFolder(path)
-    return study.study_file.is_file() or any(x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders()))
+    return study.study_file.is_file() or any(
+        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
+    )
 
 
 def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:
