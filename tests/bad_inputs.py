@@ -875,7 +875,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report binary.yaml", "binary.yaml"),
     ("eval.report {long}", "name"),
     ("eval.report scores.csv --columns variant", "is no pair"),
-    ("eval.report scores.csv --columns varaint=x", "did you mean 'variant'"),
+    ("eval.report scores.csv --columns vriant=x", "did you mean 'variant'"),
     ("eval.report scores.csv --columns variant=x", "column in --columns variant="),
     ("eval.report scores.csv --columns seed=a seed=b", "names seed twice"),
     ("eval.report scores.csv --scores blimp", "column in --scores"),

@@ -220,7 +220,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
-        ("name,loss\na-1,1\n", Reading(names="{varant}-{seed}"), "did you mean '{variant}'"),
+        ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
         ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "twice"),
         ("name,loss\na-1,1\n", Reading(names="seed{seed}"), "has no {variant}"),
         ("run,step,loss\na-s1,1,2\na-s1,two,2\n", Reading(), "step 'two' is not a number"),
@@ -239,7 +239,7 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Readi
     [
         (["variant"], "is no pair; write --columns variant=THEIR_COLUMN"),
         (["=x"], "is no pair"),
-        (["varaint=x"], "did you mean 'variant'"),
+        (["vriant=x"], "did you mean 'variant'"),
         (["seed=a", "seed=b"], "names seed twice"),
     ],
 )
