@@ -45,7 +45,7 @@ def parse_option_text(text: str, kind: str, words: Sequence[str] = ()) -> Option
             raise UsageError(f'{kind} {text!r}: {word!r} is {allowed}; write for example "{example}"')
         if key in options:
             raise UsageError(f"{kind} {text!r}: {key} is given twice; give it once")
-        options[key] = _value(value)
+        options[key] = read_value(value)
     return OptionText(name, options, tuple(word for word in words if word in rest))
 
 
@@ -61,7 +61,8 @@ def like(default: Value | None, value: Value) -> Value:
     return type(default)(value) if type(default)(value) == value else value
 
 
-def _value(text: str) -> Value:
+def read_value(text: str) -> Value:
+    """Read a whole number, else a number, else a text."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 HEADER = "# Written by a command; its last line is the checksum of the others.\n"
 _SEAL = "# sha256 "
@@ -20,6 +21,14 @@ def is_as_written(text: str) -> bool:
     if mark:
         return given == f"{_checksum(body)}\n"
     return not text.startswith(HEADER)
+
+
+def is_file_as_written(path: Path) -> bool:
+    """Whether a file is as ``sealed_text`` left it; not where it cannot be read."""
+    try:
+        return is_as_written(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _checksum(text: str) -> str:

@@ -9,7 +9,7 @@ percentage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,7 @@ from benchmarks.simulated import (
     skewed,
     unequal,
 )
+from benchmarks.tables import print_table
 
 Shape = tuple[int, int]
 """Variants beside the baseline, and outcomes."""
@@ -82,11 +83,11 @@ def simulate(scenario: Scenario, studies: int, seed: int, explore: bool = False)
 def main() -> None:
     """Print the tables as markdown."""
     args = parse_flags(ClaimsArgs, prog="python -m benchmarks.claims", description=__doc__)
-    _print_table("nothing differs", _null_rows(args))
-    _print_table("one variant differs on every outcome", _power_rows(args))
-    _print_table("intervals", _coverage_rows(args))
-    _print_table("as large as the margin", _margin_rows(args))
-    _print_table("scores that are not normal, and many variants", _other_rows(args))
+    print_table("nothing differs", _null_rows(args))
+    print_table("one variant differs on every outcome", _power_rows(args))
+    print_table("intervals", _coverage_rows(args))
+    print_table("as large as the margin", _margin_rows(args))
+    print_table("scores that are not normal, and many variants", _other_rows(args))
 
 
 def _null_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
@@ -181,19 +182,6 @@ def _other_rows(args: ClaimsArgs) -> Iterator[dict[str, object]]:
 
 def _name(shape: Shape) -> str:
     return f"{shape[0]} x {shape[1]}"
-
-
-def _print_table(title: str, rows: Iterator[dict[str, object]]) -> None:
-    print(f"\n{title}\n")
-    for place, row in enumerate(rows):
-        if place == 0:
-            _print_row(list(row))
-            _print_row(["---"] * len(row))
-        _print_row([f"{value:.1f}" if isinstance(value, float) else value for value in row.values()])
-
-
-def _print_row(cells: Sequence[object]) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
 if __name__ == "__main__":

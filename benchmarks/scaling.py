@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from benchmarks.tables import print_table
 from eval.significance.statistics.scaling_laws import bootstrap_law, predict_largest
 from eval.significance.statistics.size_trends import (
     CHANGES_SIGN,
@@ -158,24 +159,11 @@ def _percent(values: Sequence[bool] | np.ndarray) -> str:
     return f"{100 * np.mean(values):.1f}"
 
 
-def _print_table(title: str, rows: Iterator[dict[str, object]]) -> None:
-    print(f"\n{title}\n")
-    for place, row in enumerate(rows):
-        if place == 0:
-            _print_row(list(row))
-            _print_row(["---"] * len(row))
-        _print_row(list(row.values()))
-
-
-def _print_row(cells: Sequence[object]) -> None:
-    print("| " + " | ".join(map(str, cells)) + " |", flush=True)
-
-
 def main() -> None:
     """Print the tables as markdown."""
     args = parse_flags(ScalingArgs, prog="python -m benchmarks.scaling", description=__doc__)
-    _print_table("Trends over three sizes", _trend_rows(args))
-    _print_table("Power laws", _law_rows(args))
+    print_table("Trends over three sizes", _trend_rows(args))
+    print_table("Power laws", _law_rows(args))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.sealed_text import is_as_written
+from base.sealed_text import is_file_as_written
 from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
 
@@ -52,7 +52,9 @@ def read_listing(study: Path) -> StudyListing:
     cells = content.get("cells")
     if isinstance(cells, list) and cells and all(isinstance(cell, str) for cell in cells):
         goes_on = content.get("until") is not None or _tunes(study, content)
-        return StudyListing(tuple(cells), "" if _is_sealed(file) else EDITED.format(file=file), goes_on)
+        return StudyListing(
+            tuple(cells), "" if is_file_as_written(file) else EDITED.format(file=file), goes_on
+        )
     if not begun:
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
     note = (
@@ -116,13 +118,6 @@ def _tunes(study: Path, content: Mapping[str, Any]) -> bool:
         return False
     tuning = read_tuning(study)
     return tuning is None or not tuning.is_over
-
-
-def _is_sealed(file: Path) -> bool:
-    try:
-        return is_as_written(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _begun(study: Path) -> tuple[str, ...]:

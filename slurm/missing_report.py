@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from base.errors import UsageError
 from pretrain.run.folders import StudyFolder
@@ -50,9 +51,7 @@ def is_followed(study_dir: Path) -> bool:
         return False
     if (note := read_note(study_dir)) is not None:
         return not note.is_dead
-    lasts = [one for one in read_submissions(study_dir) if one.is_last and one.array]
-    queue = read_queue() if lasts else None
-    return queue is not None and any(one.jobs_in(queue, study_dir) for one in lasts)
+    return _last_jobs(study_dir).are_queued is True
 
 
 def _has_report(study_dir: Path, ended_s: float) -> bool:
@@ -63,14 +62,27 @@ def _has_report(study_dir: Path, ended_s: float) -> bool:
 
 def _dead(study_dir: Path) -> str:
     """Who was to write the report and died; empty where somebody may still be at it, or nobody was to."""
-    lasts = [one for one in read_submissions(study_dir) if one.is_last and one.array]
     note = read_note(study_dir)
     if note is not None:  # of a command that runs here, or was killed while it did
         return "the command that was to write it was killed" if note.report and note.is_dead else ""
-    if not lasts:
+    last = _last_jobs(study_dir)
+    if not last.arrays or last.are_queued is not False:
         return ""
-    queue = read_queue()
-    if queue is None or any(one.jobs_in(queue, study_dir) for one in lasts):
-        return ""
-    logs = StudyFolder(study_dir).jobs_dir / f"{lasts[-1].array}_0_log.err"
-    return f"the job that was to write it ended without (SLURM {lasts[-1].array}, log: {logs})"
+    logs = StudyFolder(study_dir).jobs_dir / f"{last.arrays[-1]}_0_log.err"
+    return f"the job that was to write it ended without (SLURM {last.arrays[-1]}, log: {logs})"
+
+
+class _LastJobs(NamedTuple):
+    """The jobs that were to go on after a study's cells."""
+
+    arrays: tuple[str, ...]
+    """Their ids in SLURM, in the order of their submission."""
+    are_queued: bool | None
+    """Whether one of them waits or runs; None where SLURM gives no answer, or there are none."""
+
+
+def _last_jobs(study_dir: Path) -> _LastJobs:
+    lasts = [one for one in read_submissions(study_dir) if one.is_last and one.array]
+    queue = read_queue() if lasts else None
+    are_queued = None if queue is None else any(one.jobs_in(queue, study_dir) for one in lasts)
+    return _LastJobs(tuple(str(one.array) for one in lasts), are_queued)

@@ -14,7 +14,7 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.files import mapping
-from base.sealed_text import is_as_written
+from base.sealed_text import is_file_as_written
 from eval.report.study_axes import StudyAxes, read_axes
 from eval.results.decisions import Decisions
 from eval.results.outcome import Declared
@@ -108,7 +108,7 @@ def read_design(path: Path) -> Asked:
         if StudyFolder(path.parent).tuning_file.exists():
             raise UsageError(_needed(path, "is missing"))
         return Asked()
-    as_written = _is_as_written(path)
+    as_written = is_file_as_written(path)
     try:
         content = read_yaml(path)
         if not content:
@@ -123,13 +123,6 @@ def read_design(path: Path) -> Asked:
         return _without(path, error)
     edited = f"{path.name} is not as slurm.submit wrote it: it was edited or damaged; followed as it stands"
     return Asked(design=design, declared=declared, notes=() if as_written else (edited,))
-
-
-def _is_as_written(path: Path) -> bool:
-    try:
-        return is_as_written(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return False
 
 
 def _without(path: Path, error: UsageError) -> Asked:

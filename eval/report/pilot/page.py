@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from base.option_text import read_value
 from eval.report.markdown import details, table
 from eval.report.pilot.choice import ARMS, FAR, Choice, Weighed
 from eval.report.pilot.recipes import CONFIDENCE, Recipe, Seen
@@ -36,7 +37,7 @@ def recipe_yaml(recipe: Recipe) -> str:
         inner = values
         for key in section.split("."):
             inner = inner.setdefault(key, {})
-        inner[name] = _number(level)
+        inner[name] = read_value(level)
     return yaml.safe_dump(values, sort_keys=False, default_flow_style=None).strip()
 
 
@@ -245,12 +246,3 @@ def _hours(value: float | None) -> str:
 
 def _too_many(detect: float) -> str:
     return f"more than 1,000 seeds an arm to find {detect:g} nats"
-
-
-def _number(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
