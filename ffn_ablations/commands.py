@@ -51,6 +51,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
+        Command("compare-items", "eval.compare_items", "compare two models, one training each, item by item"),
     ),
     "What there is": (
         Command("variants", "ffn_variants", "the FFN variants, with parameters and FLOPs"),

@@ -867,6 +867,14 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --finetune.init-scales 0.1 --head linear", "has no effect with linear"),
     ("eval folder --finetune.head-dropout 1", "must be less than 1"),
     ("eval folder --finetune.preset frkan", "did you mean 'fr-kan'?"),
+    # Two models.
+    ("eval.compare_items", "FIRST"),
+    ("eval.compare_items folder", "SECOND"),
+    ("eval.compare_items absent folder", "absent does not exist"),
+    ("eval.compare_items folder folder", "holds no items"),
+    ("eval.compare_items one.jsonl one.jsonl", "is not named samples_TASK_DATE.jsonl"),
+    ("eval.compare_items folder folder --cluster tasks", "did you mean 'task'?"),
+    ("eval.compare_items folder folder --out one.jsonl", "is a file"),
     # Reports.
     ("eval.report", "name what to report on"),
     ("eval.report absent.csv", "absent.csv"),

@@ -148,6 +148,7 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval", "{study}", "--suites", "embedded-pairs"),
         ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
         ("eval.report", "{study}", "--out", "{study}/report"),
+        ("eval.compare_items", "{run}", "{run}", "--out", "{study}/items"),
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
         ("eval", "{run}/model", "--classify", "sst2"),

@@ -37,6 +37,12 @@ def answer(findings: Findings) -> tuple[str, ...]:
     order = [name for name in by_standing(findings) if name in findings.primary]
     if not order:
         return (f"No primary outcome has scores yet, so nothing is claimed about any {findings.noun}.",)
+    if _is_one_run_each(findings):
+        return (
+            f"Every {findings.noun} has one run, which says nothing of another training of it, so nothing is "
+            "claimed. Train several seeds of each; two models as they are can be compared on their items "
+            "(`ffn-ablations compare-items`).",
+        )
     telling = [name for name in order if can_tell(findings, name)]
     said = [
         _leading(findings, telling),
@@ -259,6 +265,12 @@ def _not_estimable(findings: Findings, benchmarks: Sequence[Benchmark]) -> str:
             if chosen := [c for c in without if bool(c.num_runs_plus) is has_runs]:
                 found.setdefault((said, _quoted(chosen)), []).append(place(findings, benchmark))
     return "; ".join(f"{said} on {listed(places)}: {names}" for (said, names), places in found.items())
+
+
+def _is_one_run_each(findings: Findings) -> bool:
+    """Whether no arm has two runs, which is how a table of checkpoints looks."""
+    counts = [n for c in findings.comparisons for n in (*c.num_runs_plus, *c.num_runs_minus)]
+    return bool(counts) and max(counts) == 1
 
 
 def _at_shared_rate(findings: Findings) -> str:

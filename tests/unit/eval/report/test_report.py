@@ -541,3 +541,11 @@ def test_command_tells_a_mistake_in_one_line(study: Path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert error.startswith("error: unknown baseline")
     assert error.count("\n") == 1
+
+
+def test_one_run_each_claims_nothing_and_points_to_items(tmp_path: Path):
+    csv = tmp_path / "scores.csv"
+    csv.write_text("variant,seed,benchmark,score\ngelu,1,blimp,50\nkan,1,blimp,60\n")
+    assert "Every variant has one run, which says nothing of another training" in text_of(csv)
+    csv.write_text(csv.read_text() + "kan,2,blimp,61\n")
+    assert "Every variant has one run" not in text_of(csv)

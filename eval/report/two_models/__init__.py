@@ -1,0 +1,1 @@
+"""Two models, one training each, item by item: what can be said of them, and what cannot."""
