@@ -57,7 +57,7 @@ def test_the_page_speaks_of_items_and_never_of_trainings(scored, tmp_path, capsy
     said = capsys.readouterr().out
     assert "Nothing follows for another training of either" in said
     assert said.splitlines()[0] in text
-    for verdict in (DIFFERENT, EQUIVALENT, INCONCLUSIVE, "better than", "significan"):
+    for verdict in (DIFFERENT, EQUIVALENT, INCONCLUSIVE, "better than", "significant"):
         assert verdict not in said, verdict
     numbers = json.loads((out / "items.json").read_text())
     assert {entry["outcome"] for entry in numbers["wholes"]} >= {"embedded-pairs accuracy"}
