@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import tyro
 
 from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
 from base.files import write_text
 from eval.report.two_models.compare import Cluster, ItemDifference, TwoModels, compare_models
 from eval.report.two_models.items import read_model_items
@@ -99,7 +99,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _finite(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-if __name__ == "__main__":
-    run_cli(main)
