@@ -845,6 +845,12 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --embedded-seed -1", "--embedded-seed"),
     ("eval folder --suites blimp --blimp-dir absent", "absent"),
     ("eval folder --suites blimp --blimp-dir one.jsonl", "one.jsonl"),
+    *(
+        (f"eval folder --suites {suite} --babylm25-dir folder", f"the suite {suite} needs it")
+        for suite in ("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past", "reading", "aoa")
+    ),
+    ("eval folder --suites ewok", "--babylm25-dir FOLDER"),
+    ("eval folder --suites aoa --babylm25-dir absent", "no folder absent"),
     ("eval folder --suites glue --glue-dir absent", "absent"),
     ("eval folder --suites perplexity --text-file absent.txt", "absent.txt"),
     ("eval folder --classify sst3", "unknown classification task"),

@@ -29,6 +29,12 @@ HELD_OUT = "held-out-loss"
 HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 """Nats per target token; families have different objectives, and so losses of different sizes."""
 
+EWOK_DOMAINS = (
+    *("agent-properties", "material-dynamics", "material-properties", "physical-dynamics"),
+    *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),
+    *("social-properties", "social-relations", "spatial-relations"),
+)
+
 TIES = MetricSpec(name="ties", better=None)
 PAIR_METRICS = (MetricSpec(name="accuracy", chance=50.0), TIES)
 # Odds that change by a tenth are negligible. The shift of all pairs that changes accuracy by one point, its
@@ -111,6 +117,46 @@ _SUITES = (
         means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
     ),
     SuiteSpec(
+        name="blimp-filtered",
+        label="67 paradigms, filtered for BabyLM 2025",
+        kind="minimal pairs",
+        finder="eval.zero_shot.blimp:find_2025_tasks",
+        metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
+        tasks=PARADIGMS,
+        noun="paradigms",
+        means=(MeanSpec(of="paradigms"), MeanSpec(of="phenomena", over="group")),
+    ),
+    SuiteSpec(
+        name="blimp-supplement",
+        label="5 tasks",
+        kind="minimal pairs",
+        finder="eval.zero_shot.blimp:find_2025_tasks",
+        metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS,
+        tasks=SUPPLEMENT_TASKS,
+    ),
+    SuiteSpec(
+        name="ewok",
+        label="11 domains",
+        kind="minimal pairs",
+        finder="eval.zero_shot.ewok:find_tasks",
+        metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS[:1],
+        tasks=EWOK_DOMAINS,
+        noun="domains",
+        means=(MeanSpec(of="domains"),),
+    ),
+    SuiteSpec(
+        name="comps",
+        label="4 tasks",
+        kind="minimal pairs",
+        finder="eval.zero_shot.comps:find_tasks",
+        metrics=PAIR_METRICS,
+        graded=GRADED_PAIRS[:1],
+        tasks=("base", "wugs", "wugs_dist_before", "wugs_dist_in_between"),
+    ),
+    SuiteSpec(
         name="embedded-pairs",
         kind="minimal pairs",
         finder="eval.zero_shot.embedded_pairs:find_tasks",
@@ -140,6 +186,38 @@ _SUITES = (
         metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
         primary=("spearman_correlation",),
         tasks=("wug_adj_nominalization",),
+    ),
+    SuiteSpec(
+        name="wug-past",
+        label="past tense",
+        kind="choices",
+        finder="eval.zero_shot.wug:find_tasks",
+        metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
+        primary=("spearman_correlation",),
+        tasks=("wug_past_tense",),
+    ),
+    SuiteSpec(
+        name="reading",
+        label="eye-tracking and self-paced reading",
+        kind="text",
+        finder="eval.zero_shot.reading:find_tasks",
+        # Good models of 10M words reach 10 and 3.5, and three recipes of one of them differ by 0.4 and 0.1.
+        metrics=(MetricSpec(name="variance_explained", chance=0.0, margin=0.25),),
+        primary=("variance_explained",),
+        tasks=("eye-tracking", "self-paced"),
+    ),
+    SuiteSpec(
+        name="aoa",
+        label="age of acquisition, over a run's checkpoints",
+        kind="text",
+        finder="eval.zero_shot.aoa:find_tasks",
+        metrics=(
+            MetricSpec(name="pearson_correlation", unit="correlation", chance=0.0),
+            MetricSpec(name="pearson_correlation_own_chance", unit="correlation", chance=0.0),
+            MetricSpec(name="words_fitted", better=None, unit=None),
+        ),
+        primary=("pearson_correlation",),
+        tasks=("aoa",),
     ),
     SuiteSpec(
         name="perplexity",

@@ -21,6 +21,9 @@ FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
     "babylm23": (("filtered", "blimp_filtered"), ("supplement", "supplement_filtered")),
 }
 
+FOLDERS_2025 = {"blimp-filtered": "blimp_filtered", "blimp-supplement": "supplement_filtered"}
+"""Folders below ``babylm25_dir``."""
+
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
     """List the tasks of ``blimp`` or ``babylm23``: a file each in ``blimp_dir``, or the hub's (blimp only).
@@ -61,6 +64,19 @@ def find_fast_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None)
         PairTask(suite, uid, source, partial(_read_paradigm, path, source, uid), config.max_pairs)
         for uid in _paradigms_of(path, source)
     ]
+
+
+def find_2025_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
+    """List the tasks of ``blimp-filtered`` or ``blimp-supplement``, which BabyLM 2025 has a file each.
+
+    Raises:
+        UsageError: If their data are absent.
+    """
+    folder = find_data(data_folder(suite, config), suite, FOLDERS_2025[suite])
+    files = list_data_files(folder) if folder.is_dir() else {}
+    if not files:
+        raise UsageError(f"{folder} must be a folder with a .jsonl file for each task of {suite}")
+    return _pair_files(suite, files, config)
 
 
 def _pair_files(suite: str, files: dict[str, Path], config: EvalConfig) -> list[TextTask]:

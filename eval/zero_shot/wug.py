@@ -1,8 +1,12 @@
-"""Wug adjective nominalisation as in BabyLM 2025: does a model prefer what people prefer?
+"""Wug tests as in BabyLM 2025: does a model prefer what people prefer?
 
-Nonce adjectives are made into nouns in two ways, "actignability" and "actignableness". People were asked
-which they prefer (Hofmann et al. 2024, https://arxiv.org/abs/2411.07990), and the score is the rank
-correlation of a model's preference with theirs.
+- ``wug``: nonce adjectives are made into nouns in two ways, "actignability" and "actignableness" (Hofmann et
+  al. 2024, https://arxiv.org/abs/2411.07990).
+- ``wug-past``: nonce verbs are put into the past in two ways (Weissweiler et al. 2023,
+  https://arxiv.org/abs/2310.15113).
+
+People were asked which they prefer, and the score is the rank correlation of a model's preference with
+theirs.
 """
 
 from __future__ import annotations

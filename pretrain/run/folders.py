@@ -93,6 +93,12 @@ class RunFolder:
         return [*(path for path in tables if path.is_file()), *sorted(self.items_dir.glob("*.parquet"))]
 
     @property
+    def checkpoints(self) -> dict[int, Path]:
+        """By step the checkpoints that there are, the oldest first."""
+        found = sorted(self.checkpoints_dir.glob("step_" + "[0-9]" * 7))
+        return {int(path.name.removeprefix("step_")): path for path in found}
+
+    @property
     def study(self) -> StudyFolder:
         """The study that a run at its own place belongs to; of one that lies elsewhere, any folder."""
         return StudyFolder(self.path.parent.parent.parent)

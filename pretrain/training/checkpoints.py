@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
+from base.errors import UsageError
 from base.files import flush, sha256_of
 
 WEIGHTS, MOMENTS, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
@@ -208,6 +209,19 @@ def load_newest(
             group["lr"] = rate
         return saved["state"], path
     return None
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights of one checkpoint, whose files are compared with their checksums.
+
+    Raises:
+        UsageError: If it is damaged; names it.
+    """
+    try:
+        return safetensors.torch.load(_read_checked(path, "")[WEIGHTS])
+    except (OSError, ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"{path} cannot be read ({reason}); remove it, and the others are used") from None
 
 
 def checkpoints(folder: Path) -> list[Path]:

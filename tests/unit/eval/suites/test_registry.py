@@ -18,6 +18,7 @@ import pytest
 
 from eval.config import EvalConfig
 from eval.suites.registry import HARNESS_METRICS, SUITES, asks_for_classes, unit_of
+from tests.babylm_data import write_data
 
 PAIR = {"sentence_good": "The dogs bark.", "sentence_bad": "The dogs barks.", "UID": "agreement"}
 OTHER = {"sentence_good": "She sees him.", "sentence_bad": "She see him.", "UID": "agreement"}
@@ -48,6 +49,12 @@ def wug_file(folder: Path) -> dict[str, Any]:
     return {"babylm25_dir": folder}
 
 
+def babylm_files(folder: Path) -> dict[str, Any]:
+    for step in range(1, 6):
+        (folder / "checkpoints" / f"step_{10**step:07d}").mkdir(parents=True)
+    return {"babylm25_dir": write_data(folder / "data"), "max_pairs": None}
+
+
 def held_out_text(folder: Path) -> dict[str, Any]:
     (folder / "text.txt").write_text("One day a dog ran.\n\nIt was happy.\n", encoding="utf-8")
     return {"text_file": folder / "text.txt"}
@@ -57,6 +64,9 @@ DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
     "blimp": pair_files,
     "babylm23": pair_files,
     "blimp-fast": pair_files,
+    **dict.fromkeys(
+        ("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past", "reading", "aoa"), babylm_files
+    ),
     "entity-tracking": entity_files,
     "wug": wug_file,
     "perplexity": held_out_text,
@@ -74,6 +84,17 @@ class LengthScorer:
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[SimpleNamespace]:
         return [SimpleNamespace(input_ids=text, start=0, end=len(text)) for _, text in pairs]
+
+    chance_surprisal = 10.0
+    learnt = 1.0
+
+    def surprisals(self, pairs: Sequence[tuple[str, str]], num_masks: int = 0) -> np.ndarray:
+        return np.array([len(text) / self.learnt for _, text in pairs])
+
+    def at_checkpoint(self, path: Path) -> LengthScorer:
+        scorer = LengthScorer()
+        scorer.learnt = 1 / (1 + np.exp(3 - np.log10(int(path.name[5:]))))
+        return scorer
 
     def score_documents(self, documents: Sequence[str]) -> list[SimpleNamespace]:
         return [SimpleNamespace(log_likelihood=-float(len(text)), num_tokens=len(text)) for text in documents]
@@ -111,8 +132,9 @@ def test_a_metric_has_a_direction_a_unit_and_a_chance_within_its_range(spec) -> 
 
 def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> None:
     assert {name: spec.chance for name, spec in SUITES.items()} == {
-        "blimp": 50, "babylm23": 50, "blimp-fast": 50, "embedded-pairs": 50, "entity-tracking": 20, "wug": 0,
-        "perplexity": None, "glue": None, "embedded-glue": None,
+        "blimp": 50, "babylm23": 50, "blimp-fast": 50, "blimp-filtered": 50, "blimp-supplement": 50,
+        "ewok": 50, "comps": 50, "embedded-pairs": 50, "entity-tracking": 20, "wug": 0, "wug-past": 0,
+        "reading": 0, "aoa": 0, "perplexity": None, "glue": None, "embedded-glue": None,
     }  # fmt: skip
 
 
@@ -148,7 +170,7 @@ def test_a_finder_is_called_as_every_other(spec) -> None:
 
 def test_a_sample_is_scored_in_the_metrics_of_the_spec(spec, tmp_path) -> None:
     fields = DATA[spec.name](tmp_path) if spec.name in DATA else {}
-    config = EvalConfig(suites=(), max_pairs=4, embedded_pairs_per_paradigm=2, **fields)
+    config = EvalConfig(**{"suites": (), "max_pairs": 4, "embedded_pairs_per_paradigm": 2, **fields})
     tasks = spec.find(config, tmp_path)
     assert tasks
     names = {metric.name for metric in spec.metrics}
@@ -160,6 +182,7 @@ def test_a_sample_is_scored_in_the_metrics_of_the_spec(spec, tmp_path) -> None:
         assert task.suite == spec.name
         result = task.measure(LengthScorer(), lambda message: None)
         assert result.metrics.keys() <= names
+        assert np.isfinite(list(result.metrics.values())).all()
         assert result.primary == spec.headline(result.metrics)
         assert len(result.items) == task.num_items() > 0
         assert set(result.items["task"]) == {task.name}
