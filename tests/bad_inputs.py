@@ -881,6 +881,12 @@ TYPED: list[tuple[str, str]] = [
     ("eval.compare_items one.jsonl one.jsonl", "is not named samples_TASK_DATE.jsonl"),
     ("eval.compare_items folder folder --cluster tasks", "did you mean 'task'?"),
     ("eval.compare_items folder folder --out one.jsonl", "is a file"),
+    ("eval.babylm_predictions", "PATH is missing"),
+    ("eval.babylm_predictions folder", "is no run folder"),
+    ("eval.babylm_predictions absent --babylm25-dir folder", "absent"),
+    ("eval.babylm_predictions folder --out folder", "is a folder"),
+    ("eval.babylm_predictions folder --words 0", "--words"),
+    ("eval.babylm_predictions folder --wrods 1", "did you mean --words"),
     # Reports.
     ("eval.report", "name what to report on"),
     ("eval.report absent.csv", "absent.csv"),

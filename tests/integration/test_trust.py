@@ -149,6 +149,8 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
         ("eval.report", "{study}", "--out", "{study}/report"),
         ("eval.compare_items", "{run}", "{run}", "--out", "{study}/items"),
+        ("eval", "{run}", "--suites", "aoa", "--babylm25-dir", "{study}"),
+        ("eval.babylm_predictions", "{run}", "--babylm25-dir", "{study}", "--out", "{study}/all.json"),
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
         ("eval", "{run}/model", "--classify", "sst2"),
