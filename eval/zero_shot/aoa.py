@@ -33,6 +33,7 @@ from eval.zero_shot.acquisition import age_of_child, age_of_model
 from eval.zero_shot.babylm25 import data_folder, find_table
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
 from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import read_completion
 
 if TYPE_CHECKING:
     from eval.scoring.scorers import TextScorer
@@ -69,24 +70,31 @@ class AoaTask(TextTask):
     run_dir: Path | None = field(default=None, compare=False)
 
     @property
-    def checkpoints(self) -> dict[int, Path]:
-        """By step those that there are, the oldest first."""
-        return {} if self.run_dir is None else RunFolder(self.run_dir).checkpoints
+    def checkpoints(self) -> dict[int, Path | None]:
+        """By step those that there are; None stands for the trained model, at the end of the training."""
+        if self.run_dir is None:
+            return {}
+        run = RunFolder(self.run_dir)
+        completion = read_completion(run)
+        end = completion.results.get("step") if completion else None
+        return ({end: None} if isinstance(end, int) else {}) | run.checkpoints
 
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         words, checkpoints = read_words(self), self.checkpoints
         if len(checkpoints) < FEWEST_CHECKPOINTS:
             raise UsageError(
-                f"{self.suite} needs {FEWEST_CHECKPOINTS} or more checkpoints, and {self.run_dir} kept "
-                f"{len(checkpoints)}; train with --train.save-total-limit 100 and --train.save-steps a "
-                "twentieth of the run or so"
+                f"{self.suite} needs {FEWEST_CHECKPOINTS} or more checkpoints, the trained model as one, and "
+                f"{self.run_dir} kept {len(checkpoints)}; train with --train.save-total-limit 100 and "
+                "--train.save-steps a twentieth of the run or so"
             )
         pairs = pairs_of(words)
         tell(f"{len(pairs)} words in contexts at {len(checkpoints)} checkpoints")
         parts = []
-        for number, (step, path) in enumerate(checkpoints.items(), start=1):
+        for number, step in enumerate(sorted(checkpoints), start=1):
             tell(f"checkpoint {number} of {len(checkpoints)}")
-            surprisal = scorer.at_checkpoint(path).surprisals(pairs)
+            path = checkpoints[step]
+            then = scorer if path is None else scorer.at_checkpoint(path)
+            surprisal = then.surprisals(pairs)
             parts.append(_index(words).assign(step=step, surprisal=surprisal))
         items = pd.concat(parts, ignore_index=True)
         items.insert(0, "task", self.name)

@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from eval.config import EvalConfig
+from eval.results.outcome import Declared, find_outcome
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.aoa import AoaTask
 from eval.zero_shot.suites import find_suite_tasks
@@ -256,6 +257,19 @@ def test_words_are_scored_at_every_checkpoint_and_the_model_stays(scorers, token
     assert pickle.loads(pickle.dumps(task)) == task
 
 
+def test_the_trained_model_is_the_last_checkpoint(scorers, data, run_dir):
+    (task,) = tasks_of("aoa", data, run_dir)
+    (run_dir / "COMPLETED").write_text(json.dumps({"results": {"step": 150_000}}))
+    items = task.measure(scorers["causal"], print).items
+    assert items["step"].unique().tolist() == [10, 100, 1000, 10_000, 100_000, 150_000]
+    assert len(items) == task.num_items()
+    pairs = [("Anna saw the", " ball"), ("Ben saw the", " ball")]
+    last = items[items["step"] == 150_000]["surprisal"].to_numpy()[:2]
+    np.testing.assert_allclose(last, scorers["causal"].surprisals(pairs), atol=1e-5)
+    (run_dir / "COMPLETED").write_text(json.dumps({"results": {"step": 100_000}}))
+    assert len(task.checkpoints) == 5
+
+
 def test_a_run_without_checkpoints_and_a_damaged_one_are_told_in_one_line(scorers, data, run_dir, tmp_path):
     (task,) = tasks_of("aoa", data, tmp_path)
     with pytest.raises(UsageError, match=r"kept 0; train with --train.save-total-limit 100 .*--train.save"):
@@ -273,6 +287,26 @@ def test_full_blimp_and_its_supplement_are_found(scorers, data):
     supplement = tasks_of("blimp-supplement", data)
     assert len(supplement) == 5
     assert supplement[0].measure(scorers["causal"], print).metrics.keys() <= {"accuracy", "ties"}
+
+
+@pytest.mark.parametrize(
+    ("suite", "metric", "unit", "chance", "margin"),
+    [
+        ("blimp-filtered", "accuracy", "percent", 50, 1),
+        ("blimp-supplement", "accuracy", "percent", 50, 1),
+        ("ewok", "accuracy", "percent", 50, 1),
+        ("ewok", "log_odds", "nats", 0, 0.1),
+        ("comps", "accuracy", "percent", 50, 1),
+        ("wug-past", "spearman_correlation", "correlation", 0, 1),
+        ("reading", "variance_explained", "percent", 0, 0.25),
+        ("aoa", "pearson_correlation", "correlation", 0, 1),
+    ],
+)
+def test_what_a_report_is_told_of_each(suite, metric, unit, chance, margin):
+    label = f"{suite} {metric}" if metric == "log_odds" else None
+    outcome = find_outcome(suite, [metric], [1.0, 2.0], Declared(), label)
+    assert (outcome.name, outcome.better) == (label or suite, "higher")
+    assert (outcome.unit, outcome.chance, outcome.margin) == (unit, chance, margin)
 
 
 BAD_ROWS = {
