@@ -109,6 +109,12 @@ class ReportArgs:
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
+    paper: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write OUT/paper, too: PDF figures of a column's and the text's width, LaTeX tables (booktabs), a
+    paragraph on methods with its references, answers to checklists, and example.tex, which shows all."""
+    labels: Path | None = None
+    """With --paper: a YAML file with what the paper calls variants, families and outcomes, and which variants
+    it shows in which order (docs/paper.md). No number depends on it."""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
@@ -176,7 +182,15 @@ def request_of(args: ReportArgs) -> Request:
         method=args.method,
         correction=args.correction,
         published=args.published,
+        paper=args.paper,
+        labels=_labels(args),
     )
+
+
+def _labels(args: ReportArgs) -> Path | None:
+    if args.labels is not None and not args.paper:
+        raise UsageError("--labels is about what --paper writes; add --paper, or leave it out")
+    return args.labels
 
 
 def _plan(args: ReportArgs) -> str:

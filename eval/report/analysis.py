@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import pandas as pd
@@ -70,6 +71,10 @@ class Request:
     """Of claims."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
+    paper: bool = False
+    """Whether to write what a paper takes, too."""
+    labels: Path | None = None
+    """What that calls variants, families and outcomes."""
 
 
 @dataclass(frozen=True, kw_only=True)

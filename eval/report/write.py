@@ -16,6 +16,8 @@ from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all, to_png, to_svg
 from eval.report.html import to_html
 from eval.report.markdown_report import render
+from eval.report.paper.labels import Labels, read_labels
+from eval.report.paper.write import FOLDER, paper_files
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
 from eval.report.sources import Source, read_source
@@ -67,15 +69,28 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
         versions=_versions(),
         figures={name: alt for name, (_, alt) in drawn.items()},
     )
-    images = {f"figures/{name}.svg": to_svg(figure) for name, (figure, _) in drawn.items()}
+    images = {
+        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt)
+        for name, (figure, alt) in drawn.items()
+    }
     tables, markdown = number_tables(analysis), render(analysis, context)
     files: dict[str, str | bytes] = {**images}
     files |= {f"figures/{name}.png": to_png(figure) for name, (figure, _) in drawn.items()}
     files |= {f"tables/{name}.csv": to_csv(table) for name, table in tables.items()}
     files["report.json"] = as_json(analysis, context, tables, _shown(analysis.source.path))
+    if analysis.request.paper:
+        labels = analysis.request.labels
+        made = paper_files(
+            analysis,
+            read_labels(labels) if labels else Labels(),
+            labels,
+            context.versions,
+            context.command,
+        )
+        files |= {f"{FOLDER}/{name}": content for name, content in made.items()}
     files["report.html"] = to_html(markdown, f"Report: {analysis.source.title}", images)
     files[REPORT_NAME] = markdown  # last: whoever sees it finds the rest
-    for place in (out, *out.glob("*/")):
+    for place in (out, *out.glob("*/"), *out.glob("*/*/")):
         remove_leftovers(place, ABANDONED_S)
     for name, content in files.items():
         _write(out / name, content if isinstance(content, bytes) else content.encode())
@@ -118,6 +133,8 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--method", method] if method != "welch" else []
     words += ["--correction", how.correction] if how.correction != "holm" else []
     words += ["--published", request.published] if request.published else []
+    words += ["--paper"] if request.paper else []
+    words += ["--labels", os.fspath(request.labels)] if request.labels else []
     return shlex.join(words)
 
 

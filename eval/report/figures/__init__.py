@@ -23,7 +23,7 @@ from eval.report.figures.tuning import draw_tuning
 from eval.report.names import figure_names
 from eval.report.standing import shown_first
 
-__all__ = ["draw_all", "draw_one", "to_png", "to_svg"]
+__all__ = ["draw_all", "draw_one", "draws", "settled", "to_png", "to_svg"]
 
 PER_REPORT = {
     "forest": draw_forests,
@@ -47,7 +47,7 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
         ``learning-curves``, ``gradient-norms``, ``published``, ``tuning``; ``heat-map-blimp``;
         ``forest-blimp`` for what is not in ``forest``), mapped to the figure and its alt text.
     """
-    return {name: found for name, draw in _draws(analysis).items() if (found := _settled(draw))}
+    return {name: found for name, draw in draws(analysis).items() if (found := settled(draw))}
 
 
 def draw_one(analysis: Analysis, name: str) -> Figure:
@@ -56,29 +56,34 @@ def draw_one(analysis: Analysis, name: str) -> Figure:
     Raises:
         UsageError: If there is none of that name for these scores.
     """
-    draws = _draws(analysis)
-    if name not in draws:
-        raise unknown_name("figure", name, draws)
-    if found := _settled(draws[name]):
+    known = draws(analysis)
+    if name not in known:
+        raise unknown_name("figure", name, known)
+    if found := settled(known[name]):
         return found[0]
     raise UsageError(f"the figure {name!r} has nothing to show: its numbers are not among these scores")
 
 
-def _draws(analysis: Analysis) -> dict[str, Callable[[], tuple[Figure, str] | None]]:
+def draws(analysis: Analysis) -> dict[str, Callable[[], tuple[Figure, str] | None]]:
     """Return what draws each figure, by its name; some will find nothing to draw."""
-    draws: dict[str, Callable[[], tuple[Figure, str] | None]] = {
+    found: dict[str, Callable[[], tuple[Figure, str] | None]] = {
         name: partial(draw, analysis) for name, draw in PER_REPORT.items()
     }
     for kind, draw in PER_BENCHMARK.items():
         for benchmark, name in figure_names(kind, analysis.benchmarks).items():
             if kind != "forest" or benchmark not in shown_first(analysis):
-                draws[name] = partial(draw, analysis, benchmark)
-    return draws
+                found[name] = partial(draw, analysis, benchmark)
+    return found
 
 
-def _settled(draw: Callable[[], tuple[Figure, str] | None]) -> tuple[Figure, str] | None:
+def settled(
+    draw: Callable[[], tuple[Figure, str] | None], relabel: Callable[[Figure], None] | None = None
+) -> tuple[Figure, str] | None:
+    """Draw a figure and lay it out; ``relabel`` may change its texts in between."""
     with matplotlib.rc_context(STYLE):
         found = draw()
         if found is not None:
+            if relabel is not None:
+                relabel(found[0])
             settle(found[0])
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import math
 import textwrap
@@ -115,13 +116,13 @@ def panels(
     return figure, list(grid[:count])
 
 
-def add_legend(figure: Figure, handles: Sequence[Any]) -> None:
+def add_legend(figure: Figure, handles: Sequence[Any], size: float = SMALL) -> None:
     """Put a legend above everything in as many columns as fit, and make the figure taller by it."""
-    widest = max(text_width(handle.get_label()) for handle in handles) + KEY_IN
+    widest = max(text_width(handle.get_label(), size) for handle in handles) + KEY_IN * size / SMALL
     width, height = figure.get_size_inches()
     lines = math.ceil(len(handles) / max(1, int((width - 0.2) / widest)))
     columns = math.ceil(len(handles) / lines)
-    figure.set_size_inches(width, height + 0.19 * lines + 0.1)
+    figure.set_size_inches(width, height + 0.19 * lines * size / SMALL + 0.1)
     figure.legend(handles=list(handles), loc="outside upper center", ncols=columns, columnspacing=1.2)
 
 
@@ -166,12 +167,20 @@ def settle(figure: Figure) -> None:
         figure.set_layout_engine(None)  # not "none", whose place holder costs one drawing more for each file
 
 
-def to_svg(figure: Figure) -> str:
-    """Draw a figure as SVG without a date."""
+def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
+    """Draw a figure as SVG without a date.
+
+    Args:
+        figure: What to draw.
+        title: What a browser shows where the pointer rests, and a screen reader says first.
+        description: What a screen reader says then: the alt text.
+    """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    return buffer.getvalue()
+        metadata = {"Date": None, "Creator": None, "Title": title or None}
+        figure.savefig(buffer, format="svg", metadata=metadata)
+    told = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
+    return buffer.getvalue().replace("</title>", f"</title>{told}", 1)
 
 
 def to_png(figure: Figure) -> bytes:

@@ -1,0 +1,220 @@
+"""What a paper takes from a report: the report's numbers, fonts that are embedded, LaTeX that compiles."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from base.errors import UsageError
+from eval.report.__main__ import main
+from eval.report.paper.latex import escape
+from eval.report.paper.references import ENTRIES
+
+HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""
+VARIANTS = ("gelu", "kan", HOSTILE)
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> Path:
+    """Two families, three variants and two outcomes of five seeds."""
+    rows = [
+        (family, variant, seed, outcome, 50 + 3 * place + seed / 10 + (family == "roberta"))
+        for family in ("gpt_neo", "roberta")
+        for place, variant in enumerate(VARIANTS)
+        for seed in range(5)
+        for outcome in ("blimp", "glue")
+    ]
+    path = tmp_path / "scores.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(path, index=False)
+    return path
+
+
+def written(scores: Path, *flags: str, labels: str | None = None) -> Path:
+    """Write the report with its paper; returns the paper's folder."""
+    out = scores.parent / "out"
+    words = [str(scores), "--out", str(out), "--paper", *flags]
+    if labels is not None:
+        file = scores.parent / "labels.yaml"
+        file.write_text(labels)
+        words += ["--labels", str(file)]
+    assert main(words) == 0
+    return out / "paper"
+
+
+def cells(table: str) -> list[list[str]]:
+    """The cells of a LaTeX table between its lines, without markup."""
+    body = table.split(r"\midrule")[1].split(r"\bottomrule")[0]
+    plain = re.sub(r"\\textbf\{([^}]*)\}", r"\1", body).replace("$-$", "-").replace(r"\quad ", "")
+    return [
+        [cell.strip() for cell in line.split("&")] for line in plain.split(r"\\") if line.count(" & ") >= 3
+    ]
+
+
+def test_the_numbers_are_those_of_the_report(scores: Path):
+    paper = written(scores, labels="variants: {kan: KAN}\nfamilies: {gpt_neo: Neo}\n")
+    numbers: dict[str, Any] = json.loads((paper.parent / "report.json").read_text())
+    averaged = [c for c in numbers["comparisons"] if c["family"] is None]
+    found = cells((paper / "tables" / "differences.tex").read_text())
+    of_kan = [row for row in found if row[0] == "KAN"]
+    expected = (
+        [c for c in averaged if c["variant"] == "kan"]
+        if "variant" in averaged[0]
+        else [c for c in averaged if c["contrast"].startswith("kan")]
+    )
+    assert len(of_kan) == len(expected) == 2
+    for row, c in zip(of_kan, expected, strict=True):
+        assert float(row[1]) == pytest.approx(c["estimate"], abs=0.01)
+        low, high = map(float, re.findall(r"[-+]\d+\.\d+", row[2]))
+        assert (low, high) == pytest.approx((c["low_simultaneous"], c["high_simultaneous"]), abs=0.01)
+    means = pd.read_csv(scores).groupby(["variant", "benchmark", "family"]).score.mean()
+    first = next(row for row in cells((paper / "tables" / "scores.tex").read_text()) if row[0] == "gelu")
+    shown = [float(re.match(r"[\d.]+", cell)[0]) for cell in first[1:]]  # type: ignore[index]
+    assert shown == pytest.approx(means["gelu"].to_list(), abs=0.05)
+
+
+def test_no_number_of_the_report_depends_on_the_paper(scores: Path):
+    def report(out: Path) -> str:
+        return re.sub(r"## Reproduce.*", "", (out / "report.md").read_text(), flags=re.DOTALL)
+
+    paper = written(scores, labels="variants: {kan: Other}\nonly: true\n")
+    out = scores.parent / "plain"
+    main([str(scores), "--out", str(out)])
+    assert report(out) == report(paper.parent)
+    assert not (out / "paper").exists()
+    table = (paper / "tables" / "differences.tex").read_text()
+    assert "over all 4 claims (2 of them shown)" in table
+    assert "a\\_b" not in table
+
+
+def test_variants_stand_in_the_order_of_the_labels(scores: Path):
+    text = json.dumps({HOSTILE: "Strange", "kan": "KAN"})
+    paper = written(scores, labels=f"variants: {text}\n")
+    names = [row[0] for row in cells((paper / "tables" / "scores.tex").read_text())]
+    assert names == ["gelu", "Strange", "KAN"]
+
+
+def test_files_come_out_the_same_every_time(scores: Path):
+    paper = written(scores)
+    before = {path.name: path.read_bytes() for path in paper.rglob("*") if path.is_file()}
+    again = written(scores)
+    assert before == {path.name: path.read_bytes() for path in again.rglob("*") if path.is_file()}
+
+
+def test_fonts_are_embedded_as_truetype_and_their_text_can_be_searched(scores: Path):
+    paper = written(scores)
+    found = sorted((paper / "figures").glob("*.pdf"))
+    names = {path.name for path in found}
+    assert {"forest.pdf", "seeds.pdf", "forest-blimp-column.pdf"} <= names
+    for path in found:
+        content = path.read_bytes()
+        assert b"/FontFile2" in content
+        assert b"/Type3" not in content
+        assert b"/ToUnicode" in content
+    boxes = re.findall(
+        rb"/MediaBox \[ 0 0 ([\d.]+) ", (paper / "figures" / "forest-blimp-column.pdf").read_bytes()
+    )
+    assert float(boxes[0]) == pytest.approx(3.25 * 72)
+    assert zlib.decompress  # streams are compressed
+
+
+def test_figures_carry_labels(scores: Path):
+    if shutil.which("pdftotext") is None:
+        pytest.skip("needs pdftotext (poppler-utils)")
+    paper = written(scores, labels="variants: {kan: My KAN}\noutcomes: {glue: Tasks}\n")
+    for name in ("forest", "seeds", "forest-glue-column"):
+        done = subprocess.run(
+            ["pdftotext", str(paper / "figures" / f"{name}.pdf"), "-"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "My KAN" in done.stdout, name
+        assert "Tasks" in done.stdout, name
+
+
+def test_what_is_cited_is_in_the_bibliography_and_nothing_else(scores: Path):
+    paper = written(scores)
+    cited = set(
+        re.findall(
+            r"[a-z]+\d{4}", " ".join(re.findall(r"\\citep\{([^}]*)\}", (paper / "methods.tex").read_text()))
+        )
+    )
+    entries = set(re.findall(r"^@\w+\{(\w+),", (paper / "references.bib").read_text(), re.MULTILINE))
+    assert cited == entries
+    assert {"welch1947", "holm1979", "warstadt2020", "wang2018"} <= cited
+    for key, entry in ENTRIES.items():
+        assert entry.count("{") == entry.count("}")
+        assert entry.startswith("@")
+        assert key[-4:] in entry
+
+
+def test_the_checklist_says_what_it_knows_and_what_not(scores: Path):
+    text = (written(scores) / "checklist.md").read_text()
+    assert "30 runs: 5 seeds of each of 3 variants in 2 families" in text
+    assert "95% confidence intervals over training seeds by Welch's test" in text
+    assert "Not known to the report; say it yourself." in text
+
+
+def test_svg_figures_say_what_they_are(scores: Path):
+    text = (written(scores).parent / "figures" / "forest.svg").read_text()
+    assert "<title>forest</title>" in text
+    assert "<desc>Forest plot, blimp" in text
+    assert "&lt;b&gt;" in text
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ("variants: {kann: KAN}", r"unknown name in .*labels.yaml: variants: 'kann'; did you mean 'kan'"),
+        ("families: {bert: BERT}", "unknown name in .*families: 'bert'"),
+        ("outcomes: {blmp: x}", "did you mean 'blimp'"),
+        ("variants: {kan: X, gelu: X}", "has the label 'X' twice"),
+        ("variants: {kan: ' '}", "variants.kan has no label"),
+        ("variants: [kan]", "must be a mapping"),
+        ("variants: {kan: 1}", "must be text"),
+        ("variant: {kan: x}", "did you mean variants"),
+        ("only: maybe", "must be true or false"),
+        ("variants: {kan: x, kan: y}", "named twice"),
+        ("- a", "expected a mapping"),
+    ],
+)
+def test_labels_that_do_not_fit(scores: Path, labels: str, message: str):
+    with pytest.raises(UsageError, match=message) as told:
+        written(scores, labels=labels)
+    assert "\n" not in str(told.value)
+
+
+def test_labels_need_a_paper(scores: Path):
+    with pytest.raises(UsageError, match="--labels is about what --paper writes"):
+        main([str(scores), "--labels", "x.yaml"])
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "β ± ↑ é", "\\", "100%", "$"])
+def test_escaped_text_holds_no_command(text: str):
+    plain = re.sub(r"\\(text[a-z]+\{\}|[{}$&#%_]|[a-z]+)|\$\\?[a-z-]+\$", "", escape(text))
+    assert not set(plain) & set("\\{}$&#%_^~<>|")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("pdflatex") is None, reason="needs pdflatex (Debian: texlive-latex-recommended)"
+)
+@pytest.mark.parametrize(
+    "labels", [None, f"variants: {json.dumps({HOSTILE: 'K & _N'})}\n"], ids=["bare", "named"]
+)
+def test_latex_compiles_it(scores: Path, labels: str | None):
+    paper = written(scores, labels=labels)
+    for command in ("pdflatex", "bibtex", "pdflatex", "pdflatex"):
+        words = [command, "example"] if command == "bibtex" else [command, "-halt-on-error", "example.tex"]
+        done = subprocess.run(words, cwd=paper, capture_output=True, text=True, errors="replace", check=False)
+        assert done.returncode == 0, done.stdout[-2000:]
+    log = (paper / "example.log").read_text(errors="replace")
+    assert labels is None or "Overfull \\hbox" not in log  # as long a name as that has no place in a column
+    assert "undefined" not in log
