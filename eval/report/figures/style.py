@@ -177,7 +177,7 @@ def to_svg(figure: Figure, title: str = "", description: str = "") -> str:
     """
     with matplotlib.rc_context(STYLE):
         buffer = io.StringIO()
-        metadata = {"Date": None, "Creator": None, "Title": title or None}
+        metadata = {"Date": None, "Creator": None, **({"Title": title} if title else {})}
         figure.savefig(buffer, format="svg", metadata=metadata)
     told = f"\n <desc>{html.escape(description, quote=False)}</desc>" if description else ""
     return buffer.getvalue().replace("</title>", f"</title>{told}", 1)
