@@ -157,6 +157,7 @@ STUDY_FOLDER = (
     ("  eval/done.json", "tasks, protocols, weights, checksums", "eval"),
     ("  eval/baselines.json", "what constant answers score", "eval"),
     ("  eval/contamination.json", "test items in the training text", "eval"),
+    ("  eval/babylm_fast.json", "checkpoints on BabyLM's fast data", "look"),
     ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
     ("  eval/explanations/", "pages of shaded texts", "look"),
     ("  eval/sufficiency/", "do the chosen segments suffice?", "look"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -56,7 +57,22 @@ def write_data(folder: Path, num_rows: int = 2) -> Path:
         lines(full / "comps" / f"comps_{name}.jsonl", [_property(draw) for _ in range(num_rows)])
     write_reading(full / "reading" / "reading_data.csv")
     write_aoa(full / "aoa")
+    _write_fast(folder / "fast_eval", full)
     return folder
+
+
+def _write_fast(fast: Path, full: Path) -> None:
+    """Make ``fast_eval`` of the first rows of ``full_eval``."""
+    for name in ("blimp", "supplement", "ewok"):
+        for path in (full / f"{name}_filtered").iterdir():
+            rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
+            copy = fast / f"{name}_fast" / path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text("".join(rows[:2]), encoding="utf-8")
+    for name in ("wug_adj_nominalization", "wug_past_tense", "reading"):
+        shutil.copytree(full / name, fast / name)
+    (fast / "entity_tracking_fast").mkdir()
+    shutil.copy(full / "entity_tracking" / "regular.jsonl", fast / "entity_tracking_fast")
 
 
 def _pair(draw: random.Random, task: str, suite: str) -> dict:

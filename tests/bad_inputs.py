@@ -886,6 +886,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.babylm_predictions absent --babylm25-dir folder", "absent"),
     ("eval.babylm_predictions folder --out folder", "is a folder"),
     ("eval.babylm_predictions folder --words 0", "--words"),
+    ("eval.babylm_predictions folder --fast", "--fast needs --words"),
     ("eval.babylm_predictions folder --wrods 1", "did you mean --words"),
     # Reports.
     ("eval.report", "name what to report on"),

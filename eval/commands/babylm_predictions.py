@@ -15,7 +15,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.files import write_text
 from eval.models.identity import identify_run
-from eval.results.babylm import collect, summary, told
+from eval.results.babylm import FAST, by_words, collect, summary, told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,11 @@ class PredictionsArgs:
     words: int | None = None
     """How many words the training saw, 100000000, repeated ones each time: names the checkpoints of aoa as
     the leaderboard does, chck_10M."""
+    fast: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Add fast_eval_results: score every checkpoint that --words names on fast_eval of the data, or go on
+    with it. Takes as long as scoring the run so many times."""
+    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With --fast: run an FFN variant that the run brings as code; read it before."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -43,19 +48,33 @@ def main(args: Sequence[str] | None = None) -> int:
     asked = parse_flags(PredictionsArgs, args, prog="python -m eval.babylm_predictions")
     if asked.words is not None and asked.words < 1:
         raise UsageError(f"--words is {asked.words}; it must be 1 or more")
+    if asked.fast and asked.words is None:
+        raise UsageError("--fast needs --words, how many words the training saw: it names the checkpoints")
     if asked.out.is_dir():
         raise UsageError(f"{asked.out} is a folder; --out names the file to write")
     identify_run(asked.run)
     collected = collect(asked.run, asked.babylm25_dir, asked.words)
-    lines = told(collected, asked.run, asked.babylm25_dir)
     if not collected.content:
-        raise UsageError(f"{asked.run} has nothing that the leaderboard takes; {lines[0]}")
+        missing = told(collected, asked.run, asked.babylm25_dir)[0]
+        raise UsageError(f"{asked.run} has nothing that the leaderboard takes; {missing}")
+    if asked.fast:
+        from eval.runner.fast_scores import fast_scores
+
+        steps = {step: f"chck_{seen}M" for step, seen in by_words(asked.run, asked.words or 0).items()}
+        collected.content[FAST] = fast_scores(
+            asked.run, asked.babylm25_dir, steps, _say, asked.trust_remote_code
+        )
+    lines = told(collected, asked.run, asked.babylm25_dir)
     for line in lines:
         print(f"note: {line}", file=sys.stderr)
     # NaN, for a word without one before it, is what the pipeline writes as well.
     write_text(asked.out, json.dumps(collected.content))
     print(f"{asked.out}: {summary(collected.content)}")
     return 0
+
+
+def _say(message: str) -> None:
+    print(f"scoring {message}", file=sys.stderr)
 
 
 if __name__ == "__main__":

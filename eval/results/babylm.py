@@ -28,11 +28,12 @@ from eval.zero_shot import aoa, conditional_pairs, entity_tracking, minimal_pair
 from eval.zero_shot.suites import find_suite_tasks
 from eval.zero_shot.task import TextTask
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import read_completion
 
 Prediction = tuple[str, dict[str, Any]]
 """The subtask that a prediction is of, and the prediction without its id."""
 MILLION = 10**6
+FAST = "fast_eval_results"
+"""The key of what ``eval.runner.fast_scores`` adds."""
 
 
 def _of_pairs(task: Any, items: pd.DataFrame) -> Iterator[Prediction]:
@@ -221,12 +222,7 @@ def _acquisition(run: RunFolder, task: Any, items: pd.DataFrame, words: int | No
     steps = items["step"].unique().tolist()
     names: dict[int, tuple[str, int | None]] = {step: (f"step_{step:07d}", None) for step in steps}
     if words is not None:
-        names = _by_words(steps, words, _last_step(run, steps))
-        if not names:
-            raise UsageError(
-                f"no checkpoint of {run.path} lies at 1, 2, .. 10, 20, .. 100, 200, .. million words of "
-                f"{words:,}; leave --words out, or save a checkpoint every million words"
-            )
+        names = {step: (f"chck_{seen}M", seen * MILLION) for step, seen in by_words(run.path, words).items()}
     known = items[items["step"].isin(list(names))]
     rows = zip(known["step"], known["word"], known["context_id"], known["surprisal"], strict=True)
     results = [
@@ -247,22 +243,31 @@ def _acquisition(run: RunFolder, task: Any, items: pd.DataFrame, words: int | No
     }
 
 
-def _last_step(run: RunFolder, steps: list[int]) -> int:
-    """The step at which the training ended, which need not have a checkpoint."""
-    completion = read_completion(run)
-    said = completion.results.get("step") if completion else None
-    return said if isinstance(said, int) and said >= steps[-1] else steps[-1]
+def by_words(run_dir: Path, words: int) -> dict[int, int]:
+    """Return the steps of those checkpoints that the leaderboard takes, with the million words seen there.
 
+    A checkpoint is one of them if it lies within 1% of it.
 
-def _by_words(steps: list[int], words: int, last: int) -> dict[int, tuple[str, int | None]]:
-    """Name those checkpoints that lie within 1% of one that the leaderboard takes."""
-    names: dict[int, tuple[str, int | None]] = {}
-    seen = {step: step / last * words / MILLION for step in steps}
-    for wanted in AOA_WORDS:
+    Args:
+        run_dir: The run.
+        words: How many its training saw in all.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    steps = list(aoa.trained_states(run_dir))
+    seen = {step: step / max(steps) * words / MILLION for step in steps}
+    found: dict[int, int] = {}
+    for wanted in AOA_WORDS if steps else ():
         nearest = min(steps, key=lambda step: abs(seen[step] - wanted))
         if abs(seen[nearest] - wanted) <= 0.01 * wanted:
-            names[nearest] = f"chck_{wanted}M", wanted * MILLION
-    return names
+            found[nearest] = wanted
+    if not found:
+        raise UsageError(
+            f"no checkpoint of {run_dir} lies at 1, 2, .. 10, 20, .. 100, 200, .. million words of "
+            f"{words:,}; leave --words out, or save a checkpoint every million words"
+        )
+    return found
 
 
 def _answers(run: RunFolder, ledger: Ledger, collected: Collected) -> dict[str, dict]:
@@ -285,7 +290,7 @@ def _answers(run: RunFolder, ledger: Ledger, collected: Collected) -> dict[str, 
 
 def told(collected: Collected, run_dir: Path, data: Path | None) -> list[str]:
     """Say in a line each what is missing, with the command that scores it, and what has other sizes."""
-    lines = []
+    lines: list[str] = []
     if missing := collected.missing:
         named = [
             suite if set(tasks) >= set(_wanted(suite)) else f"{suite} ({', '.join(tasks)})"
@@ -301,6 +306,8 @@ def told(collected: Collected, run_dir: Path, data: Path | None) -> list[str]:
             if suite == "glue"
         ]
         lines.append(f"missing: {', '.join(named)}; score with: python -m eval {run_dir} {' '.join(flags)}")
+    if FAST not in collected.content:
+        lines.append(f"{FAST}, scores of checkpoints on fast_eval, are not in it; --fast adds them")
     if collected.sizes:
         sizes = [f"{key} has {own:,} of {wanted:,}" for key, (own, wanted) in collected.sizes.items()]
         lines.append(f"other numbers of predictions than the leaderboard takes: {', '.join(sizes)}")
@@ -316,6 +323,9 @@ def summary(content: Mapping[str, Any]) -> str:
     """Return in one line how many predictions there are of each key."""
     counts: Counter[str] = Counter()
     for key, part in content.items():
+        if key == FAST:
+            counts[key] = len(next(iter(part.values()), ()))
+            continue
         of_results = len(part.get("results", ()))
         counts[key] = of_results or sum(len(found["predictions"]) for found in part.values())
     return ", ".join(f"{key} {count:,}" for key, count in counts.items())

@@ -71,13 +71,8 @@ class AoaTask(TextTask):
 
     @property
     def checkpoints(self) -> dict[int, Path | None]:
-        """By step those that there are; None stands for the trained model, at the end of the training."""
-        if self.run_dir is None:
-            return {}
-        run = RunFolder(self.run_dir)
-        completion = read_completion(run)
-        end = completion.results.get("step") if completion else None
-        return ({end: None} if isinstance(end, int) else {}) | run.checkpoints
+        """As ``trained_states`` gives them; none where no run is at hand."""
+        return {} if self.run_dir is None else trained_states(self.run_dir)
 
     def measure(self, scorer: TextScorer, tell: Tell) -> TaskResult:
         words, checkpoints = read_words(self), self.checkpoints
@@ -90,9 +85,8 @@ class AoaTask(TextTask):
         pairs = pairs_of(words)
         tell(f"{len(pairs)} words in contexts at {len(checkpoints)} checkpoints")
         parts = []
-        for number, step in enumerate(sorted(checkpoints), start=1):
+        for number, (step, path) in enumerate(checkpoints.items(), start=1):
             tell(f"checkpoint {number} of {len(checkpoints)}")
-            path = checkpoints[step]
             then = scorer if path is None else scorer.at_checkpoint(path)
             surprisal = then.surprisals(pairs)
             parts.append(_index(words).assign(step=step, surprisal=surprisal))
@@ -107,6 +101,18 @@ class AoaTask(TextTask):
 
     def texts(self) -> list[str]:
         return ["".join(pair) for pair in pairs_of(read_words(self))]
+
+
+def trained_states(run_dir: Path) -> dict[int, Path | None]:
+    """Return by step the checkpoints that a run kept, the oldest first.
+
+    None stands for the trained model, at the end of the training, where that step has no checkpoint.
+    """
+    run = RunFolder(run_dir)
+    completion = read_completion(run)
+    end = completion.results.get("step") if completion else None
+    states: dict[int, Path | None] = {end: None} if isinstance(end, int) else {}
+    return dict(sorted({**states, **run.checkpoints}.items()))
 
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:

@@ -21,8 +21,11 @@ FOLDERS: dict[str, tuple[tuple[str, str], ...]] = {
     "babylm23": (("filtered", "blimp_filtered"), ("supplement", "supplement_filtered")),
 }
 
-FOLDERS_2025 = {"blimp-filtered": "blimp_filtered", "blimp-supplement": "supplement_filtered"}
-"""Folders below ``babylm25_dir``."""
+FOLDERS_2025 = {
+    "blimp-filtered": ("blimp_filtered",),
+    "blimp-supplement": ("supplement_filtered", "supplement_fast"),
+}
+"""Folders below ``babylm25_dir``; the fast evaluation has a supplement of its own."""
 
 
 def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> list[TextTask]:
@@ -72,7 +75,7 @@ def find_2025_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None)
     Raises:
         UsageError: If their data are absent.
     """
-    folder = find_data(data_folder(suite, config), suite, FOLDERS_2025[suite])
+    folder = find_data(data_folder(suite, config), suite, *FOLDERS_2025[suite])
     files = list_data_files(folder) if folder.is_dir() else {}
     if not files:
         raise UsageError(f"{folder} must be a folder with a .jsonl file for each task of {suite}")

@@ -77,6 +77,8 @@ class RunFolder:
     contamination_file = Inside("eval/contamination.json")
     """How much of the test sets stood in the training text."""
     contamination_cache_dir = Inside("eval/.contamination")
+    fast_scores_file = Inside("eval/babylm_fast.json")
+    """Scores of checkpoints on the fast data of BabyLM (see ``eval.runner.fast_scores``)."""
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")

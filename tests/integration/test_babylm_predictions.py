@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from scipy.stats import spearmanr
 
 from base.errors import run_cli
@@ -154,7 +156,8 @@ def test_a_run_s_file_is_as_published_and_gives_the_run_s_scores(scored, data, t
     assert "blimp 134," in said.out
     assert "missing: glue (mnli, mrpc, multirc, qqp, rte); score with: python -m eval" in said.err
     assert "blimp has 134 of 59,875, blimp_supplement has 10 of 5,218" in said.err
-    assert said.err.count("\n") == 2
+    assert "fast_eval_results, scores of checkpoints" in said.err
+    assert said.err.count("\n") == 3
     content = json.loads(out.read_text())
     check_format(content)
     rows, full = pd.read_parquet(scored / "eval" / "rows.parquet"), data / "full_eval"
@@ -224,6 +227,53 @@ def test_a_run_s_file_is_as_published_and_gives_the_run_s_scores(scored, data, t
     assert [(r["target_word"], r["context_id"], r["context"]) for r in of_first] == expected
 
 
+def test_checkpoints_are_scored_on_the_fast_data_and_never_twice(scored, data, tmp_path, capsys):
+    """What the last of them is scored is what the run is that has its weights."""
+    asked = ("--babylm25-dir", data, "--words", 20_000_000, "--fast", "--out")
+    assert export(scored, *asked, tmp_path / "a.json") == 0
+    said = capsys.readouterr().err
+    assert [line.split(",")[0] for line in said.splitlines()[:5]] == [f"scoring chck_{n}M" for n in STEPS]
+    assert "are not in it" not in said
+    fast = json.loads((tmp_path / "a.json").read_text())["fast_eval_results"]
+    assert {key: set(part[0]) for key, part in fast.items()} == {
+        **{key: set(FORMAT[key][0]) for key in ("blimp", "blimp_supplement", "ewok")},
+        "entity_tracking": {"regular_0_ops", "regular_1_ops"},
+        "wug_adj": {"wug_adj"},
+        "wug_past": {"wug_past"},
+        "reading": {"spr", "rt"},
+    }
+    assert all(len(part) == 5 for part in fast.values())
+    assert all(-1 <= value <= 1 for part in fast.values() for step in part for value in step.values())
+
+    other = tmp_path / "gpt_neo" / "swish" / "other"
+    shutil.copytree(scored, other, ignore=shutil.ignore_patterns("eval", "checkpoints"))
+    weights = load_file(scored / "checkpoints" / f"step_{STEPS[-1]:07d}" / "model.safetensors")
+    save_file(weights, other / "model" / "model.safetensors", metadata={"format": "pt"})
+    config = CONFIG | {"suites": ("blimp-fast", "ewok", "wug", "reading"), "babylm25_dir": data / "fast_eval"}
+    rows = evaluate_run(other, EvalConfig.model_validate(config), progress=False).set_index("benchmark")
+    assert np.mean(list(fast["blimp"][-1].values())) == pytest.approx(
+        rows.loc["blimp-fast", "score"].mean() / 100
+    )
+    assert np.mean(list(fast["ewok"][-1].values())) == pytest.approx(rows.loc["ewok", "score"].mean() / 100)
+    assert fast["wug_adj"][-1]["wug_adj"] == pytest.approx(rows.loc["wug", "score"] / 100)
+    reading = rows.loc["reading"].set_index("task")["score"] / 100
+    assert fast["reading"][-1]["spr"] == pytest.approx(reading["self-paced"], abs=1e-6)
+    assert fast["reading"][-1]["rt"] == pytest.approx(reading["eye-tracking"], abs=1e-6)
+
+    path = scored / "checkpoints" / f"step_{STEPS[0]:07d}" / "model.safetensors"
+    kept = path.read_bytes()
+    try:
+        path.write_bytes(b"broken")
+        assert export(scored, *asked, tmp_path / "b.json") == 0
+        assert "scoring" not in capsys.readouterr().err
+        assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
+        (scored / "eval" / "babylm_fast.json").unlink()
+        assert export(scored, *asked, tmp_path / "b.json") == 2
+        assert "cannot be read" in capsys.readouterr().err
+    finally:
+        path.write_bytes(kept)
+
+
 def test_what_is_missing_is_said_in_one_line(make_run, data, tmp_path, capsys):
     run, out = make_run(), tmp_path / "all.json"
     assert export(run, "--babylm25-dir", data, "--out", out) == 2
@@ -233,7 +283,7 @@ def test_what_is_missing_is_said_in_one_line(make_run, data, tmp_path, capsys):
         run, EvalConfig.model_validate(config | {"pair_tasks": ("base", "social-relations")}), progress=False
     )
     assert export(run, "--babylm25-dir", data, "--out", out) == 0
-    (first, _) = capsys.readouterr().err.splitlines()
+    (first, *_) = capsys.readouterr().err.splitlines()
     assert first.startswith(
         "note: missing: blimp-filtered, blimp-supplement, ewok (agent-properties, material-"
     )
@@ -265,6 +315,7 @@ def test_mistakes_are_told_in_one_line_and_nothing_is_written(scored, data, tmp_
         ((scored, "--babylm25-dir", data, "--words", 0), "--words is 0"),
         ((scored, "--babylm25-dir", data, "--words", "some"), "--words"),
         ((scored, "--babylm25-dir", data, "--words", 37), "no checkpoint"),
+        ((scored, "--babylm25-dir", data, "--fast"), "--fast needs --words"),
         ((scored, "--babylm25-dri", data), "did you mean --babylm25-dir"),
     ):
         assert export(*arguments, *(() if "--out" in arguments else ("--out", out))) == 2

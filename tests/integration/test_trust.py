@@ -210,6 +210,7 @@ CONSENT = "which is code; read"
         (("ffn_variants",), None),
         (("eval", "{run}", "--suites", "embedded-pairs"), "channel-elu"),
         (("eval", "{run}/model", "--classify", "sst2"), CONSENT),
+        (("eval.babylm_predictions", "{run}", "--words", "9", "--fast"), None),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else words or "reads",
 )

@@ -33,6 +33,7 @@ RUN_NAMES = {
     "baselines_file": "eval/baselines.json",
     "contamination_file": "eval/contamination.json",
     "contamination_cache_dir": "eval/.contamination",
+    "fast_scores_file": "eval/babylm_fast.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
     "sufficiency_dir": "eval/sufficiency",
