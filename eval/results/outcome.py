@@ -117,10 +117,10 @@ def find_outcome(
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = USUAL_MARGINS.get(unit) if unit else None
-    if declared.margin is not None and unit in PERCENTAGES:
-        usual = declared.margin
-    elif spec.margin is not None:
+    if spec.margin is not None:
         usual = spec.margin
+    elif declared.margin is not None and unit in PERCENTAGES:
+        usual = declared.margin
     margin = _said(declared.margins, names, usual)
     if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)

@@ -213,7 +213,7 @@ _SUITES = (
         finder="eval.zero_shot.aoa:find_tasks",
         metrics=(
             MetricSpec(name="pearson_correlation", unit="correlation", chance=0.0),
-            MetricSpec(name="pearson_correlation_own_chance", unit="correlation", chance=0.0),
+            MetricSpec(name="leaderboard_correlation", unit="correlation", chance=0.0),
             MetricSpec(name="words_fitted", better=None, unit=None),
         ),
         primary=("pearson_correlation",),

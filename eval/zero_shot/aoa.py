@@ -4,10 +4,11 @@ At every checkpoint of a training the surprisal of words is measured, each in se
 says when a word was learned (``eval.zero_shot.acquisition``), and the score is Pearson's correlation with the
 age at which children learn it, times 100.
 
-The pipeline takes log2(300,000) = 18.2 for the surprisal at chance, although its surprisals are in nats. At
-small vocabularies a word may then start above half way, and no place is found. The primary metric does as the
-pipeline, 0 for fewer than three words included; ``pearson_correlation_own_chance`` takes ln of the model's
-vocabulary, and ``words_fitted`` says of how many words the primary metric is.
+A word is learned half way from the surprisal at chance, the logarithm of the model's vocabulary, to its
+lowest one. The pipeline takes log2(300,000) = 18.2 for every model, although its surprisals are in nats: of
+models of small vocabularies words start below that half way, and no place is found.
+``leaderboard_correlation`` is as the pipeline has it. Both are 0 for fewer than three words, as there;
+``words_fitted`` says of how many words the primary one is.
 """
 
 from __future__ import annotations
@@ -140,10 +141,13 @@ def correlations(words: Sequence[Word], items: pd.DataFrame, own_chance: float) 
     """
     children = {word.word: age_of_child(word.ages, word.shares) for word in words if word.shares}
     of_word: dict[str, pd.DataFrame] = dict(list(items.groupby("word", sort=False)))  # type: ignore[arg-type]
-    published, count = _correlation(children, of_word, LEADERBOARD_CHANCE)
-    own, own_count = _correlation(children, of_word, own_chance)
-    metrics = {"pearson_correlation": published, "words_fitted": float(count)}
-    return metrics | ({"pearson_correlation_own_chance": own} if own_count >= FEWEST_WORDS else {})
+    own, count = _correlation(children, of_word, own_chance)
+    published, _ = _correlation(children, of_word, LEADERBOARD_CHANCE)
+    return {
+        "pearson_correlation": own,
+        "leaderboard_correlation": published,
+        "words_fitted": float(count),
+    }
 
 
 def _correlation(

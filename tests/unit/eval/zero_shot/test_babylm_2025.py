@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -27,10 +29,10 @@ from eval.results.outcome import Declared, find_outcome
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.zero_shot.aoa import AoaTask
 from eval.zero_shot.suites import find_suite_tasks
-from ffn_variants import UsageError
+from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
-from pretrain.training.checkpoints import Snapshot, write_checkpoint
+from pretrain.training.checkpoints import Snapshot, take_snapshot, write_checkpoint
 from tests.babylm_data import EYE_TRACKING, write_data
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -257,6 +259,27 @@ def test_words_are_scored_at_every_checkpoint_and_the_model_stays(scorers, token
     assert pickle.loads(pickle.dumps(task)) == task
 
 
+@pytest.mark.parametrize("variant", FFN_VARIANTS)
+def test_every_variant_gets_the_weights_of_its_checkpoint(tokenizer, tmp_path, variant):
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, **IDS}
+    sizes |= {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "max_position_embeddings": 64}
+    torch.manual_seed(0)
+    first = build_model("gpt_neo", variant, **sizes).eval()
+    second = copy.deepcopy(first)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    optimizer = torch.optim.AdamW(second.parameters())
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    path = write_checkpoint(tmp_path, take_snapshot(second, optimizer, scheduler, {"step": 1}), keep=1)
+    pairs = [("Anna saw the", " dog"), ("", "Ben")]
+    before, expected = (SCORERS["causal"](m, tokenizer).surprisals(pairs) for m in (first, second))
+    scorer = SCORERS["causal"](first, tokenizer)
+    np.testing.assert_allclose(scorer.at_checkpoint(path).surprisals(pairs), expected, rtol=1e-6)
+    np.testing.assert_allclose(scorer.surprisals(pairs), before, rtol=1e-6)
+    assert abs(before - expected).max() > 0.01
+
+
 def test_the_trained_model_is_the_last_checkpoint(scorers, data, run_dir):
     (task,) = tasks_of("aoa", data, run_dir)
     (run_dir / "COMPLETED").write_text(json.dumps({"results": {"step": 150_000}}))
@@ -307,6 +330,13 @@ def test_what_a_report_is_told_of_each(suite, metric, unit, chance, margin):
     outcome = find_outcome(suite, [metric], [1.0, 2.0], Declared(), label)
     assert (outcome.name, outcome.better) == (label or suite, "higher")
     assert (outcome.unit, outcome.chance, outcome.margin) == (unit, chance, margin)
+    # A number for all outcomes in percent is for those that have none of their own; one by name goes before.
+    own = margin in (0.1, 0.25)
+    assert find_outcome(suite, [metric], [1.0, 2.0], Declared(margin=3.0), label).margin == (
+        margin if own else 3
+    )
+    named = Declared(margins={label or suite: 0.5}, margin=3.0)
+    assert find_outcome(suite, [metric], [1.0, 2.0], named, label).margin == 0.5
 
 
 BAD_ROWS = {
@@ -381,6 +411,7 @@ def test_faulty_tables_are_named(tmp_path, fault):
 )
 def test_absent_data_are_named(tmp_path, suite, name):
     data = write_data(tmp_path)
+    shutil.rmtree(data / "fast_eval")  # which is taken in its place
     path = data / "full_eval" / name
     path.rename(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match=f"{path.name.removesuffix('.jsonl')}"):
