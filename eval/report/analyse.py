@@ -24,6 +24,7 @@ from eval.report.outcome_table import outcome_rows
 from eval.report.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.published import Published, beside_published
 from eval.report.relabel import seen_by
+from eval.report.rules import judge, read_rule
 from eval.report.sensitivity import sensitivities
 from eval.report.sizes import analyse_sizes
 from eval.report.source_study import Intervals, source_study_intervals
@@ -112,7 +113,8 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     question = _question(seen, request, rows)
     found = _analysis(_with_tuning(_scores(seen, rows, copied, request), source), question, request)
     beside = _published(source, request, seen.factor, question.baseline)
-    return replace(found, published=beside, head_trials=head_trials(source))
+    by_rule = judge(found, found.runs, read_rule(request.rules)) if request.rules else None
+    return replace(found, published=beside, by_rule=by_rule, head_trials=head_trials(source))
 
 
 def _published(source: Source, request: Request, factor: Factor, baseline: Level) -> Published | None:

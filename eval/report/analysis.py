@@ -21,6 +21,7 @@ from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
 from eval.report.published import Published
 from eval.report.readers.reading import Reading
+from eval.report.rules import ByRule
 from eval.report.run_facts import RunFacts
 from eval.report.sensitivity import Sensitivity
 from eval.report.sizes import Sizes
@@ -71,6 +72,8 @@ class Request:
     """Of claims."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
+    rules: Path | None = None
+    """A leaderboard's rule that is applied, too; it changes no claim."""
     paper: bool = False
     """Whether to write what a paper takes, too."""
     labels: Path | None = None
@@ -122,6 +125,8 @@ class Analysis(Findings):
     """What a study's tuning found; None where it was not tuned."""
     published: Published | None = None
     """Own scores beside a source's, where that was asked for."""
+    by_rule: ByRule | None = None
+    """What a leaderboard's rule makes of the scores, where that was asked for."""
     looks: CountedLooks | None = None
     """Which of its study's reports this is; None where it is of a file, or answers a question of its own."""
 

@@ -20,6 +20,7 @@ from eval.report.outcome_table import OutcomeRow
 from eval.report.plateaus import Plateau
 from eval.report.power import Power
 from eval.report.published import BesidePublished
+from eval.report.rules import Judged
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
@@ -74,6 +75,7 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "shared_rate": pd.DataFrame(map(_at_shared_rate, analysis.at_shared_rate)),
         **tuning_tables(analysis.tuned),
         "head_tuning": pd.DataFrame(map(_head_trials, analysis.head_trials)),
+        "rules": pd.DataFrame(map(_judged, analysis.by_rule.judged if analysis.by_rule else ())),
         "published_levels": pd.DataFrame(map(_beside, published.levels if published else ())),
         "published_effects": pd.DataFrame(map(_beside, published.effects if published else ())),
     }
@@ -114,6 +116,13 @@ def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
     for name in ("outcome", "look"):
         own.pop(name, None)
     return own
+
+
+def _judged(judged: Judged) -> dict[str, Any]:
+    own = {**vars(judged), **judged.test._asdict()}
+    supported = own.pop("supported")
+    own.pop("test")
+    return {**own, "verdict": supported.verdict if supported else None}
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
