@@ -110,7 +110,7 @@ def test_shipped_rules_say_where_they_are_from(name: str):
         ("name: x\nthreshold: .nan\n", "finite"),
         ("name: x\nby: -1\n", "at least 0"),
         ("name: x\nby: 1\nlevel: 2\n", "less than 1"),
-        ("name: x\nby: 1\nbetter: down\n", "higher or lower"),
+        ("name: x\nby: 1\nbetter: down\n", "Available: higher, lower"),
         ("name: x\nby: 1\nunit: bits\n", "nats"),
         ("name: x\nby: 1\nmin_runs: 1\n", "at least 2"),
         ("name: x\nby: 1\ntreshold: 1\n", "did you mean threshold"),
