@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
+from base.families import FAMILIES
 
 AS_DATA: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """For every ``from_pretrained`` of a folder: no code of its own, and no other model in its place."""
@@ -20,7 +21,11 @@ VARIANT_COPY = "variant.py"
 """In a run's folder: the file of its user's own FFN variant."""
 REMOTE_MODULE = "modeling_ffn"
 """Beside the weights of a model with such a variant: the module that its ``auto_map`` names."""
+CONFIGURATION_MODULE = "configuration_ffn"
+"""Beside it where all code of a model travels: its config's (see ``ffn_variants.bundle``)."""
 
+_MODULES = (f"{REMOTE_MODULE}.", f"{CONFIGURATION_MODULE}.")
+_MODEL_TYPES = tuple(f"ffn_{name}" for name in FAMILIES)
 _MOST = 64
 """Letters of a name in a path or a message."""
 
@@ -28,8 +33,9 @@ _MOST = 64
 def refuse_code(folder: Path) -> None:
     """Refuse a folder whose config or tokenizer names code of its own: such code is never run.
 
-    An FFN variant of the user's own, beside the weights of a model of ours, passes here: consent to it is
-    asked for where it would be run (``ffn_variants.models.own_variants``).
+    A model of ours passes here: its classes are this project's, and what its ``auto_map`` names is not run.
+    To an FFN variant of the user's own, consent is asked for where it would be run
+    (``ffn_variants.models.own_variants``).
 
     Args:
         folder: What ``save_pretrained`` wrote.
@@ -42,19 +48,19 @@ def refuse_code(folder: Path) -> None:
             content = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             continue  # whoever loads it says what is wrong
-        if isinstance(content, dict) and content.get("auto_map") and not _is_of_variant(content):
+        if isinstance(content, dict) and content.get("auto_map") and not _is_ours(content):
             raise UsageError(
                 f"{path} names code of its own (auto_map), and no code from a model's folder is run; save "
                 "the model as one of transformers' own classes, without auto_map"
             )
 
 
-def _is_of_variant(content: Mapping[str, Any]) -> bool:
-    """Whether an ``auto_map`` is that of a model of ours with a variant of its own."""
+def _is_ours(content: Mapping[str, Any]) -> bool:
+    """Whether an ``auto_map`` is that of a model of ours, whose type this project registers."""
     named = content["auto_map"]
     places = list(named.values()) if isinstance(named, dict) else [named]
-    ours = str(content.get("model_type")).startswith("ffn_") and bool(content.get("ffn_files"))
-    return ours and all(str(place).startswith(f"{REMOTE_MODULE}.") for place in places)
+    is_ours = content.get("model_type") in _MODEL_TYPES
+    return is_ours and all(str(place).startswith(_MODULES) for place in places)
 
 
 def from_hub(name: str) -> Path:

@@ -42,7 +42,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "files",
         "source",
         "budget models",
-        "__main__ check swap",
+        "__main__ bundle check swap",
     ),
     "pretrain": (
         "config",
@@ -62,7 +62,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "zero_shot",
         "results",
         "significance",
-        "report runner",
+        "push report runner",
         "interpretation",
         "__main__ commands",
     ),

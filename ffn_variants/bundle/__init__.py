@@ -1,0 +1,1 @@
+"""A model's code as flat files beside its weights, for whoever has transformers and not this project."""

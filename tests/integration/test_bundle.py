@@ -1,0 +1,259 @@
+"""The code beside a model's weights: whoever has torch and transformers alone gets the same numbers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+from transformers.dynamic_module_utils import get_relative_import_files
+
+from base.errors import UsageError
+from base.families import AUTO_CLASSES, FAMILIES
+from ffn_variants import FFN_VARIANTS, build_model, load_variant
+from ffn_variants.bundle.bundle import STAND_INS, bundle_code
+from ffn_variants.bundle.imports import made_relative
+from ffn_variants.models.loading import load_pretrained
+from tests.bare import run_bare
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 24,
+}
+CASES = [(family, variant) for family in FAMILIES for variant in FFN_VARIANTS]
+
+ELSEWHERE = """
+import json, pathlib, torch, transformers
+torch.set_grad_enabled(False)
+found = {}
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    asked = json.loads((folder / "asked.json").read_text())
+    ids = torch.tensor(asked["ids"])
+    more = {"decoder_input_ids": ids} if asked["decoder"] else {}
+    auto = getattr(transformers, asked["auto"])
+    try:
+        model = auto.from_pretrained(folder, trust_remote_code=True).eval()
+        logits = model(input_ids=ids, **more).logits
+        found[folder.name] = [logits.tolist(), type(model).__module__.split(".")[0]]
+    except Exception as error:
+        found[folder.name] = [f"{type(error).__name__}: {error}", ""]
+print('\\n' + json.dumps(found))
+"""
+
+
+def save(folder: Path, family: str, variant: str, options: dict | None = None) -> torch.Tensor:
+    """Save a model with its code; returns its logits."""
+    torch.manual_seed(3)
+    model = build_model(family, variant, options, **SIZES).eval()
+    model.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    bundle = bundle_code(config, folder)
+    for name, text in bundle.files.items():
+        (folder / name).write_text(text)
+    (folder / "config.json").write_text(json.dumps({**config, "auto_map": dict(bundle.auto_map)}))
+    ids = torch.arange(5, 15)[None]
+    is_seq = family == "t5"
+    asked = {"ids": ids.tolist(), "decoder": is_seq, "auto": AUTO_CLASSES[FAMILIES[family].objective]}
+    (folder / "asked.json").write_text(json.dumps(asked))
+    with torch.no_grad():
+        return model(input_ids=ids, **({"decoder_input_ids": ids} if is_seq else {})).logits
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], tuple[torch.Tensor, list]]:
+    """By family and variant the logits here, and those of a process that has no such project."""
+    home, models = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("models")
+    here = {case: save(models / "--".join(case), *case) for case in CASES}
+    there = run_bare(ELSEWHERE, models, home=home)
+    return {case: (logits, there["--".join(case)]) for case, logits in here.items()}
+
+
+@pytest.mark.parametrize(("family", "variant"), CASES)
+def test_another_process_without_this_project_has_the_same_logits(loaded, family: str, variant: str) -> None:
+    logits, (found, module) = loaded[family, variant]
+    assert module == "transformers_modules", found
+    assert torch.equal(torch.tensor(found), logits)
+
+
+@pytest.mark.parametrize("variant", ["relu", "kan", "gr-kan", "spline-kan"])
+def test_transformers_finds_every_file_and_no_other(tmp_path: Path, variant: str) -> None:
+    save(tmp_path / "model", "gpt_neo", variant)
+    entry = tmp_path / "model" / "modeling_ffn.py"
+    found = {Path(path).name for path in get_relative_import_files(entry)} | {entry.name}
+    assert found == {path.name for path in (tmp_path / "model").glob("*.py")}
+    others = set(FFN_VARIANTS) - {variant}
+    names = {path.stem.rpartition("variants_variants_")[2] for path in (tmp_path / "model").glob("*.py")}
+    assert "fourier_kan" not in names
+    assert others
+
+
+def test_every_stand_in_is_used_and_has_what_is_asked_of_it(tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for variant in ("kan", "gr-kan"):
+        save(tmp_path / variant, "gpt_neo", variant)
+        seen |= {path.stem for path in (tmp_path / variant).glob("*.py")}
+    assert {module.replace(".", "_") for module in STAND_INS} <= seen
+
+
+OWN = """
+from torch import nn
+
+import ffn_variants
+from base.errors import UsageError
+from ffn_variants.kernels.basis_linear import basis_linear
+
+
+class Scaled(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        if by == 0:
+            raise UsageError("by must not be 0")
+        self.by = by
+
+    def forward(self, x):
+        return nn.functional.silu(x) * self.by
+
+
+SPEC = ffn_variants.FFNSpec(
+    name="my-own.one",
+    kind="activation",
+    build=lambda f, by: Scaled(by),
+    formula="by silu(x)",
+    reference="none",
+    options={"by": ffn_variants.Option(default=2.0, help="a factor")},
+    multiply_adds=lambda d, f, **_: 2 * d * f,
+)
+"""
+
+
+@pytest.mark.usefixtures("own_variants")
+def test_variants_of_somebody_s_own_files_travel_too(tmp_path: Path, repository: Path) -> None:
+    (tmp_path / "mine.py").write_text(OWN)
+    places = {
+        "xielu": repository / "examples/xielu.py:XIELU",
+        "channel-elu": repository / "examples/channel_elu.py:CHANNEL_ELU",
+        "my-own.one": f"{tmp_path}/mine.py:SPEC",
+    }
+    here = {}
+    for name, place in places.items():
+        load_variant(str(place))
+        here[name] = save(tmp_path / "models" / name, "roberta", name)
+        assert (tmp_path / "models" / name / f"ffn_{name}.py").is_file()
+    there = run_bare(ELSEWHERE, tmp_path / "models", home=tmp_path)
+    for name, logits in here.items():
+        assert torch.equal(torch.tensor(there[name][0]), logits), there[name]
+
+
+AGAIN = """
+import json, torch
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+first = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+first.save_pretrained(sys.argv[2])
+second = AutoModelForCausalLM.from_pretrained(sys.argv[2], trust_remote_code=True).eval()
+ids = torch.arange(5, 15)[None]
+auto = AutoModelForSequenceClassification
+classifier = auto.from_pretrained(sys.argv[1], trust_remote_code=True, num_labels=3)
+other = AutoModelForCausalLM.from_pretrained(sys.argv[3], trust_remote_code=True).eval()
+loss = second(ids, labels=ids).loss
+loss.backward()
+told = []
+for more in ({}, {"trust_remote_code": False}):
+    try:
+        AutoModelForCausalLM.from_pretrained(sys.argv[1], **more)
+    except ValueError as error:
+        told.append(str(error))
+print('\\n' + json.dumps([
+    torch.equal(first(ids).logits, second(ids).logits), list(classifier(ids).logits.shape), float(loss),
+    all(p.grad is not None for p in second.parameters()),
+    torch.isfinite(other(ids).logits).all().item(),
+    told,
+]))
+"""
+
+
+def test_it_can_be_saved_again_trained_and_classified_with_and_nothing_runs_without_consent(
+    tmp_path: Path,
+) -> None:
+    save(tmp_path / "one", "gpt_neo", "kan")
+    save(tmp_path / "other", "gpt_neo", "fourier-kan", {"grid_size": 3})
+    same, shape, loss, has_gradients, is_finite, told = run_bare(
+        AGAIN, tmp_path / "one", tmp_path / "again", tmp_path / "other", home=tmp_path
+    )
+    assert same
+    assert shape == [1, 3]
+    assert 3 < loss < 5
+    assert has_gradients
+    assert is_finite
+    assert len(told) == 2
+    assert all("trust_remote_code=True" in each for each in told)
+
+
+def test_this_project_loads_it_without_consent_and_runs_none_of_it(tmp_path: Path) -> None:
+    logits = save(tmp_path / "model", "gpt_neo", "kan")
+    for path in (tmp_path / "model").glob("*.py"):
+        path.write_text("raise SystemExit('run')")
+    ids = torch.arange(5, 15)[None]
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model").eval()
+    assert type(model).__module__ == "ffn_variants.models.modeling"
+    assert torch.equal(model(ids).logits, logits)
+    assert torch.equal(
+        load_pretrained(AutoModelForCausalLM, tmp_path / "model")[0].eval()(ids).logits, logits
+    )
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "model").ffn == "kan"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "import ffn_variants.kernels.basis_linear",
+            "line 1: import ffn_variants.kernels.basis_linear cannot",
+        ),
+        ("from ffn_variants import *", r"line 1: import \* does not say"),
+    ],
+)
+def test_an_import_that_cannot_travel_is_told(line: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        made_relative(line, str, "mine.py")
+
+
+def test_what_a_stand_in_lacks_is_told(tmp_path: Path, repository: Path, own_variants: None) -> None:
+    text = (repository / "examples/xielu.py").read_text()
+    (tmp_path / "mine.py").write_text(
+        f"from base.errors import OccupiedError\n{text}".replace('"""xIELU', '"""x')
+    )
+    load_variant(f"{tmp_path}/mine.py:XIELU")
+    with pytest.raises(UsageError, match=r"takes OccupiedError of base\.errors, which does not travel"):
+        save(tmp_path / "model", "gpt_neo", "xielu")
+
+
+def test_a_model_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'bert' is none of this project's"):
+        bundle_code({"model_type": "bert"}, tmp_path)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from base import kan_layers\n", "from .base_kan_layers import __name__ as _kan_layers\n"),
+        ("from ffn_variants import Option as O\n", "from .base_options import Option as O\n"),
+        (
+            "if x:\n    from base.errors import (\n        shown,\n        first_line,\n    )\n",
+            "if x:\n    from .base_errors import shown\n    from .base_errors import first_line\n",
+        ),
+        ("import torch\n", "import torch\n"),
+        ("é = 1; from base.names import check_name\n", "é = 1; from .base_names import check_name\n"),
+    ],
+)
+def test_imports_are_rewritten_where_they_stand(before: str, after: str) -> None:
+    text, _ = made_relative(before, lambda module: module.replace(".", "_"), "mine.py")
+    assert text.startswith(after)
