@@ -40,7 +40,8 @@ REFUSALS: dict[type[Exception], str] = {
 }
 """What is told of each answer of the hub that will be the same next time."""
 
-_MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "ffn_*.py"]
+"""The last are variants of somebody's own; they are run with consent alone."""
 
 
 class _Silence:
@@ -97,6 +98,39 @@ def cannot_load(told: str, error: Exception, instead: str) -> UsageError:
     known = (words for seen in _chain(error) for kind, words in REFUSALS.items() if isinstance(seen, kind))
     first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
     return UsageError(f"{told} from the hub ({constants.ENDPOINT}): {next(known, first_line)}; {instead}")
+
+
+WRITE_REFUSALS: dict[int, str] = {
+    401: "you are not logged in; log in (hf auth login), or set HF_TOKEN to a token that may write",
+    403: "your token may not write there; take one that may, or a repository of your own",
+    404: "there is no such owner, or you may not see it; check --repo",
+    409: "it was changed by another commit meanwhile; give the same command again",
+    413: "a file is larger than it takes",
+}
+"""What is told of each answer to a push that will be the same next time, by its status."""
+
+
+def cannot_write(told: str, error: Exception) -> UsageError:
+    """Tell in one line why something cannot be written to the hub.
+
+    Args:
+        told: Begins the sentence, such as "cannot push to owner/name".
+        error: What the client raised.
+
+    Returns:
+        A ``WorldError`` where the same may work later: the network, the hub, a disk.
+    """
+    again = "give the same command again later: what is uploaded is kept"
+    if is_offline_mode():
+        return WorldError(f"{told}: HF_HUB_OFFLINE forbids to ask the hub; unset it, or use --dry-run FOLDER")
+    if (fault := fault_of(error)) is not None:
+        return WorldError(describe(fault))
+    if reason := how_silent(error):
+        return WorldError(f"{told}: {reason}; {again}")
+    statuses = [getattr(getattr(seen, "response", None), "status_code", 0) for seen in _chain(error)]
+    known = next((WRITE_REFUSALS[status] for status in statuses if status in WRITE_REFUSALS), None)
+    first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return UsageError(f"{told} ({constants.ENDPOINT}): {known or first_line}")
 
 
 def how_silent(error: Exception) -> str | None:

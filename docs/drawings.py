@@ -219,7 +219,11 @@ PACKAGES = (
 EVAL_FLOORS = (
     (("__main__.py", "python -m eval"), ("commands", "python -m eval.heads, ...")),
     (("interpretation", "looks into a classifier"),),
-    (("report", "from rows to a document"), ("runner", "the missing work, in processes")),
+    (
+        ("report", "from rows to a document"),
+        ("push", "models to the hub"),
+        ("runner", "the missing work, in processes"),
+    ),
     (("significance", "contrasts, tests, verdicts; statistics of arrays"),),
     (("results", "rows, their store, one number a run"),),
     (("zero_shot", "minimal pairs, choices, perplexity, lm-eval"),),

@@ -48,6 +48,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("eval", "eval", "score trained models: held-out loss, BLiMP, GLUE, your own tasks"),
         Command("check", "ffn_variants.check", "whether an FFN variant of your own does what each must"),
         Command("swap", "ffn_variants.swap", "put another FFN into a pretrained model"),
+        Command("push", "eval.push", "put trained models on the Hugging Face hub, with scores and code"),
     ),
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),

@@ -1,0 +1,1 @@
+"""Trained models to the Hugging Face hub, with their scores and the code that loads them."""

@@ -1,0 +1,296 @@
+"""Pushing to the hub: what lands there, what others load from there, and each trouble as one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard, parse_eval_result_entries
+from transformers import AutoModelForCausalLM
+
+from eval.results.rows import read_rows
+from ffn_variants import files
+from ffn_variants.models.loading import load_pretrained
+from pretrain.run.folders import RunFolder
+from tests.bare import run_bare
+from tests.hub.push_stand_in import TOKEN, PushStandIn
+from tests.hub.stand_in import Trouble
+from tests.hub.warm_commands import WarmCommands
+from tests.processes import run_command
+
+pytestmark = pytest.mark.slow
+
+REPO = "me/kan-model"
+TINY = [
+    *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64"),
+    *("--model.hidden-size", "16", "--model.intermediate-size", "32", "--model.num-hidden-layers", "1"),
+    *("--optim.max-steps", "4", "--train.no-torch-compile"),
+]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two variants, two seeds of one of them, one run scored."""
+    runs = tmp_path_factory.mktemp("runs")
+    for variant, seed in (("kan", 1), ("kan", 2), ("relu", 1)):
+        done = run_command("pretrain.train", "--ffn", variant, "--seed", seed, *TINY, "--runs-dir", runs)
+        assert done.returncode == 0, done.stderr
+    done = run_command("eval", kan(runs / "default"), "--suites", "embedded-pairs", "--max-pairs", "10")
+    assert done.returncode == 0, done.stderr
+    return runs / "default"
+
+
+def kan(study: Path) -> Path:
+    (run,) = (study / "gpt_neo/kan").glob("seed1-*")
+    return run
+
+
+@pytest.fixture(scope="module")
+def _server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PushStandIn]:
+    with PushStandIn(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def hub(_server: PushStandIn) -> PushStandIn:
+    _server.forget()
+    return _server
+
+
+@pytest.fixture(scope="module")
+def client(_server: PushStandIn, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return {
+        "HF_ENDPOINT": _server.endpoint,
+        "HF_HOME": str(tmp_path_factory.mktemp("hub") / "home"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_TOKEN": TOKEN,
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+@pytest.fixture(scope="module")
+def _warm(client: dict[str, str]) -> Iterator[WarmCommands]:
+    with WarmCommands(client) as commands:
+        yield commands
+
+
+@pytest.fixture
+def push(hub: PushStandIn, _warm: WarmCommands) -> Callable:
+    return lambda *args: _warm("eval.push", *args)
+
+
+def told(done) -> str:
+    assert "Traceback" not in done.stderr, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2
+    return line
+
+
+def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, study: Path, tmp_path: Path) -> None:
+    dry = push(kan(study), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
+    assert dry.returncode == 0, dry.stderr
+    assert "nothing was sent" in dry.stdout
+    assert hub.requests == []
+    done = push(kan(study), "--repo", REPO, "--license", "mit")
+    assert done.returncode == 0, done.stderr
+    assert hub.visibility == {REPO: "private"}
+    there = content(hub.heads[REPO, "main"])
+    there.pop(".gitattributes")
+    assert there == content(tmp_path / "dry")
+    assert f"{REPO} (main): {hub.endpoint}/{REPO}/commit/" in done.stdout
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_the_card_has_what_the_hub_reads_and_no_place_of_this_machine(
+    push, study: Path, tmp_path: Path
+) -> None:
+    done = push(
+        *(kan(study), "--repo", REPO, "--license", "cc-by-4.0", "--dry-run", tmp_path / "dry"),
+        *("--eval-results", "embedded-pairs", "someone/pairs:fast"),
+    )
+    assert done.returncode == 0, done.stderr
+    card = ModelCard.load(tmp_path / "dry" / "README.md")
+    assert card.data.license == "cc-by-4.0"
+    assert card.data.library_name == "transformers"
+    assert card.data.pipeline_tag == "text-generation"
+    rows = read_rows(RunFolder(kan(study)).rows_file)
+    primary = rows[rows["metric"] == "accuracy"]
+    results = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert len(results) == len(primary) + 1
+    assert results["mean of 17 tasks, accuracy"] == pytest.approx(primary["score"].mean(), abs=1e-4)
+    for _, row in primary.iterrows():
+        assert results[f"{row.task}, accuracy"] == pytest.approx(row.score, abs=1e-4)
+    text = str(card)
+    assert "Liu et al. 2024" in text
+    assert 'pip install torch "transformers' in text
+    assert str(study) not in text
+    assert "runs_dir" not in text
+    (path,) = (tmp_path / "dry" / ".eval_results").iterdir()
+    (entry,) = parse_eval_result_entries(yaml.safe_load(path.read_text()))
+    assert (entry.dataset_id, entry.task_id) == ("someone/pairs", "fast")
+    assert entry.value == pytest.approx(primary["score"].mean(), abs=1e-4)
+
+
+LOAD = """
+import json, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+name, revision = sys.argv[1], sys.argv[2]
+model = AutoModelForCausalLM.from_pretrained(name, revision=revision, trust_remote_code=True).eval()
+tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+ids = tokenizer("Once upon a time", return_tensors="pt")
+try:
+    AutoModelForCausalLM.from_pretrained(name, revision=revision)
+    refusal = ""
+except ValueError as error:
+    refusal = str(error)
+print("\\n" + json.dumps([ids["input_ids"].tolist(), model(**ids).logits.tolist(), refusal]))
+"""
+
+
+def test_somebody_else_loads_from_the_hub_with_consent_alone(
+    push, study: Path, client: dict[str, str], tmp_path: Path
+) -> None:
+    assert push(study, "--repo", "me/study", "--license", "mit").returncode == 0
+    for branch, seed in (("main", 1), ("seed1", 1), ("seed2", 2)):
+        chosen = {**client, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path)}
+        ids, logits, refusal = run_bare(LOAD, "me/study-gpt_neo-kan", branch, home=tmp_path, **chosen)
+        (run,) = (study / "gpt_neo/kan").glob(f"seed{seed}-*")
+        model = load_pretrained(AutoModelForCausalLM, run / "model")[0].eval()
+        assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
+        assert "trust_remote_code=True" in refusal
+
+
+def test_a_study_is_a_repository_a_variant_and_a_branch_a_seed(hub, push, study: Path) -> None:
+    done = push(study, "--repo", "me/study", "--license", "mit", "--public")
+    assert done.returncode == 0, done.stderr
+    assert hub.visibility == {"me/study-gpt_neo-kan": "public", "me/study-gpt_neo-relu": "public"}
+    assert set(hub.heads) == {
+        ("me/study-gpt_neo-kan", "main"),
+        ("me/study-gpt_neo-kan", "seed1"),
+        ("me/study-gpt_neo-kan", "seed2"),
+        ("me/study-gpt_neo-relu", "main"),
+        ("me/study-gpt_neo-relu", "seed1"),
+    }
+    main = (hub.heads["me/study-gpt_neo-kan", "main"] / "README.md").read_text()
+    assert (
+        "This is seed 1, on the branch `main`. Each seed is a revision of this repository: `seed1`, `seed2`."
+        in main
+    )
+    branch = (hub.heads["me/study-gpt_neo-kan", "seed2"] / "README.md").read_text()
+    assert 'from_pretrained(name, revision="seed2", trust_remote_code=True)' in branch
+    assert "has no scores, so its card has none" in done.stderr
+
+
+def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
+    args = (study, "--repo", "me/study", "--license", "mit")
+    hub.troubles.append(Trouble("POST /api/models/me/study-gpt_neo-kan/commit/seed2", status=403))
+    assert "your token may not write there" in told(push(*args))
+    before = list(hub.commits)
+    assert len(before) == 2
+    hub.troubles.clear()
+    assert push(*args).returncode == 0
+    assert hub.commits[: len(before)] == before
+    assert len(hub.commits) == len(set(hub.commits)) == 5
+    sent = [request for request in hub.requests if request.startswith("PUT")]
+    assert len(sent) == len(set(sent)) == 3
+    assert push(*args).returncode == 0
+    assert len(hub.commits) == 5
+
+
+def test_a_model_that_was_pushed_writes_here_without_consent(hub, push, study: Path, tmp_path: Path) -> None:
+    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+    shutil.copytree(hub.heads[REPO, "main"], tmp_path / "model")
+    done = run_command("pretrain.generate", tmp_path / "model", "--max-new-tokens", "3")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("own_variants")
+def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text((repository / "examples/xielu.py").read_text())
+    done = run_command("pretrain.train", "--ffn", f"{file}:XIELU", *TINY, "--runs-dir", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    (run,) = (tmp_path / "runs/default/gpt_neo/xielu").iterdir()
+    done = push(run, "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
+    assert done.returncode == 0, done.stderr
+    assert files.variant_file("xielu") is None
+    assert {"ffn_xielu.py", "own_variant_xielu.py"} < set(content(tmp_path / "dry"))
+    text = (tmp_path / "dry/README.md").read_text()
+    assert str(tmp_path) not in text
+    assert "ffn_file: ffn_xielu.py:XIELU" in text
+    shutil.copytree(tmp_path / "dry", tmp_path / "model")
+    model = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)[0].eval()
+    code = LOAD.replace(", revision=revision", "")
+    ids, logits, refusal = run_bare(code, tmp_path / "model", "", home=tmp_path)
+    assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
+    assert "trust_remote_code=True" in refusal
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        (Trouble("POST /api/repos/create", status=401), "log in (hf auth login), or set HF_TOKEN"),
+        (Trouble("POST /api/repos/create", status=403), "your token may not write there"),
+        (Trouble("POST /api/models/.*/commit/", status=409), "changed by another commit meanwhile"),
+        (Trouble("POST /api/models/.*/commit/", status=429), "takes no more requests for now (status 429)"),
+        (Trouble("POST /api/models/.*/commit/", status=500), "has a fault of its own (status 500)"),
+        (Trouble("PUT /uploads/", status=403), "your token may not write there"),
+        (Trouble("POST /api/models/.*/preupload/", status=404), "no such owner, or you may not see it"),
+    ],
+    ids=lambda value: f"{value.where} {value.status}" if isinstance(value, Trouble) else "",
+)
+def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
+    hub, push, study, trouble, words: str
+) -> None:
+    hub.troubles.append(Trouble(**vars(trouble)))
+    line = told(push(kan(study), "--repo", REPO, "--license", "mit"))
+    assert line.startswith(f"error: cannot push to {REPO}")
+    assert words in line
+    assert hub.commits == []
+    hub.troubles.clear()
+    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+    assert (hub.heads[REPO, "main"] / "model.safetensors").is_file()
+
+
+def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
+    with hub.gone():
+        line = told(push(kan(study), "--repo", REPO, "--license", "mit"))
+    assert "cannot be reached" in line
+    assert "give the same command again later: what is uploaded is kept" in line
+
+
+def test_a_token_that_may_not_write_is_told_and_no_token_too(study, client, hub) -> None:
+    for token, words in (("hf_reads", "your token may not write"), ("", "log in (hf auth login)")):
+        with WarmCommands({**client, "HF_TOKEN": token}) as commands:
+            assert words in told(commands("eval.push", kan(study), "--repo", REPO))
+
+
+def test_offline_is_told(study, client) -> None:
+    with WarmCommands({**client, "HF_HUB_OFFLINE": "1"}) as commands:
+        assert "HF_HUB_OFFLINE forbids" in told(commands("eval.push", kan(study), "--repo", REPO))
+
+
+def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(study, runs)
+    run = RunFolder(kan(runs))
+    ledger = json.loads(run.ledger_file.read_text())
+    run.ledger_file.unlink()
+    assert "evaluate it again" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    run.ledger_file.write_text(json.dumps(ledger))
+    weights = run.model_dir / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert "model.safetensors" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    (run.model_dir / "README.md").unlink()
+    run.completion_marker.unlink()
+    assert "is not finished" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert not (tmp_path / "a").exists()
