@@ -164,6 +164,9 @@ def collect(run_dir: Path, data: Path | None, words: int | None = None) -> Colle
             collected.content[key] = predictions
             count = sum(len(found["predictions"]) for found in predictions.values())
             collected.count(key, count, part.num_predictions)
+    if words is not None:
+        wanted = [seen for seen in AOA_WORDS if seen <= 100 or words > 100 * MILLION]
+        collected.count("checkpoints", len(by_words(run_dir, words)), len(wanted))
     for task, items in _scored(run, ledger, "aoa", config, collected):
         collected.content["aoa"] = _acquisition(run, task, items, words)
         collected.count("aoa", len(items) // items["step"].nunique(), AOA_PREDICTIONS)
@@ -309,8 +312,8 @@ def told(collected: Collected, run_dir: Path, data: Path | None) -> list[str]:
     if FAST not in collected.content:
         lines.append(f"{FAST}, scores of checkpoints on fast_eval, are not in it; --fast adds them")
     if collected.sizes:
-        sizes = [f"{key} has {own:,} of {wanted:,}" for key, (own, wanted) in collected.sizes.items()]
-        lines.append(f"other numbers of predictions than the leaderboard takes: {', '.join(sizes)}")
+        sizes = [f"{key} {own:,} of {wanted:,}" for key, (own, wanted) in collected.sizes.items()]
+        lines.append(f"other numbers than the leaderboard takes: {', '.join(sizes)}")
     return lines
 
 

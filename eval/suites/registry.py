@@ -29,6 +29,8 @@ HELD_OUT = "held-out-loss"
 HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 """Nats per target token; families have different objectives, and so losses of different sizes."""
 
+FEWEST_CHECKPOINTS = 4
+"""That ``aoa`` needs: as many as its curve has numbers to fit."""
 EWOK_DOMAINS = (
     *("agent-properties", "material-dynamics", "material-properties", "physical-dynamics"),
     *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),

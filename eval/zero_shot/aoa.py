@@ -29,7 +29,7 @@ from base.errors import UsageError, shown
 from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import fingerprint
-from eval.suites.registry import SUITES
+from eval.suites.registry import FEWEST_CHECKPOINTS, SUITES
 from eval.zero_shot.acquisition import age_of_child, age_of_model
 from eval.zero_shot.babylm25 import data_folder, find_table
 from eval.zero_shot.task import TaskResult, TextTask, evenly_spaced
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 LEADERBOARD_CHANCE = math.log2(300_000)
 AGES = range(16, 31)
 """Months."""
-FEWEST_CHECKPOINTS = 4
-"""As many as the curve has numbers to fit."""
 FEWEST_WORDS = 3
 
 

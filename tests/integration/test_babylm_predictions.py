@@ -155,7 +155,8 @@ def test_a_run_s_file_is_as_published_and_gives_the_run_s_scores(scored, data, t
     said = capsys.readouterr()
     assert "blimp 134," in said.out
     assert "missing: glue (mnli, mrpc, multirc, qqp, rte); score with: python -m eval" in said.err
-    assert "blimp has 134 of 59,875, blimp_supplement has 10 of 5,218" in said.err
+    assert "blimp 134 of 59,875, blimp_supplement 10 of 5,218" in said.err
+    assert "checkpoints 5 of 19, aoa 17 of 8,005" in said.err
     assert "fast_eval_results, scores of checkpoints" in said.err
     assert said.err.count("\n") == 3
     content = json.loads(out.read_text())
