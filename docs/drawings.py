@@ -146,7 +146,7 @@ STUDY_FOLDER = (
     ("  provenance.json", "code, versions, device, data, results", "train"),
     ("  metrics.jsonl", "a line for each logged step", "train"),
     ("  checkpoints/", "weights, optimizer, step; checksums", "train"),
-    ("  logs/", "of a tracker, where one is used", "train"),
+    ("  logs/", "of a tracker, where one is used; tracker.json: the id there", "train"),
     ("  variant.py", "of a variant in a file of your own", "train"),
     ("  model/", "Hugging Face model, tokenizer, card", "train"),
     ("  COMPLETED", "written last: results, checksums", "train"),

@@ -201,7 +201,7 @@ class TrainConfig(Section):
     tracker: Annotated[
         Literal["none", "tensorboard", "wandb", "trackio"], tyro.conf.arg(aliases=["--tracker"])
     ] = "none"
-    """Also report to this tracker, through Accelerate."""
+    """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
 
 
 class SplineConfig(Section):

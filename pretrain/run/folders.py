@@ -48,6 +48,8 @@ class RunFolder:
     checkpoints_dir = Inside("checkpoints")
     logs_dir = Inside("logs")
     """Of a tracker."""
+    tracker_file = Inside("logs/tracker.json")
+    """The id that the run has there."""
     variant_file = Inside(VARIANT_COPY)
     """Of a variant of the user's own: what was run (see ``ffn_variants.files``)."""
     model_dir = Inside("model")

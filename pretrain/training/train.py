@@ -40,8 +40,10 @@ from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.repair import is_finished_and_whole, repair
 from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
+from pretrain.run.tracking import quiet, start_error, tracked
 from pretrain.run.variant_source import check_same_source, keep_variant_file, source_facts
 from pretrain.sampling import generation_config, sample_section
+from pretrain.training.checkpoints import checkpoints
 from pretrain.training.device import build_accelerator, without_deterministic_way
 from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.health import Diverged
@@ -126,8 +128,7 @@ def _run(
         write_config(path, config)
     if accelerator.is_main_process:
         keep_variant_file(path, config.model.ffn)
-    if config.train.tracker != "none":
-        accelerator.init_trackers(config.output.study, config=_flat(config.model_dump(mode="json")))
+    _start_tracker(config, accelerator, path)
     with stop_requests() as stop:
         try:
             fit_to_memory(
@@ -147,6 +148,34 @@ def _run(
             raise
     accelerator.wait_for_everyone()
     accelerator.end_training()
+
+
+def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> None:
+    """Begin to log to the tracker that was asked for, or go on there.
+
+    Raises:
+        UsageError: If it does not start.
+    """
+    if (name := config.train.tracker) == "none":
+        return
+    values = _flat(config.model_dump(mode="json"))
+    if accelerator.is_main_process:
+        tracked(config, path)  # whose id the other processes read
+    accelerator.wait_for_everyone()
+    known = tracked(config, path)
+    steps = [int(found.name.rpartition("_")[2]) for found in checkpoints(RunFolder(path).checkpoints_dir)]
+    options = known.options(name, max(steps, default=0) + 1)
+    try:
+        with quiet(name):
+            # TensorBoard would make a run of its own of every start's configuration.
+            accelerator.init_trackers(
+                known.project, None if name == "tensorboard" else values, init_kwargs={name: options}
+            )
+    except Exception as error:  # each tracker raises its own
+        raise start_error(name, error) from error
+    if name == "tensorboard" and accelerator.is_main_process and not steps:
+        writer: Any = accelerator.get_tracker(name, unwrap=True)
+        writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in values.items()))
 
 
 def _pretrain(
