@@ -46,7 +46,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def killed_and_resumed(tmp_path: Path, repository: Path, environment) -> Callable[[str], Path]:
-    """Train with a tracker, kill it between two checkpoints, give the same command again, and score the run."""
+    """Train with a tracker, kill it between two checkpoints, resume it, and score the run."""
 
     def train(tracker: str) -> Path:
         if importlib.util.find_spec(tracker) is None:
@@ -144,7 +144,9 @@ def test_a_tracker_that_does_not_start_is_one_line(tmp_path, monkeypatch, enviro
     logs = folder / "default" / "gpt_neo" / "relu" / name / "logs"
     logs.mkdir(parents=True)
     (logs / "default").write_text("a file where a folder should be")
-    with pytest.raises(UsageError, match="the tracker tensorboard does not start: .*metrics.jsonl has every"):
+    with pytest.raises(
+        UsageError, match=r"the tracker tensorboard does not start: .*metrics.jsonl has every"
+    ):
         train(config)
 
 
