@@ -147,7 +147,7 @@ STUDY_FOLDER = (
     ("  metrics.jsonl", "a line for each logged step", "train"),
     ("  checkpoints/", "weights, optimizer, step; checksums", "train"),
     ("  logs/", "of a tracker, where one is used", "train"),
-    ("    tracker.json", "the run's id there", "train"),
+    ("  logs/tracker.json", "the id that the run has there", "train"),
     ("  variant.py", "of a variant in a file of your own", "train"),
     ("  model/", "Hugging Face model, tokenizer, card", "train"),
     ("  COMPLETED", "written last: results, checksums", "train"),
