@@ -919,6 +919,12 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report scores.csv --labels labels.yaml", "is about what --paper writes"),
     ("eval.report scores.csv --paper --labels absent.yaml", "absent.yaml"),
     ("eval.report scores.csv --paper --labels binary.yaml", "binary.yaml"),
+    ("eval.report scores.csv --paper --labels folder", "folder"),
+    ("eval.report scores.csv --paper --labels empty.bin", "names nothing"),
+    *(
+        (f"eval.report scores.csv --paper --labels {name}", name)
+        for name in ("list.yaml", "word.yaml", "broken.yaml", "tabs.yaml", "twice.yaml", "object.yaml")
+    ),
     ("eval.report scores.csv --columns vriant=x", "did you mean 'variant'"),
     ("eval.report scores.csv --columns variant=x", "column in --columns variant="),
     ("eval.report scores.csv --columns seed=a seed=b", "names seed twice"),

@@ -12,7 +12,8 @@ import tyro
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
-from eval.report.analysis import AskedMethod, Request
+from eval.report.analysis import Analysis, AskedMethod, Request
+from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.readers.reading import Reading, read_columns
 from eval.report.sections.answer import answer, explored
@@ -143,8 +144,20 @@ def main(args: Sequence[str] | None = None) -> int:
     out = asked.out or (StudyFolder(asked.source).report_dir if asked.source.is_dir() else Path("report"))
     analysis = write_report(asked.source, out, request_of(asked))
     said = [" ".join(answer(analysis)), explored(analysis), warned(analysis), str(out / REPORT_NAME)]
+    said.append(_of_paper(analysis, out))
     print("\n\n".join(filter(None, said)))
     return 0
+
+
+def _of_paper(analysis: Analysis, out: Path) -> str:
+    """Say what a paper leaves out, or that an earlier one was not written again."""
+    folder, asked = out / "paper", analysis.request
+    if not asked.paper:
+        return f"{folder} is of an earlier report; --paper writes it again" if folder.is_dir() else ""
+    names = left_out(analysis, read_labels(asked.labels)) if asked.labels else []
+    over = f"claims are corrected over all {len(analysis.claims)}, these included"
+    note = f"paper/ leaves out {', '.join(map(str, names))}; {over}.\n" if names else ""
+    return f"{note}{folder / 'example.tex'}"
 
 
 def _refuse_source_after_flag(args: ReportArgs) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -20,6 +20,8 @@ from eval.report.page import PAGE
 RAW_TAG = re.compile(r"(</?(?:details|summary|code|sub|sup)>|<details open>|<br ?/?>)")
 WHOLE = re.compile(r"\[[+-][\d.]+, [+-][\d.]+\]|\d+ / \d+")
 LONG_CELL = 30  # characters in a line
+CONTENTS = "**Contents:**"
+"""How the line of links begins that a report has instead of a list."""
 ALERT = re.compile(r"\[!(NOTE|TIP|IMPORTANT|WARNING|CAUTION)\][ \t]*\n?")
 
 
@@ -44,6 +46,7 @@ def to_fragment(markdown: str, images: Mapping[str, str] | None = None) -> str:
     parser.core.ruler.after("block", "alerts", _mark_alerts)
     parser.core.ruler.push("heading_ids", _name_headings)
     parser.core.ruler.push("beside", _put_beside)
+    parser.core.ruler.push("contents", _make_contents)
     for name, rule in (
         ("text", _text),
         ("image", _image),
@@ -96,6 +99,33 @@ def _name_headings(state: StateCore) -> None:
         name = anchor(text)
         times = seen[name] = seen.get(name, -1) + 1
         heading.attrSet("id", f"{name}-{times}" if times else name)
+
+
+def _make_contents(state: StateCore) -> None:
+    """Make a list of the links in the line of contents, and one that leads back to it from anywhere."""
+    tokens = state.tokens
+    for place in range(len(tokens) - 2):
+        opening, inline, closing = tokens[place : place + 3]
+        if opening.type != "paragraph_open" or not inline.content.startswith(CONTENTS):
+            continue
+        opening.tag = closing.tag = "nav"
+        opening.attrs = {"class": "contents", "id": "contents", "aria-label": "Contents"}
+        inline.children = list(_links(inline.children or []))
+        back = '<a class="to-contents" href="#contents">Contents</a>\n'
+        tokens.insert(place + 3, Token("frame", "", 0, content=back, block=True))
+        return
+
+
+def _links(children: Sequence[Token]) -> Iterator[Token]:
+    """Leave out what stands between links."""
+    is_inside = False
+    for child in children:
+        is_inside = is_inside or child.type == "link_open"
+        if is_inside:
+            yield child
+        if child.type == "link_close":
+            is_inside = False
+            yield Token("text", "", 0, content="\n")
 
 
 def _put_beside(state: StateCore) -> None:

@@ -54,6 +54,15 @@ code { padding: 0.1em 0.3em; border-radius: 4px; background: var(--raised); font
 p code, li code { overflow-wrap: anywhere; }
 pre { padding: 0.75rem 1rem; overflow-x: auto; border-radius: 6px; background: var(--raised); }
 pre code { padding: 0; }
+nav.contents { columns: 4 13rem; column-gap: 1.5rem; margin: 1.5rem 0; padding: 0.7rem 1rem; }
+nav.contents { border-radius: 6px; background: var(--raised); }
+nav.contents::before { content: "Contents"; display: block; column-span: all; font-weight: 600; }
+nav.contents a { display: block; padding: 0.2rem 0; break-inside: avoid; overflow-wrap: anywhere; }
+nav.contents a, .to-contents { text-decoration: none; }
+nav.contents a:hover, .to-contents:hover { text-decoration: underline; }
+.to-contents { position: fixed; right: 0.75rem; bottom: 0.75rem; padding: 0.35rem 0.8rem; }
+.to-contents { border: 1px solid var(--line); border-radius: 1rem; background: var(--raised); }
+.to-contents { font-size: 0.85rem; }
 .table { margin: 1rem 0; overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.9rem; line-height: 1.4; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.35rem 0.75rem 0.35rem 0; text-align: left; vertical-align: top; }
@@ -85,12 +94,15 @@ summary { padding: 0.3rem 0; color: var(--link); cursor: pointer; }
   body { padding-top: 1rem; font-size: 0.97rem; }
   h1 { font-size: 1.35rem; }
   h1 + p { font-size: 1rem; }
+  nav.contents { columns: 2 9rem; column-gap: 1rem; font-size: 0.93rem; }
+  nav.contents a { padding: 0.35rem 0; }
   table { font-size: 0.82rem; }
   th, td { padding-right: 0.7rem; }
 }
 @media print {
   :root { --text: #000; --back: #fff; --raised: #f5f6f8; --line: #bbb; --link: #000; --soft: #333; }
   body { max-width: none; padding: 0; font-size: 9.5pt; }
+  .to-contents { display: none; }
   .table, .figure, pre { overflow: visible; }
   table { font-size: 7.5pt; }
   td.long { min-width: 0; }

@@ -73,6 +73,8 @@ def read_labels(path: Path) -> Labels:
         UsageError: If it cannot be read, has an unknown key, or gives two names one label.
     """
     labels = read_config(path, Labels)
+    if not (labels.variants or labels.families or labels.outcomes):
+        raise UsageError(f"{path} names nothing; list variants, families or outcomes with their labels")
     for section in ("variants", "families", "outcomes"):
         named: Mapping[str, str] = getattr(labels, section)
         said = list(named.values())
@@ -98,6 +100,31 @@ def check_labels(labels: Labels, analysis: Analysis, path: Path) -> None:
         for name in getattr(labels, section):
             if name not in known:
                 raise unknown_name(f"name in {path}: {section}:", name, known)
+    _refuse_alike(path, [(str(name), labels.variant(name)) for name in analysis.variants])
+    _refuse_alike(path, [(str(name), labels.family(name)) for name in analysis.families])
+    _refuse_alike(path, [(str(name), labels.outcome(name)) for name in analysis.benchmarks])
+    if labels.only and len(shown(analysis, labels).variants) < 2:
+        raise UsageError(
+            f"{path}: only: true leaves nothing beside the baseline {analysis.baseline}; name another under "
+            "variants"
+        )
+
+
+def _refuse_alike(path: Path, named: Iterable[tuple[str, str]]) -> None:
+    """Refuse a label that is also what another one is called that has none."""
+    seen: dict[str, str] = {}
+    for name, label in named:
+        if label in seen:
+            raise UsageError(
+                f"{path}: {seen[label]!r} and {name!r} would both be called {label!r}; tell them apart"
+            )
+        seen[label] = name
+
+
+def left_out(analysis: Analysis, labels: Labels) -> list[Level]:
+    """Return the variants that are not displayed, and are in all corrections nevertheless."""
+    kept = shown(analysis, labels).variants
+    return [name for name in analysis.variants if name not in kept]
 
 
 def shown(analysis: Analysis, labels: Labels) -> Analysis:

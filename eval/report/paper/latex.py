@@ -3,22 +3,60 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 _SPECIAL = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
     "_": r"\_", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "\N{MINUS SIGN}": "$-$", "±": r"$\pm$",
-    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "β": r"$\beta$", "\N{INFINITY}": r"$\infty$",
+    "↑": r"$\uparrow$", "↓": r"$\downarrow$", "→": r"$\rightarrow$", "\N{INFINITY}": r"$\infty$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$", "≈": r"$\approx$", "≤": r"$\leq$", "≥": r"$\geq$",
+    "\N{EN DASH}": "--", "\N{EM DASH}": "---", "\N{RIGHT SINGLE QUOTATION MARK}": "'", "²": "$^2$",
     "\n": " ", "\t": " ",
 }  # fmt: skip
-_ANY = re.compile("|".join(map(re.escape, _SPECIAL)))
+_WRITTEN = frozenset(
+    "ÀÁÂÃÄÅÆÇÈÉÊËÌÍÎÏÐÑÒÓÔÕÖØÙÚÛÜÝÞßàáâãäåæçèéêëìíîïðñòóôõöøùúûüýþÿĂăĄąĆćČčĎďĐđĘęĚěĞğİıĹĺĽľŁłŃńŇňŐőŒœ"
+    "ŔŕŘřŚśŞşŠšŤťŮůŰűŸŹźŻżŽž"
+)
+"""Letters that pdfLaTeX writes with the encoding T1."""
+_GREEK = (
+    *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+    *("nu", "xi", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
+_GREEK_CAPITALS = ("gamma", "delta", "theta", "lambda", "xi", "pi", "sigma", "upsilon", "phi", "psi", "omega")
 
 
 def escape(text: str) -> str:
-    r"""Write a text so that LaTeX prints it; what no font of pdfLaTeX has becomes a question mark."""
-    escaped = _ANY.sub(lambda found: _SPECIAL[found[0]], text)
-    return escaped.encode("latin-1", "replace").decode("latin-1")
+    r"""Write a text so that LaTeX prints it; a letter that pdfLaTeX has no font for is named by its number.
+
+    So two names never become one; a label writes such a name otherwise.
+    """
+    return "".join(map(_character, text))
+
+
+def _character(found: str) -> str:
+    if found in _SPECIAL:
+        return _SPECIAL[found]
+    if found in _WRITTEN or found.isascii():
+        return found if found.isprintable() else ""
+    if greek := _greek(found):
+        return greek
+    plain = unicodedata.normalize("NFKD", found)[0]
+    if plain.isascii() and plain.isprintable():  # a ligature, a letter of full width
+        return _SPECIAL.get(plain, plain)
+    return f"(U+{ord(found):04X})"
+
+
+def _greek(found: str) -> str:
+    """Write a Greek letter by its command; empty for another, and for one that looks like a Latin letter."""
+    match = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", unicodedata.name(found, ""))
+    if match is None:
+        return ""
+    name = match[2].lower().replace("lamda", "lambda")  # codespell:ignore lamda
+    if match[1] == "SMALL" and name in _GREEK:
+        return rf"$\{name}$"
+    return rf"$\{name.capitalize()}$" if name in _GREEK_CAPITALS else ""
 
 
 def number(text: str) -> str:
@@ -42,7 +80,7 @@ def booktabs(
         is_wide: Whether it spans both columns of a page of two.
     """
     star = "*" if is_wide else ""
-    lines = [r"\addlinespace" if not row else " & ".join(row) + r" \\" for row in rows]
+    lines = [r"\addlinespace" if not row else _line(row) for row in rows]
     return "\n".join(
         [
             rf"\begin{{table{star}}}[t]",
@@ -61,3 +99,8 @@ def booktabs(
             "",
         ]
     )
+
+
+def _line(row: Sequence[str]) -> str:
+    r"""Write a row; a bracket or a star at its start would be an argument of the ``\\`` before it."""
+    return ("{}" if row[0][:1] in ("[", "*") else "") + " & ".join(row) + r" \\"

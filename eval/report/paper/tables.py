@@ -127,7 +127,7 @@ def _place(analysis: Analysis, labels: Labels, benchmark: Benchmark, family: Fam
     name = escape(f"{labels.outcome(benchmark)} {arrow(analysis.outcome(benchmark))}")
     if len(analysis.families) == 1:
         return name
-    return rf"\shortstack{{{name}\\{escape(labels.family(family))}}}"
+    return rf"\shortstack{{{name}\\{{}}{escape(labels.family(family))}}}"
 
 
 def _score(analysis: Analysis, variant: object, benchmark: Benchmark, family: Family) -> str:

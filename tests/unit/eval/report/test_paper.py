@@ -182,6 +182,13 @@ def test_svg_figures_say_what_they_are(scores: Path):
         ("only: maybe", "must be true or false"),
         ("variants: {kan: x, kan: y}", "named twice"),
         ("- a", "expected a mapping"),
+        ("", "names nothing"),
+        ("only: true", "names nothing"),
+        ("variants: {gelu: G}\nonly: true", "leaves nothing beside the baseline gelu"),
+        ("outcomes: {glue: G}\nonly: true", "leaves nothing beside the baseline gelu"),
+        ("variants: {kan: gelu}", "'gelu' and 'kan' would both be called 'gelu'"),
+        ("families: {roberta: GPT-Neo}", "would both be called 'GPT-Neo'"),
+        ("outcomes: {glue: BLiMP}", "would both be called 'BLiMP'"),
     ],
 )
 def test_labels_that_do_not_fit(scores: Path, labels: str, message: str):
@@ -201,12 +208,43 @@ def test_escaped_text_holds_no_command(text: str):
     assert not set(plain) & set("\\{}$&#%_^~<>|")
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("φ", r"$\phi$"), ("Ω", r"$\Omega$"), ("λ", r"$\lambda$"), ("Łódź", "Łódź"), ("ﬁ", "f"),
+     ("中", "(U+4E2D)"), ("\x07", "")],
+)  # fmt: skip
+def test_letters_that_latex_has_no_font_for(text: str, written: str):
+    assert escape(text) == written
+
+
+def test_a_name_is_no_argument_of_the_line_before_it(scores: Path):
+    text = json.dumps({"kan": "[a]", HOSTILE: "*b"})
+    table = (written(scores, labels=f"variants: {text}\n") / "tables" / "scores.tex").read_text()
+    assert not re.search(r"(?m)^[*\[]", table)
+    assert re.findall(r"(?m)^\{\}(\S+) &", table) == ["[a]", "*b"]
+
+
+def test_the_command_says_what_the_paper_leaves_out(scores: Path, capsys: pytest.CaptureFixture):
+    paper = written(scores, labels="variants: {kan: Other}\nonly: true\n")
+    said = capsys.readouterr().out
+    assert f"paper/ leaves out {HOSTILE}; claims are corrected over all 4, these included." in said
+    assert said.rstrip().endswith("paper/example.tex")
+    main([str(scores), "--out", str(paper.parent)])
+    assert "paper is of an earlier report; --paper writes it again" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     shutil.which("pdflatex") is None, reason="needs pdflatex (Debian: texlive-latex-recommended)"
 )
 @pytest.mark.parametrize(
-    "labels", [None, f"variants: {json.dumps({HOSTILE: 'K & _N'})}\n"], ids=["bare", "named"]
+    "labels",
+    [
+        None,
+        f"variants: {json.dumps({HOSTILE: 'K & _N'})}\n",
+        f"variants: {json.dumps({HOSTILE: '[φ] ł', 'kan': '*b → 中'})}\n",
+    ],
+    ids=["bare", "named", "letters"],
 )
 def test_latex_compiles_it(scores: Path, labels: str | None):
     paper = written(scores, labels=labels)
