@@ -9,6 +9,7 @@ Imported where the hub is needed, as the client takes time to load.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -127,10 +128,12 @@ def cannot_write(told: str, error: Exception) -> UsageError:
         return WorldError(describe(fault))
     if reason := how_silent(error):
         return WorldError(f"{told}: {reason}; {again}")
+    if any(isinstance(seen, json.JSONDecodeError) for seen in _chain(error)):
+        return WorldError(f"{told}: {constants.ENDPOINT} gives an answer that cannot be read; {again}")
     statuses = [getattr(getattr(seen, "response", None), "status_code", 0) for seen in _chain(error)]
     known = next((WRITE_REFUSALS[status] for status in statuses if status in WRITE_REFUSALS), None)
-    first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-    return UsageError(f"{told} ({constants.ENDPOINT}): {known or first_line}")
+    said = " ".join((str(error) or type(error).__name__).split())[:300].rstrip(".")
+    return UsageError(f"{told} ({constants.ENDPOINT}): {known or said}")
 
 
 def how_silent(error: Exception) -> str | None:

@@ -18,6 +18,9 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from pretrain.run.run_dir import read_run
 
+_DATA = (".safetensors", ".json", ".txt", ".model")
+"""What a model and its tokenizer consist of; nothing else that lies in their folder is sent, as pickles."""
+
 
 @dataclass(frozen=True)
 class Parcel:
@@ -113,8 +116,11 @@ def _pack_run(
     scores, notes = read_scores(run)
     saved = peek_record(run.model_dir / "config.json")
     code = bundle_code(saved, run.model_dir)
+    own = {Path(str(place).rpartition(":")[0]).name for place in (saved.get("ffn_files") or {}).values()}
     files: dict[str, Path | bytes] = {
-        file.name: file for file in sorted(run.model_dir.iterdir()) if file.is_file()
+        file.name: file
+        for file in sorted(run.model_dir.iterdir())
+        if file.is_file() and (file.suffix in _DATA or file.name in own) and not file.name.startswith(".")
     }
     files |= {name: text.encode() for name, text in code.files.items()}
     files["config.json"] = (json.dumps({**saved, "auto_map": dict(code.auto_map)}, indent=2) + "\n").encode()

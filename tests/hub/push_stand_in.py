@@ -113,8 +113,9 @@ class _PushHandler(_Handler):
     def _validate(self, place: dict, body: bytes) -> None:
         content = json.loads(body)["content"]
         metadata = yaml.safe_load(content.split("---\n")[1])
-        wrong = [{"message": '"license" must be a licence'}] if metadata.get("license") == "none" else []
-        self._send_json({"errors": wrong, "warnings": []})
+        wrong = [{"message": '"license_name" is required'}] if metadata.get("license") == "other" else []
+        answer = json.dumps({"errors": wrong, "warnings": []}).encode()
+        self._send(answer, {"Content-Type": "application/json"}, 400 if wrong else 200)
 
     def _branch(self, place: dict, body: bytes) -> None:
         key = place["name"], place["revision"]

@@ -244,6 +244,7 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path,
         (Trouble("POST /api/models/.*/commit/", status=429), "takes no more requests for now (status 429)"),
         (Trouble("POST /api/models/.*/commit/", status=500), "has a fault of its own (status 500)"),
         (Trouble("PUT /uploads/", status=403), "your token may not write there"),
+        (Trouble("POST /api/validate-yaml", status=502), "an answer that cannot be read"),
         (Trouble("POST /api/models/.*/preupload/", status=404), "no such owner, or you may not see it"),
     ],
     ids=lambda value: f"{value.where} {value.status}" if isinstance(value, Trouble) else "",
@@ -259,6 +260,24 @@ def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
     hub.troubles.clear()
     assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
     assert (hub.heads[REPO, "main"] / "model.safetensors").is_file()
+
+
+def test_a_card_that_the_hub_does_not_take_is_told_with_its_reason(hub, push, study) -> None:
+    line = told(push(kan(study), "--repo", REPO, "--license", "other"))
+    assert '"license_name" is required' in line
+    assert hub.commits == []
+
+
+def test_nothing_is_sent_that_only_lies_there(push, study: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(study, runs)
+    for name in ("optimizer.pt", "notes.md", ".DS_Store"):
+        (kan(runs) / "model" / name).write_bytes(b"own")
+    done = push(kan(runs), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
+    assert done.returncode == 0, done.stderr
+    sent = content(tmp_path / "dry")
+    assert b"own" not in sent.values()
+    assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "modeling_ffn.py"} < set(sent)
 
 
 def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
