@@ -43,6 +43,8 @@ REFUSALS: dict[type[Exception], str] = {
 
 _MODEL_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "ffn_*.py"]
 """The last are variants of somebody's own; they are run with consent alone."""
+_TRAVELLED_CODE = ["ffn_variants_*.py"]
+"""This project's own, beside a model that was pushed."""
 
 
 class _Silence:
@@ -167,7 +169,11 @@ def download_model(name: str) -> Path:
         UsageError: If there is no such model, or it cannot be had now.
     """
     repository, _, revision = name.partition("@")
-    wanted = {"revision": revision or None, "allow_patterns": _MODEL_FILES}
+    wanted = {
+        "revision": revision or None,
+        "allow_patterns": _MODEL_FILES,
+        "ignore_patterns": _TRAVELLED_CODE,
+    }
     try:
         return Path(twice(lambda: snapshot_download(repository, **wanted)))
     except (OSError, ValueError, httpx.HTTPError) as error:

@@ -84,6 +84,11 @@ def push(hub: PushStandIn, _warm: WarmCommands) -> Callable:
     return lambda *args: _warm("eval.push", *args)
 
 
+@pytest.fixture
+def command(hub: PushStandIn, _warm: WarmCommands) -> Callable:
+    return _warm
+
+
 def told(done) -> str:
     assert "Traceback" not in done.stderr, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
