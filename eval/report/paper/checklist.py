@@ -6,7 +6,17 @@ from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
 from eval.report.paper.labels import Labels
+from eval.report.paper.training import training_settings
+from eval.suites.registry import HELD_OUT
 
+LICENCES = {
+    "tinystories": "TinyStories: CDLA-Sharing-1.0",
+    "blimp": "BLiMP: CC BY",
+    "babylm23": "BLiMP: CC BY",
+    "glue": "GLUE: each task has its own",
+    "embedded": "embedded texts and tasks: MIT, part of the software",
+}
+"""By the beginning of a suite's name or of a source of texts, as their publishers state them."""
 UNKNOWN = "Not known to the report; say it yourself."
 
 
@@ -29,7 +39,12 @@ def checklist(analysis: Analysis, labels: Labels, command: str) -> str:
         ("Software and versions", "ACL: C4", _software(analysis)),
         ("Failed runs", "NeurIPS: compute resources (full research project)", _failed(analysis)),
         ("Reproduction", "NeurIPS: experimental result reproducibility", f"This report: `{command}`"),
-        ("Data and their licences", "NeurIPS: licenses for existing assets; ACL: B1, B2", UNKNOWN),
+        ("Settings of training", "NeurIPS: experimental setting; ACL: C2", _settings(analysis)),
+        (
+            "Data and their licences",
+            "NeurIPS: licenses for existing assets; ACL: B1, B2",
+            _licences(analysis),
+        ),
         ("Broader impact, risks, human subjects", "NeurIPS; ACL: A2, D", "The report has nothing on it."),
     ]
     blocks = [f"### {name}\n\n*{asked}.* {answer}" for name, asked, answer in items]
@@ -56,7 +71,8 @@ def _runs(analysis: Analysis, labels: Labels) -> str:
     low, high = counts.min(), counts.max()
     return (
         f"{len(runs)} runs: {low if low == high else f'{low} to {high}'} seeds of each of "
-        f"{len(analysis.variants)} {analysis.noun}s in {_plural(len(analysis.families), analysis.stratum)}."
+        f"{len(analysis.variants)} {analysis.noun}s in {_plural(len(analysis.families), analysis.stratum)}. "
+        f"Seeds: {', '.join(map(str, sorted(analysis.runs.seed.unique())))}."
     )
 
 
@@ -67,7 +83,10 @@ def _plural(number: int, noun: str) -> str:
 def _tuning(analysis: Analysis) -> str:
     if analysis.tuned is None or not analysis.tuned.choices:
         return "No tuning is part of this study. The recipe stands in study.yaml; say how it was chosen."
+    plan, runs = analysis.tuned.plan.plan, sum(analysis.tuned.num_runs.values())
+    tried = "; ".join(f"{name} at {', '.join(map(str, values))}" for name, values in plan.fields.items())
     return (
+        f"{runs} tuning runs ({plan.method} of {tried}; {len(plan.seeds)} seeds). "
         "Every variant was tuned with as many runs, on seeds and held-out text that the comparison does "
         "not use; the report's section *Tuning* has every value and loss."
     )
@@ -98,6 +117,26 @@ def _compute(analysis: Analysis) -> str:
 def _software(analysis: Analysis) -> str:
     found: Sequence[str] = sorted({x.trained_with for x in analysis.facts if x.trained_with})
     return f"{'; '.join(found)}." if found else UNKNOWN
+
+
+def _settings(analysis: Analysis) -> str:
+    found = training_settings(analysis)
+    said = [
+        f"{name.replace('_', ' ')} {', '.join(map(str, values[:6]))}" + " and others" * (len(values) > 6)
+        for name, values in found.items()
+    ]
+    return f"{'; '.join(said)}." if said else UNKNOWN
+
+
+def _licences(analysis: Analysis) -> str:
+    """Name those that are known of what is used, and what nothing is known of."""
+    used = dict.fromkeys([x.name for x in analysis.benchmarks if x.name not in (HELD_OUT, "perplexity")])
+    used |= dict.fromkeys(map(str, training_settings(analysis).get("source", [])))
+    of = {name: next((LICENCES[x] for x in LICENCES if name.startswith(x)), None) for name in used}
+    known = dict.fromkeys(text for text in of.values() if text)
+    unknown = [name for name, text in of.items() if text is None]
+    said = f"{'; '.join(known)} (as their publishers state them; check before you print). " if known else ""
+    return (said + (f"{', '.join(unknown)}: {UNKNOWN}" if unknown else "")).strip() or UNKNOWN
 
 
 def _failed(analysis: Analysis) -> str:

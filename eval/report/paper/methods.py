@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
+from base.families import FAMILIES
 from eval.report.analysis import Analysis
 from eval.report.markdown import listed, margin
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
-from eval.significance.axes import plain
+from eval.report.paper.references import OF_FAMILY, OF_SUITE, SUPERGLUE_TASKS
+from eval.report.paper.training import training_settings
+from eval.significance.axes import Benchmark, plain
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks
+from eval.suites.registry import SUITES
 
 
 def methods(analysis: Analysis, labels: Labels, version: str) -> str:
@@ -34,27 +39,50 @@ def cited(text: str) -> list[str]:
 
 def _runs(analysis: Analysis, labels: Labels) -> str:
     runs = analysis.runs.drop_duplicates(["family", "variant", "seed"])
-    families = listed([escape(labels.family(family)) for family in analysis.families])
+    families = listed(list(_families(analysis, labels)))
     where = f" in {families}" if any(plain(f) != "model" for f in analysis.families) else ""
-    outcomes = [_cite(escape(labels.outcome(name)), name.name) for name in analysis.benchmarks]
+    outcomes = [_outcome(analysis, labels, name) for name in analysis.benchmarks]
     counts = sorted(set(analysis.arms["n"]))
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return (
         f"We compare {len(analysis.variants)} {analysis.noun}s{where} by {listed(outcomes)}, with {seeds} "
-        f"seeds each ({len(runs)} runs)."
+        f"seeds each ({len(runs)} runs).{_data(analysis)}"
     )
 
 
-_SOURCES = {
-    "blimp": "warstadt2020",
-    "babylm23": "warstadt2020",
-    "blimp-fast": "warstadt2020",
-    "glue": "wang2018",
-}
+def _families(analysis: Analysis, labels: Labels) -> Iterator[str]:
+    """Name families, each with its reference where it stands first."""
+    seen: set[str] = set()
+    for family in analysis.families:
+        name = plain(family)
+        key = OF_FAMILY.get(name) if name not in seen else None
+        seen.add(name)
+        yield _cite(escape(labels.family(family)), [key] if key else [])
 
 
-def _cite(text: str, suite: str) -> str:
-    return rf"{text} \citep{{{_SOURCES[suite]}}}" if suite in _SOURCES else text
+def _data(analysis: Analysis) -> str:
+    """Say what runs were trained on, where their configurations tell, and how masked models are scored."""
+    is_tinystories = training_settings(analysis).get("source") == ["tinystories"]
+    trained = r" All are trained on TinyStories \citep{eldan2023}." if is_tinystories else ""
+    names = {plain(family) for family in analysis.families}
+    is_masked = any(FAMILIES[name].objective == "masked" for name in names if name in FAMILIES)
+    is_pairs = any(x.name in SUITES and SUITES[x.name].kind == "minimal pairs" for x in analysis.benchmarks)
+    if not (is_masked and is_pairs and analysis.source.kind == "study folder"):
+        return trained
+    scored = r" Masked models score a sentence by its pseudo-log-likelihood \citep{salazar2020}."
+    return f"{trained}{scored}"
+
+
+def _outcome(analysis: Analysis, labels: Labels, benchmark: Benchmark) -> str:
+    keys = list(OF_SUITE.get(benchmark.name, ()))
+    tasks = set(analysis.tasks[analysis.tasks.benchmark == benchmark].task)
+    if benchmark.name == "glue" and tasks & SUPERGLUE_TASKS:
+        keys.append("wang2019")
+    return _cite(escape(labels.outcome(benchmark)), keys)
+
+
+def _cite(text: str, keys: Sequence[str]) -> str:
+    return rf"{text} \citep{{{','.join(keys)}}}" if keys else text
 
 
 def _unit(analysis: Analysis) -> str:
@@ -111,8 +139,12 @@ def _equivalence(analysis: Analysis, labels: Labels) -> str:
         return ""
     return (
         r"A difference is called equivalent to none if two one-sided tests \citep{schuirmann1987} place it "
-        f"within {escape(listed(margins))}, in every family, after the same correction."
+        f"within {escape(listed(margins))}{_everywhere(analysis)}, after the same correction."
     )
+
+
+def _everywhere(analysis: Analysis) -> str:
+    return rf" in every {analysis.stratum} \citep{{berger1982}}" if len(analysis.families) > 1 else ""
 
 
 def _looks(analysis: Analysis) -> str:

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,17 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from base.families import FAMILIES
 from eval.report.__main__ import main
+from eval.report.analyse import analyse
+from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
-from eval.report.paper.references import ENTRIES
+from eval.report.paper.methods import cited, methods
+from eval.report.paper.references import ENTRIES, OF_FAMILY, OF_SUITE
+from eval.report.paper.training import training_settings
+from eval.report.run_facts import RunFacts
+from eval.report.sources import read_source
+from eval.suites.registry import SUITES
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""
 VARIANTS = ("gelu", "kan", HOSTILE)
@@ -140,14 +149,15 @@ def test_figures_carry_labels(scores: Path):
 
 def test_what_is_cited_is_in_the_bibliography_and_nothing_else(scores: Path):
     paper = written(scores)
-    cited = set(
+    found = set(
         re.findall(
             r"[a-z]+\d{4}", " ".join(re.findall(r"\\citep\{([^}]*)\}", (paper / "methods.tex").read_text()))
         )
     )
     entries = set(re.findall(r"^@\w+\{(\w+),", (paper / "references.bib").read_text(), re.MULTILINE))
-    assert cited == entries
-    assert {"welch1947", "holm1979", "warstadt2020", "wang2018"} <= cited
+    assert found == entries
+    assert {"welch1947", "holm1979", "warstadt2020", "wang2018", "black2021", "liu2019"} <= found
+    assert not {"eldan2023", "wang2019", "raffel2020"} & found  # nothing says that these were used
     for key, entry in ENTRIES.items():
         assert entry.count("{") == entry.count("}")
         assert entry.startswith("@")
@@ -158,7 +168,42 @@ def test_the_checklist_says_what_it_knows_and_what_not(scores: Path):
     text = (written(scores) / "checklist.md").read_text()
     assert "30 runs: 5 seeds of each of 3 variants in 2 families" in text
     assert "95% confidence intervals over training seeds by Welch's test" in text
+    assert "Seeds: 0, 1, 2, 3, 4." in text
+    assert "BLiMP: CC BY; GLUE: each task has its own" in text
     assert "Not known to the report; say it yourself." in text
+
+
+def test_references_belong_to_suites_and_families_that_there_are():
+    assert set(OF_SUITE) <= set(SUITES)
+    assert set(OF_FAMILY) <= set(FAMILIES)
+    assert {key for keys in OF_SUITE.values() for key in keys} | set(OF_FAMILY.values()) <= set(ENTRIES)
+
+
+@pytest.mark.parametrize("key", ENTRIES)
+def test_entries_have_what_styles_need(key: str):
+    kind = re.match(r"@(\w+)\{", ENTRIES[key])
+    needed = {"article": "journal", "book": "publisher", "inproceedings": "booktitle", "misc": "howpublished"}
+    assert kind is not None
+    for field in ("author", "title", "year", needed[kind[1]]):
+        assert re.search(rf"\b{field} += \{{", ENTRIES[key]), field
+
+
+def test_a_study_says_what_it_was_trained_on(scores: Path):
+    analysis = analyse(read_source(scores))
+    run_id = analysis.runs.run_id.iloc[0]
+    folder = scores.parent / "study"
+    for source, expected in (("tinystories", True), ("embedded", False)):
+        (folder / run_id).mkdir(parents=True, exist_ok=True)
+        config = f"data: {{source: {source}}}\noptim: {{learning_rate: 0.01}}\n"
+        (folder / run_id / "config.yaml").write_text(config)
+        facts = (RunFacts(run_id=run_id, family="gpt_neo", variant="gelu", seed=0),)
+        study = replace(
+            analysis, source=replace(analysis.source, path=folder, kind="study folder", facts=facts)
+        )
+        assert training_settings(study) == {"source": [source], "learning_rate": [0.01]}
+        text = methods(study, Labels(), "1")
+        assert ("eldan2023" in cited(text)) == expected
+        assert "salazar2020" in cited(text)
 
 
 def test_svg_figures_say_what_they_are(scores: Path):
