@@ -94,7 +94,9 @@ def levels(
 def default_baseline(factor: Factor, present: Sequence[Level], axes: Axes | None = None) -> str:
     """Name the level that others are compared with where nobody named one: of an axis the first."""
     usual = levels(factor, (BASELINE,), DEFAULT_HEADS, axes)
-    return str(next((level for level in usual if level in present), (*usual, *present)[0]))
+    written = {str(level).lower(): level for level in reversed(present)}  # somebody's GELU is gelu, too
+    found = (written.get(str(level).lower()) for level in usual)
+    return str(next((level for level in found if level is not None), (*usual, *present)[0]))
 
 
 def is_paired(factor: Factor) -> bool:

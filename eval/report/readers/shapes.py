@@ -7,6 +7,7 @@ those, an export of a chart has a column for each run, and an export of a histor
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -56,6 +57,7 @@ def to_rows(
         notes.append("each run's last value in the chart counts")
     table = _finished(table, notes)
     table = _identified(table, reading, axes, origin, notes)
+    _refuse_without_variant(table, origin)
     if "score" not in table.columns and "variant" in table.columns:
         table = _melted(table, reading, axes, origin, notes)
     elif reading.scores:
@@ -66,6 +68,16 @@ def to_rows(
     if "family" not in table.columns:
         table = table.assign(family=ONLY_FAMILY)
     return Found(table=_with_numbers(table, delimiter, origin, notes), notes=tuple(notes))
+
+
+def _refuse_without_variant(table: pd.DataFrame, origin: str) -> None:
+    """Ask which column has the variants, where some could."""
+    texts = [str(name) for name in table.columns if name not in ROW_COLUMNS and not _is_numeric(table[name])]
+    if "variant" not in table.columns and texts:
+        raise UsageError(
+            f"{origin} has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
+            f"there are {some_of(texts, SHOWN)}"
+        )
 
 
 def _key(name: object) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError
+from eval.report.analyse import analyse
 from eval.report.readers.names import split_names
 from eval.report.readers.reading import Reading, read_columns
 from eval.report.readers.registry import READERS
@@ -219,6 +220,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
         (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
+        ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there are Act"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
         ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
         ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "twice"),
@@ -467,3 +469,11 @@ def test_scores_are_read_to_the_last_digit(tmp_path: Path):
     rows = read_source(tmp_path).rows
     first = rows[(rows.task == "first") & (rows.metric == "accuracy")].sort_values("seed")
     assert (first.score.to_numpy() == 100 * np.random.default_rng(0).random(20)).all()
+
+
+def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
+    rows = "".join(
+        f"{v},{s},blimp,{50 + 3 * i + s}\n" for i, v in enumerate(("KAN", "GELU")) for s in range(3)
+    )
+    (tmp_path / "scores.csv").write_text(HEADER + rows)
+    assert analyse(read_source(tmp_path / "scores.csv")).baseline == "GELU"
