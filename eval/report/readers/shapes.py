@@ -75,8 +75,8 @@ def _refuse_without_variant(table: pd.DataFrame, origin: str) -> None:
     texts = [str(name) for name in table.columns if name not in ROW_COLUMNS and not _is_numeric(table[name])]
     if "variant" not in table.columns and texts:
         raise UsageError(
-            f"{origin} has no column variant; say which it is, such as --columns variant={shlex.quote(texts[0])}: "
-            f"there are {some_of(texts, SHOWN)}"
+            f"{origin} has no column variant; say which it is, such as --columns "
+            f"variant={shlex.quote(texts[0])}: there are {some_of(texts, SHOWN)}"
         )
 
 

@@ -220,7 +220,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
         (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
-        ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there are Act"),
+        ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
         ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
         ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "twice"),
