@@ -70,7 +70,8 @@ def test_ranks_of_true_values_are_uniform(counts, is_paired: bool):
 
 
 def test_ranks_tell_a_posterior_that_is_too_narrow():
-    narrow = stats.binom.rvs(NUM_RANKS - 1, stats.norm.cdf(1.3 * stats.norm.rvs(size=500, random_state=1)))
+    shares = stats.norm.cdf(1.3 * stats.norm.rvs(size=500, random_state=1))
+    narrow = stats.binom.rvs(NUM_RANKS - 1, shares, random_state=2)
     assert uniformity_p(narrow) < 1e-3
 
 
