@@ -318,3 +318,11 @@ def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tm
     run.completion_marker.unlink()
     assert "is not finished" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
     assert not (tmp_path / "a").exists()
+
+
+def test_a_model_that_was_pushed_is_read_by_its_name_without_its_code(push, command, study: Path) -> None:
+    assert push(kan(study), "--repo", REPO, "--license", "mit").returncode == 0
+    done = command("tests.hub.read", "model", REPO)
+    assert done.returncode == 0, done.stderr
+    own = {path.name for path in (kan(study) / "model").iterdir()} - {"README.md"}
+    assert set(json.loads(done.stdout)) == own
