@@ -36,7 +36,7 @@ def one_sample(values: np.ndarray, threshold: float) -> OneSided:
         threshold: What the mean is compared with.
     """
     n = len(values)
-    error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    error = math.sqrt(_variance(values) / n) if n > 1 else math.nan
     return above_zero(float(np.mean(values)) - threshold, error, n - 1)
 
 
@@ -51,10 +51,15 @@ def two_sample(values: np.ndarray, others: np.ndarray, by: float) -> OneSided:
     estimate = float(np.mean(values) - np.mean(others)) - by
     if min(len(values), len(others)) < 2:
         return OneSided(estimate, math.nan, math.nan, math.nan)
-    parts = [float(np.var(x, ddof=1)) / len(x) for x in (values, others)]
+    parts = [_variance(x) / len(x) for x in (values, others)]
     total = sum(parts)
     squares = sum(part**2 / (len(x) - 1) for part, x in zip(parts, (values, others), strict=True))
     return above_zero(estimate, math.sqrt(total), total**2 / squares if squares else math.nan)
+
+
+def _variance(values: np.ndarray) -> float:
+    """Return 0 of runs that are alike, of which rounding of their mean would leave more."""
+    return float(np.var(values, ddof=1)) if np.ptp(values) > 0 else 0.0
 
 
 def passes_again(found: OneSided, level: float) -> float:

@@ -97,6 +97,14 @@ def test_one_run_is_no_test():
     assert np.isnan(one_sample(np.array([1.0, 1.0]), 0.0).p)
 
 
+@pytest.mark.parametrize("score", [0.1, 1.08, 3.27, 58.1])
+@pytest.mark.parametrize("num_runs", [2, 3, 6, 10])
+def test_runs_that_are_alike_to_the_last_digit_are_no_test(score: float, num_runs: int):
+    runs = np.full(num_runs, score)
+    assert np.isnan(one_sample(runs, score - 1).p)
+    assert np.isnan(two_sample(runs, np.full(num_runs + 1, score - 1), 0.0).p)
+
+
 @pytest.mark.parametrize("name", shipped("rule"))
 def test_shipped_rules_say_where_they_are_from(name: str):
     assert read_rule(Path(name)).source.startswith("https://")
