@@ -133,3 +133,30 @@ def test_folders_of_several_models_or_none(tmp_path):
     (tmp_path / "void").mkdir()
     with pytest.raises(UsageError, match="holds no items"):
         read_model_items(tmp_path / "void")
+
+
+def test_a_few_items_that_all_agree_claim_nothing(tmp_path, capsys):
+    for name, score in (("first", 1.0), ("second", 0.0)):
+        rows = [
+            {
+                "doc_id": i,
+                "target": "0",
+                "filter": "none",
+                "metrics": ["acc"],
+                "doc_hash": f"{i}",
+                "acc": score,
+            }
+            | {"doc": {"text": f"{i}"}, "arguments": [], "resps": [], "filtered_resps": []}
+            | {"prompt_hash": f"{i}", "target_hash": "0"}
+            for i in range(3)
+        ]
+        file = tmp_path / name / "samples_arc_2026-01-01T00-00-00.000000.jsonl"
+        file.parent.mkdir()
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out"
+    assert main([str(tmp_path / "first"), str(tmp_path / "second"), "--out", str(out)]) == 0
+    assert "do not tell them apart" in capsys.readouterr().out
+    (whole,) = json.loads((out / "items.json").read_text())["wholes"]
+    assert whole["p"] == whole["mcnemar"]["p_exact"] == 0.25
+    assert whole["low"] is None
+    assert "nan" not in (out / "items.md").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterable, Sequence
 
@@ -45,10 +46,15 @@ def _told(found: TwoModels, x: ItemDifference) -> str:
     better, worse = (found.second, found.first) if is_better else (found.first, found.second)
     size = f"{abs(x.paired.estimate):.{_digits(x)}f} {unit_name(x.outcome.unit)}".strip()
     low, high = sorted((abs(x.paired.low), abs(x.paired.high)))
+    reach = f" [{low:.{_digits(x)}f}, {high:.{_digits(x)}f}]" if _has_interval(x) else ""
     return (
-        f"On {x.outcome.name}, {better.name} is ahead of {worse.name} by {size} "
-        f"[{low:.{_digits(x)}f}, {high:.{_digits(x)}f}] on items like these {x.num_items:,}."
+        f"On {x.outcome.name}, {better.name} is ahead of {worse.name} by {size}{reach} on items like these "
+        f"{x.num_items:,}."
     )
+
+
+def _has_interval(x: ItemDifference) -> bool:
+    return math.isfinite(x.paired.low)
 
 
 def _caution(found: TwoModels) -> str:
@@ -75,7 +81,8 @@ def page(found: TwoModels, figure_alt: str | None, command: str) -> str:
         "items of one cluster are not independent, so that differences are added up within clusters first "
         "(Miller 2024). *As if independent* is the standard error without that. *Detectable*: the smallest "
         "true difference that would be found with 80% power. *McNemar* counts items that only one of them "
-        "has right, and takes items for independent.",
+        "has right, and takes items for independent. Where all clusters differ by the same, no spread is "
+        "left for an interval, and *p* is the exact one of flipping signs.",
         "\n".join(f"- {note}" for note in found.notes),
     ]
     if shown := most_different(found.parts):
@@ -121,12 +128,12 @@ def _row(x: ItemDifference) -> list[str]:
         name,
         *(f"{mean:.{digits}f}" for mean in x.means),
         signed(paired.estimate, digits),
-        f"[{signed(paired.low, digits)}, {signed(paired.high, digits)}]" if paired.df else "-",
+        f"[{signed(paired.low, digits)}, {signed(paired.high, digits)}]" if _has_interval(x) else "-",
         p_value(x.p_corrected if paired.df else None),
         f"{x.num_items:,}",
         f"{x.num_clusters:,} {x.cluster}s",
         f"{paired.standard_error_items:.{digits}f} (clustered {paired.standard_error:.{digits}f})",
-        f"{paired.detectable:.{digits}f}" if paired.df else "-",
+        f"{paired.detectable:.{digits}f}" if _has_interval(x) else "-",
         f"{right.only_first:,} / {right.only_second:,}" if right else "-",
         p_value(right.p_exact) if right else "-",
     ]

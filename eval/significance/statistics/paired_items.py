@@ -15,6 +15,8 @@ from scipy import special
 
 CONFIDENCE = 0.95
 POWER = 0.8
+ROUNDING = 1e-12
+"""A spread below this share of the difference is none."""
 
 
 class PairedItems(NamedTuple):
@@ -55,6 +57,9 @@ def compare_paired(
 ) -> PairedItems:
     """Compare two models on the same items.
 
+    Where every cluster differs by the same there is no spread to tell an interval from, and t would claim all
+    of any two items: p is then the exact one of flipping the signs of clusters, 2 / 2^G.
+
     With equal weights this is least squares of the differences on a constant, with standard errors clustered
     and times G / (G - 1), and Student's t with G - 1 degrees of freedom; with other weights it is weighted
     least squares.
@@ -76,8 +81,10 @@ def compare_paired(
     df = int(codes.max())
     if df < 1:
         return PairedItems(estimate, math.nan, df, math.nan, math.nan, math.nan, math.nan, of_items)
+    if estimate != 0 and error <= ROUNDING * abs(estimate):
+        return PairedItems(estimate, 0.0, df, 0.5**df, math.nan, math.nan, math.nan, of_items)
     quantile = float(special.stdtrit(df, (1 + confidence) / 2))
-    p = 1.0 if estimate == 0 else 2 * float(special.stdtr(df, -abs(estimate) / error)) if error else 0.0
+    p = 1.0 if estimate == 0 else 2 * float(special.stdtr(df, -abs(estimate) / error))
     reach = quantile * error
     detectable = (quantile + float(special.stdtrit(df, POWER))) * error
     return PairedItems(estimate, error, df, p, estimate - reach, estimate + reach, detectable, of_items)

@@ -93,3 +93,12 @@ def test_clustered_intervals_cover_where_those_of_items_do_not():
             wrong[place] += not found.low <= 0 <= found.high
     assert wrong[0] / 400 < 0.08
     assert wrong[1] / 400 > 0.25
+
+
+@pytest.mark.parametrize("num_items", [2, 3, 5, 10])
+@pytest.mark.parametrize("size", [1.0, 0.1, 100.0])
+def test_a_difference_that_is_the_same_everywhere_is_no_certainty(num_items: int, size: float):
+    found = compare_paired(np.full(num_items, size), np.zeros(num_items), np.arange(num_items))
+    assert found.p == pytest.approx(stats.binomtest(num_items, num_items).pvalue, rel=1e-9)
+    assert found.p == pytest.approx(mcnemar(np.ones(num_items), np.zeros(num_items)).p_exact, rel=1e-9)
+    assert np.isnan([found.low, found.high, found.detectable]).all()
