@@ -91,8 +91,10 @@ def _id_of(run: RunFolder) -> str:
 @contextlib.contextmanager
 def quiet(tracker: str) -> Iterator[None]:
     """Keep what a tracker prints at its start and end out of this project's lines."""
-    if tracker == "wandb" and "WANDB_SILENT" not in os.environ:
-        os.environ["WANDB_SILENT"] = "true"
+    if tracker == "wandb":
+        os.environ.setdefault("WANDB_SILENT", "true")
+        # Offline it would write every 15 s, and a kill would lose what it had not written.
+        os.environ.setdefault("WANDB_X_TRANSACTION_LOG_FLUSH_INTERVAL", "1")
     logger = logging.getLogger("trackio")
     level = logger.level
     logger.setLevel(logging.ERROR)
