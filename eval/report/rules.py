@@ -87,8 +87,8 @@ class ByRule:
 
     @property
     def false_passes(self) -> float:
-        """How often one of them or more passes at least, if each is exactly at what is asked for."""
-        return 1 - (1 - self.rule.level) ** len(self.judged)
+        """How often one or more pass, if each is exactly at what is asked for; too few runs never do."""
+        return 1 - (1 - self.rule.level) ** sum(x.num_runs >= self.rule.min_runs for x in self.judged)
 
 
 def read_rule(path: Path) -> Rule:

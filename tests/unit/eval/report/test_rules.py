@@ -80,6 +80,7 @@ def test_too_few_runs_do_not_pass():
     (x,) = found.by_rule.judged
     assert x.test.p < 0.01
     assert not x.passes
+    assert found.by_rule.false_passes == 0
 
 
 def test_how_often_it_passes_again_is_what_simulation_says():
