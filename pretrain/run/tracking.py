@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -139,13 +140,11 @@ def _send(tracker: str, known: Tracked, scores: Mapping[str, float], step: int) 
                 writer.add_scalar(name, score, global_step=step)
         return
     if tracker == "wandb":
-        import wandb
-
+        wandb: Any = importlib.import_module("wandb")
         with wandb.init(project=known.project, **options) as run:
             run.summary.update(dict(scores))
         return
-    import trackio
-
+    trackio: Any = importlib.import_module("trackio")
     run = trackio.init(project=known.project, **options)
     run.log(dict(scores), step=step)
     run.finish()
