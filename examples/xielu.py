@@ -1,5 +1,7 @@
 """xIELU, an activation with two learnable scalars (Huang and Schlag 2024): a variant in a file of its own.
 
+The registry has it too, as ``xielu``; names are unique, so this one has another.
+
 python pretrain/train.py configs/tiny.yaml --ffn examples/xielu.py:XIELU
 """
 
@@ -23,7 +25,7 @@ class XIELUActivation(nn.Module):
     def __init__(self, init: float, beta: float):
         super().__init__()
         if not 0 <= beta < init:
-            raise UsageError(f"xielu's options must be 0 <= beta < init, got beta {beta:g}, init {init:g}")
+            raise UsageError(f"my-xielu's options must be 0 <= beta < init, got beta {beta:g}, init {init:g}")
         self.beta = beta
         # Learned is what softplus makes a_p and a_n - b of, so that they stay above 0 and b.
         self.positive = nn.Parameter(torch.tensor(math.log(math.expm1(init))))
@@ -38,7 +40,7 @@ class XIELUActivation(nn.Module):
 
 
 XIELU = FFNSpec(
-    name="xielu",
+    name="my-xielu",
     kind="activation",
     build=lambda intermediate_size, init, beta: XIELUActivation(init, beta),
     formula="a_p x^2 + b x for x > 0, a_n (e^x - 1 - x) + b x elsewhere",

@@ -224,14 +224,14 @@ def test_a_variant_of_a_file_is_pushed_without_being_run(push, repository: Path,
     file.write_text((repository / "examples/xielu.py").read_text())
     done = run_command("pretrain.train", "--ffn", f"{file}:XIELU", *TINY, "--runs-dir", tmp_path / "runs")
     assert done.returncode == 0, done.stderr
-    (run,) = (tmp_path / "runs/default/gpt_neo/xielu").iterdir()
+    (run,) = (tmp_path / "runs/default/gpt_neo/my-xielu").iterdir()
     done = push(run, "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
     assert done.returncode == 0, done.stderr
-    assert files.variant_file("xielu") is None
-    assert {"ffn_xielu.py", "own_variant_xielu.py"} < set(content(tmp_path / "dry"))
+    assert files.variant_file("my-xielu") is None
+    assert {"ffn_my-xielu.py", "own_variant_my_xielu.py"} < set(content(tmp_path / "dry"))
     text = (tmp_path / "dry/README.md").read_text()
     assert str(tmp_path) not in text
-    assert "ffn_file: ffn_xielu.py:XIELU" in text
+    assert "ffn_file: ffn_my-xielu.py:XIELU" in text
     shutil.copytree(tmp_path / "dry", tmp_path / "model")
     model = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)[0].eval()
     code = LOAD.replace(", revision=revision", "")

@@ -138,7 +138,7 @@ SPEC = ffn_variants.FFNSpec(
 def test_variants_of_somebody_s_own_files_travel_too(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     places = {
-        "xielu": repository / "examples/xielu.py:XIELU",
+        "my-xielu": repository / "examples/xielu.py:XIELU",
         "channel-elu": repository / "examples/channel_elu.py:CHANNEL_ELU",
         "my-own.one": f"{tmp_path}/mine.py:SPEC",
     }
@@ -232,7 +232,7 @@ def test_what_a_stand_in_lacks_is_told(tmp_path: Path, repository: Path, own_var
     )
     load_variant(f"{tmp_path}/mine.py:XIELU")
     with pytest.raises(UsageError, match=r"takes OccupiedError of base\.errors, which does not travel"):
-        save(tmp_path / "model", "gpt_neo", "xielu")
+        save(tmp_path / "model", "gpt_neo", "my-xielu")
 
 
 def test_a_model_of_somebody_else_is_refused(tmp_path: Path) -> None:

@@ -47,17 +47,17 @@ def run(train, mine, tmp_path) -> Path:
     """The folder of a finished run with that file."""
     done = train("--ffn", f"{mine}:XIELU")
     assert done.returncode == 0, done.stderr
-    (path,) = (tmp_path / "runs/default/gpt_neo/xielu").iterdir()
+    (path,) = (tmp_path / "runs/default/gpt_neo/my-xielu").iterdir()
     return path
 
 
 def test_the_run_keeps_the_file_and_its_fingerprint(run, mine):
     assert (run / "variant.py").read_bytes() == mine.read_bytes()
     config = (run / "config.yaml").read_text()
-    assert "\n  ffn: xielu\n" in config
+    assert "\n  ffn: my-xielu\n" in config
     assert f"\n  ffn_file: {mine}:XIELU\n" in config
     completion = peek_record(run / "COMPLETED")
-    assert {"variant.py", "model/ffn_xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
+    assert {"variant.py", "model/ffn_my-xielu.py", "model/modeling_ffn.py"} < set(completion["files"])
     model = json.loads((run / "model/config.json").read_text())
     source = completion["variant_source"]
     assert len(source) == 12
@@ -96,7 +96,7 @@ def test_an_edited_formula_is_refused_and_other_edits_are_not(run, train, mine):
     mine.write_text(text.replace("wide.square()", "wide"))
     edited = train("--ffn", f"{mine}:XIELU")
     assert edited.returncode == 2
-    assert "was trained through another 'xielu' (source " in edited.stderr
+    assert "was trained through another 'my-xielu' (source " in edited.stderr
     assert edited.stderr.count("\n") == 1
 
 
@@ -115,7 +115,7 @@ def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
 def test_a_dry_run_and_every_seed_know_it_and_a_name_drops_it(mine, train, run):
     dry = train("--ffn", f"{mine}:XIELU", "--dry-run", "--seeds", "0-1", "--ffn-budget", "params")
     assert dry.returncode == 0, dry.stderr
-    assert "family, variant  gpt_neo, xielu, seed 0" in dry.stdout
+    assert "family, variant  gpt_neo, my-xielu, seed 0" in dry.stdout
     assert "(params budget)" in dry.stdout
     other = train(run / "config.yaml", "--ffn", "relu", "--dry-run")
     assert other.returncode == 0, other.stderr
@@ -126,7 +126,7 @@ def test_a_dry_run_and_every_seed_know_it_and_a_name_drops_it(mine, train, run):
 def test_texts_are_generated_with_consent(run):
     refused = run_command("pretrain.generate", run, "--max-new-tokens", 3)
     assert refused.returncode == 2
-    assert "brings its FFN variant 'xielu' in ffn_xielu.py, which is code" in refused.stderr
+    assert "brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code" in refused.stderr
     done = run_command("pretrain.generate", run, "--max-new-tokens", 3, "--trust-remote-code")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Once upon a time")
@@ -139,23 +139,23 @@ def test_it_can_be_swapped_into_and_out_of_a_model(run, repository, tmp_path):
     place = f"{repository}/examples/channel_elu.py:CHANNEL_ELU"
     refused = run_command("ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new")
     assert refused.returncode == 2
-    assert "brings its FFN variant 'xielu'" in refused.stderr
+    assert "brings its FFN variant 'my-xielu'" in refused.stderr
     done = run_command(
         "ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new", "--trust-remote-code"
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "new/ffn_channel-elu.py").is_file()
-    assert not (tmp_path / "new/ffn_xielu.py").exists()
+    assert not (tmp_path / "new/ffn_my-xielu.py").exists()
 
 
 def test_the_card_says_what_to_read_first_and_its_code_works(run, own_variants):
     card = (run / "model/README.md").read_text()
     code = card.split("```python\n")[1].split("```")[0].replace("path/to/this/folder", f"{run}/model")
-    assert "the feed-forward variant is ffn_xielu.py in this folder:\n# read it first" in code
-    assert "ffn_file: ffn_xielu.py:XIELU" in card
+    assert "the feed-forward variant is ffn_my-xielu.py in this folder:\n# read it first" in code
+    assert "ffn_file: ffn_my-xielu.py:XIELU" in card
     shown: dict = {}
     exec(code, shown)
-    assert shown["model"].config.ffn == "xielu"
+    assert shown["model"].config.ffn == "my-xielu"
 
 
 ELSEWHERE = """
@@ -187,7 +187,7 @@ open(out, "w").write(json.dumps(said))
 )
 def test_the_model_is_the_same_in_another_process(run, imports, tmp_path, own_variants):
     model, _ = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)
-    assert files.variant_file("xielu").path == run / "model/ffn_xielu.py"
+    assert files.variant_file("my-xielu").path == run / "model/ffn_my-xielu.py"
     script, out = tmp_path / "elsewhere.py", tmp_path / "out.json"
     script.write_text(ELSEWHERE)
     done = subprocess.run(

@@ -55,7 +55,7 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
 def forget() -> None:
     """Be a process that has not loaded the file."""
     files._FILES.clear()
-    FFN_VARIANTS.pop("xielu", None)
+    FFN_VARIANTS.pop("my-xielu", None)
     for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
         del sys.modules[name]
 
@@ -69,13 +69,13 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
     (tmp_path / "mine.py").unlink()
     forget()
 
-    text = (copy / "own_variants/xielu.py").read_bytes()
-    (copy / "own_variants/xielu.py").write_bytes(text + b"\n")
+    text = (copy / "own_variants/my-xielu.py").read_bytes()
+    (copy / "own_variants/my-xielu.py").write_bytes(text + b"\n")
     run_cells(study.cells[1:2])
     state = read_state(study.folder, study.cells[1].run_id)
     assert state.name == "missing"  # so that the same command tries it again
-    assert "is not the file of the variant 'xielu' that was submitted, and was not run" in state.error
-    (copy / "own_variants/xielu.py").write_bytes(text)
+    assert "is not the file of the variant 'my-xielu' that was submitted, and was not run" in state.error
+    (copy / "own_variants/my-xielu.py").write_bytes(text)
 
     run_cells(study.cells[:2])
     assert [read_state(study.folder, cell.run_id).name for cell in study.cells[:2]] == ["done"] * 2
@@ -90,21 +90,21 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
     outcome = evaluate_runs([run, gelu], more, num_workers=1, progress=False)
     (failure,) = outcome.failures
     assert str(failure.error) == (
-        f"{run}/model brings its FFN variant 'xielu' in ffn_xielu.py, which is code; read that file, then "
+        f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, then "
         "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
     )
     assert set(outcome.asked) == {gelu}
-    assert "xielu" not in FFN_VARIANTS
+    assert "my-xielu" not in FFN_VARIANTS
     outcome = evaluate_runs([run], more, num_workers=1, progress=False, trust_remote_code=True)
     assert not outcome.failures
     assert len(outcome.asked[run])
 
     forget()
-    (run / "model/ffn_xielu.py").write_bytes(text + b"# a stranger's\n")
+    (run / "model/ffn_my-xielu.py").write_bytes(text + b"# a stranger's\n")
     most = EvalConfig(suites=("embedded-pairs",), max_pairs=3)
     (failure,) = evaluate_runs([run], most, 1, progress=False, trust_remote_code=True).failures
-    assert f"{run}/model/ffn_xielu.py has " in str(failure.error)
-    assert "xielu" not in FFN_VARIANTS
+    assert f"{run}/model/ffn_my-xielu.py has " in str(failure.error)
+    assert "my-xielu" not in FFN_VARIANTS
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_study_killed_and_resumed_by_its_commands(study_file, tmp_path):
     study_file.write_text(yaml.safe_dump(content))
     process = start_command(*command, output=tmp_path / "first.txt")
     deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("runs/own/gpt_neo/xielu/*/checkpoints/step_*")):
+    while not list(tmp_path.glob("runs/own/gpt_neo/my-xielu/*/checkpoints/step_*")):
         assert time.monotonic() < deadline, (tmp_path / "first.txt").read_text()
         time.sleep(0.05)
     for file in tmp_path.glob("runs/own/cells/*.json"):
@@ -136,11 +136,11 @@ def test_a_study_killed_and_resumed_by_its_commands(study_file, tmp_path):
         told = run_command("slurm.status", target)
         assert "4 cells: 4 done" in told.stdout, told.stderr
     assert run_command("eval.report", tmp_path / "runs/own", "--out", tmp_path / "again").returncode == 0
-    assert f"| `xielu` | `{FORMULA}` | `Huang and" in (tmp_path / "again/report.md").read_text()
+    assert f"| `my-xielu` | `{FORMULA}` | `Huang and" in (tmp_path / "again/report.md").read_text()
     gone = run_command(*command)
     assert gone.returncode == 2
     assert "mine.py: no such file" in gone.stderr
-    model = next(tmp_path.glob("runs/own/gpt_neo/xielu/seed1-*"))
+    model = next(tmp_path.glob("runs/own/gpt_neo/my-xielu/seed1-*"))
     pairs = ("--suites", "embedded-pairs", "--max-pairs", "2", "--workers", "2")
     assert run_command("eval", model, *pairs).returncode == 2
     scored = run_command("eval", model, *pairs, "--trust-remote-code")

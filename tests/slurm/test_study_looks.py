@@ -67,6 +67,6 @@ def test_seeds_are_added_to_a_variant_whose_file_is_gone(
     mine.unlink()
     submitted.wait_until_over()
     words = submitted.last_words()
-    assert "gelu, xielu go on to 4 seeds" in words
+    assert "gelu, my-xielu go on to 4 seeds" in words
     assert "8 of 8 cells done" in words
     assert submitted.status().splitlines()[-1] == "8 cells: 8 done"

@@ -33,9 +33,9 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
         "seeds": [1, 2],
         "config": {
             "output": {"runs_dir": str(tmp_path / "runs")},
-            "variants": {"xielu": {"model": {"intermediate_size": 24, "ffn_options": {"init": 1.0}}}},
+            "variants": {"my-xielu": {"model": {"intermediate_size": 24, "ffn_options": {"init": 1.0}}}},
         },
-        "report": {"baseline": "xielu"},
+        "report": {"baseline": "my-xielu"},
     }
     (tmp_path / "studies").mkdir()
     path = tmp_path / "studies/own.yaml"
@@ -46,7 +46,7 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
 def forget() -> None:
     """Be a process that has not loaded the file."""
     files._FILES.clear()
-    FFN_VARIANTS.pop("xielu", None)
+    FFN_VARIANTS.pop("my-xielu", None)
     for name in [name for name in sys.modules if name.startswith(files.MODULE)]:
         del sys.modules[name]
 
@@ -62,20 +62,20 @@ def test_nothing_is_run_without_consent(study_file, tmp_path):
     (tmp_path / "my/mine.py").unlink()
     assert folder_of_own(study_file, {"output": {"runs_dir": "elsewhere"}}) == Path("elsewhere/own")
     assert not (tmp_path / "mark").exists()
-    assert "xielu" not in FFN_VARIANTS
+    assert "my-xielu" not in FFN_VARIANTS
 
 
 def test_with_consent_the_spec_s_name_stands_everywhere(study_file, tmp_path):
     study = load_study(study_file, trust_remote_code=True)
     assert (tmp_path / "mark").exists()
-    assert study.config.variants == ("gelu", "xielu")
+    assert study.config.variants == ("gelu", "my-xielu")
     of_gelu, of_own = study.cells[:2]
-    assert of_own.run_dir.parent == tmp_path / "runs/own/gpt_neo/xielu"
+    assert of_own.run_dir.parent == tmp_path / "runs/own/gpt_neo/my-xielu"
     model = of_own.config.model
-    assert (model.ffn, model.ffn_file) == ("xielu", f"{tmp_path}/my/mine.py:XIELU")
+    assert (model.ffn, model.ffn_file) == ("my-xielu", f"{tmp_path}/my/mine.py:XIELU")
     assert (model.intermediate_size, model.ffn_options["init"]) == (24, 1.0)
     assert (of_gelu.own, of_gelu.config.model.ffn_file) == (None, None)
-    assert [one.name for one in own_of(study.planned)] == ["xielu"]
+    assert [one.name for one in own_of(study.planned)] == ["my-xielu"]
     assert folder_of_own(study_file) == study.folder
 
 
@@ -86,7 +86,7 @@ def test_a_variant_in_a_file_takes_options(study_file):
     with pytest.raises(UsageError, match=r"mine\.py:XIELU, which is code"):
         load_study(study_file)
     study = load_study(study_file, trust_remote_code=True)
-    assert study.config.models == ("gelu", "xielu", "xielu init=0.5")
+    assert study.config.models == ("gelu", "my-xielu", "my-xielu init=0.5")
     assert study.cells[2].config.model.ffn_options == {"init": 0.5}
     assert study.cells[2].own == study.cells[1].own
 
@@ -103,7 +103,7 @@ def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monk
     (own,) = own_of(study.planned)
     (tmp_path / "my/mine.py").write_text("raise SystemExit('edited after it was submitted')\n")
     copy = take_snapshot(study.folder, contents([own]))
-    assert (copy / "own_variants/xielu.py").read_bytes() == text
+    assert (copy / "own_variants/my-xielu.py").read_bytes() == text
     assert is_as_copied(copy)
     assert take_snapshot(study.folder, contents([own])) == copy
     assert take_snapshot(study.folder) != copy
@@ -111,12 +111,12 @@ def test_jobs_run_the_copy_that_was_read_and_no_other(study_file, tmp_path, monk
     monkeypatch.setattr(slurm.own_variants, "CODE_ROOT", copy)
     forget()
     own.load()
-    assert FFN_VARIANTS["xielu"].reference == "Huang and Schlag 2024, arXiv:2411.13010"
+    assert FFN_VARIANTS["my-xielu"].reference == "Huang and Schlag 2024, arXiv:2411.13010"
 
     forget()
     (tmp_path / "mark").unlink()
-    (copy / "own_variants/xielu.py").write_bytes(text + b"# a stranger's\n")
+    (copy / "own_variants/my-xielu.py").write_bytes(text + b"# a stranger's\n")
     assert not is_as_copied(copy)
-    with pytest.raises(WorldError, match=r"xielu\.py is not the file of the variant 'xielu'"):
+    with pytest.raises(WorldError, match=r"my-xielu\.py is not the file of the variant 'my-xielu'"):
         own.load()
     assert not (tmp_path / "mark").exists()

@@ -44,19 +44,19 @@ def saved(repository, tmp_path) -> tuple[Path, torch.Tensor]:
     """A saved model with xIELU, what it answers, and a process that does not know the variant."""
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     torch.manual_seed(3)
-    model = build_model("gpt_neo", "xielu", {"beta": 0.25}, **SIZES).eval()
+    model = build_model("gpt_neo", "my-xielu", {"beta": 0.25}, **SIZES).eval()
     model.save_pretrained(tmp_path / "model")
-    forget("xielu")
+    forget("my-xielu")
     return tmp_path / "model", model(TOKENS).logits
 
 
 def test_the_file_and_a_module_for_transformers_lie_beside_the_weights(saved, repository):
     folder, _ = saved
-    assert (folder / "ffn_xielu.py").read_bytes() == (repository / "examples/xielu.py").read_bytes()
+    assert (folder / "ffn_my-xielu.py").read_bytes() == (repository / "examples/xielu.py").read_bytes()
     config = json.loads((folder / "config.json").read_text())
     assert config["auto_map"] == {"AutoConfig": "modeling_ffn.FFNGPTNeoConfig"}
-    assert config["ffn_files"] == {"xielu": "ffn_xielu.py:XIELU"}
-    spec = load_variant(f"{folder}/ffn_xielu.py:XIELU")
+    assert config["ffn_files"] == {"my-xielu": "ffn_my-xielu.py:XIELU"}
+    spec = load_variant(f"{folder}/ffn_my-xielu.py:XIELU")
     assert source_fingerprint(spec.name) == config["ffn_source"]
 
 
@@ -72,34 +72,34 @@ def test_transformers_loads_it_with_consent(saved):
     folder, logits = saved
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
     assert torch.equal(model(TOKENS).logits, logits)
-    forget("xielu")
-    assert AutoModel.from_pretrained(folder, trust_remote_code=True).config.ffn == "xielu"
-    forget("xielu")
+    forget("my-xielu")
+    assert AutoModel.from_pretrained(folder, trust_remote_code=True).config.ffn == "my-xielu"
+    forget("my-xielu")
     classes = AutoModelForSequenceClassification.from_pretrained(folder, trust_remote_code=True, num_labels=3)
     assert classes(TOKENS).logits.shape == (1, 3)
 
 
 def test_without_consent_nothing_of_the_folder_is_run(saved):
     folder, _ = saved
-    (folder / "ffn_xielu.py").write_text("raise AssertionError('was run')\n")
-    assert AutoConfig.from_pretrained(folder).ffn == "xielu"  # what is written there can be read
+    (folder / "ffn_my-xielu.py").write_text("raise AssertionError('was run')\n")
+    assert AutoConfig.from_pretrained(folder).ffn == "my-xielu"  # what is written there can be read
     with pytest.raises(UsageError) as error:
         AutoModelForCausalLM.from_pretrained(folder)
     assert str(error.value) == (
-        f"{folder} brings its FFN variant 'xielu' in ffn_xielu.py, which is code; read that file, then "
+        f"{folder} brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, then "
         "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
     )
-    with pytest.raises(UsageError, match=r"brings its FFN variant 'xielu' in ffn_xielu\.py"):
+    with pytest.raises(UsageError, match=r"brings its FFN variant 'my-xielu' in ffn_my-xielu\.py"):
         load_pretrained(AutoModelForCausalLM, folder)
     with pytest.raises(
-        UsageError, match=r"'xielu' is in ffn_xielu\.py beside the weights, which was not run"
+        UsageError, match=r"'my-xielu' is in ffn_my-xielu\.py beside the weights, which was not run"
     ):
         AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
 
 
 def test_a_variant_that_is_registered_is_taken_without_running_the_folder_s(saved, repository):
     folder, logits = saved
-    (folder / "ffn_xielu.py").write_text("raise AssertionError('was run')\n")
+    (folder / "ffn_my-xielu.py").write_text("raise AssertionError('was run')\n")
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     for trust in (False, True):
         model, _ = load_pretrained(AutoModelForCausalLM, folder, trust)
@@ -111,9 +111,9 @@ def test_our_loaders_refuse_a_folder_s_variant_whose_name_is_another_s(saved, re
     text = (repository / "examples/xielu.py").read_text().replace("wide.square()", "wide")
     (tmp_path / "other.py").write_text(text)
     load_variant(f"{tmp_path}/other.py:XIELU")
-    with pytest.raises(UsageError, match="brings its FFN variant 'xielu'"):
+    with pytest.raises(UsageError, match="brings its FFN variant 'my-xielu'"):
         load_pretrained(AutoModelForCausalLM, folder)
-    with pytest.raises(UsageError, match=f"there is a variant 'xielu' already, from {tmp_path}/other.py"):
+    with pytest.raises(UsageError, match=f"there is a variant 'my-xielu' already, from {tmp_path}/other.py"):
         load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
 
 
@@ -123,17 +123,17 @@ def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, reposito
     text = (repository / "examples/xielu.py").read_text().replace("wide.square()", "wide")
     (tmp_path / "other.py").write_text(text)
     load_variant(f"{tmp_path}/other.py:XIELU")
-    with pytest.raises(UsageError, match=f"there is a variant 'xielu' already, from {tmp_path}/other.py"):
+    with pytest.raises(UsageError, match=f"there is a variant 'my-xielu' already, from {tmp_path}/other.py"):
         AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    layer = {"ffn": "xielu", "ffn_options": {"beta": 0.25}, "intermediate_size": 16}
+    layer = {"ffn": "my-xielu", "ffn_options": {"beta": 0.25}, "intermediate_size": 16}
     config = json.loads((folder / "config.json").read_text())
     config |= {"ffn": "gelu", "ffn_options": None, "ffn_source": None, "layer_ffns": [layer, layer]}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match="there is a variant 'xielu' already"):
+    with pytest.raises(UsageError, match="there is a variant 'my-xielu' already"):
         AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    with pytest.raises(UsageError, match="brings its FFN variant 'xielu'"):
+    with pytest.raises(UsageError, match="brings its FFN variant 'my-xielu'"):
         load_pretrained(AutoModelForCausalLM, folder)
-    forget("xielu")
+    forget("my-xielu")
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     assert torch.equal(AutoModelForCausalLM.from_pretrained(folder)(TOKENS).logits, logits)
 
@@ -160,12 +160,12 @@ def test_layers_of_two_files_travel_with_both(repository, tmp_path):
     load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
     load_variant(f"{repository}/examples/xielu.py:XIELU")
     layers = [
-        {"ffn": name, "ffn_options": None, "intermediate_size": 16} for name in ("channel-elu", "xielu")
+        {"ffn": name, "ffn_options": None, "intermediate_size": 16} for name in ("channel-elu", "my-xielu")
     ]
-    model = build_model("gpt_neo", "xielu", layer_ffns=layers, **SIZES).eval()
+    model = build_model("gpt_neo", "my-xielu", layer_ffns=layers, **SIZES).eval()
     model.save_pretrained(tmp_path)
     logits = model(TOKENS).logits
-    forget("channel-elu", "xielu")
+    forget("channel-elu", "my-xielu")
     again, _ = load_pretrained(AutoModelForCausalLM, tmp_path, trust_remote_code=True)
     assert torch.equal(again.eval()(TOKENS).logits, logits)
 
@@ -185,13 +185,13 @@ def test_a_read_only_folder_is_enough(saved):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ffn_files": {"xielu": "gone.py:XIELU"}}, "gone.py: no such file"),
-        ({"ffn_files": {"xielu": "ffn_xielu.py"}}, "no such file|names no Python file"),
-        ({"ffn_files": {"xielu": "ffn_xielu.py:GONE"}}, "unknown FFNSpec 'GONE'"),
-        ({"ffn_files": {"xielu": "../outside.py:XIELU"}}, "model/outside.py: no such file"),
-        ({"ffn_files": {"xielu": 3}}, "names no Python file|no such file"),
-        ({"ffn_files": ["ffn_xielu.py"]}, "cannot load the model"),
-        ({"ffn_files": {"gelu": "ffn_xielu.py:XIELU"}, "ffn": "other"}, "unknown FFN variant 'other'"),
+        ({"ffn_files": {"my-xielu": "gone.py:XIELU"}}, "gone.py: no such file"),
+        ({"ffn_files": {"my-xielu": "ffn_my-xielu.py"}}, "no such file|names no Python file"),
+        ({"ffn_files": {"my-xielu": "ffn_my-xielu.py:GONE"}}, "unknown FFNSpec 'GONE'"),
+        ({"ffn_files": {"my-xielu": "../outside.py:XIELU"}}, "model/outside.py: no such file"),
+        ({"ffn_files": {"my-xielu": 3}}, "names no Python file|no such file"),
+        ({"ffn_files": ["ffn_my-xielu.py"]}, "cannot load the model"),
+        ({"ffn_files": {"gelu": "ffn_my-xielu.py:XIELU"}, "ffn": "other"}, "unknown FFN variant 'other'"),
         ({"auto_map": {"AutoConfig": "modeling_ffn.A", "AutoModel": "own.B"}}, "names code of its own"),
         ({"auto_map": {"AutoConfig": "somebody/model--modeling_ffn.A"}}, "names code of its own"),
         ({"auto_map": "modeling_own.A"}, "names code of its own"),
@@ -199,7 +199,7 @@ def test_a_read_only_folder_is_enough(saved):
 )
 def test_a_hand_made_config_is_refused_in_one_line(saved, change, message):
     folder, _ = saved
-    shutil.copy(folder / "ffn_xielu.py", folder.parent / "outside.py")
+    shutil.copy(folder / "ffn_my-xielu.py", folder.parent / "outside.py")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
     with pytest.raises(UsageError, match=message) as error:
@@ -209,13 +209,15 @@ def test_a_hand_made_config_is_refused_in_one_line(saved, change, message):
 
 def test_a_file_that_holds_another_variant_is_refused(saved, repository):
     folder, _ = saved
-    shutil.copy(repository / "examples/channel_elu.py", folder / "ffn_xielu.py")
+    shutil.copy(repository / "examples/channel_elu.py", folder / "ffn_my-xielu.py")
     config = json.loads((folder / "config.json").read_text())
-    config["ffn_files"] = {"xielu": "ffn_xielu.py:CHANNEL_ELU"}
+    config["ffn_files"] = {"my-xielu": "ffn_my-xielu.py:CHANNEL_ELU"}
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UsageError, match=r"ffn_xielu\.py: holds the variant 'channel-elu', and the model's"):
+    with pytest.raises(
+        UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu', and the model's"
+    ):
         AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    with pytest.raises(UsageError, match=r"ffn_xielu\.py: holds the variant 'channel-elu'"):
+    with pytest.raises(UsageError, match=r"ffn_my-xielu\.py: holds the variant 'channel-elu'"):
         load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
 
 
