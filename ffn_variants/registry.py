@@ -20,16 +20,26 @@ from ffn_variants.variants import (
     efficient_kan,
     fourier_kan,
     gated,
+    gaussian_topk,
     gr_kan,
     kan,
+    no_ffn,
+    polycom,
+    rational,
     rbf_kan,
     spline_kan,
+    xielu,
 )
 
 FFN_VARIANTS: dict[str, FFNSpec] = {
     spec.name: spec
     for spec in (
         *activations.SPECS,
+        xielu.SPEC,
+        *polycom.SPECS,
+        rational.SPEC,
+        gaussian_topk.SPEC,
+        no_ffn.SPEC,
         *gated.SPECS,
         kan.SPEC,
         kan.THESIS_SPEC,
@@ -45,7 +55,7 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
 """Every variant of this project, and what ``register`` added."""
 
 ENTRY_POINTS = "ffn_variants"
-"""Group of entry points by which a package names its specs: ``xielu = "mypkg.ffn:SPEC"``."""
+"""Group of entry points by which a package names its specs: ``mish = "mypkg.ffn:SPEC"``."""
 
 
 def get_variant(name: str) -> FFNSpec:

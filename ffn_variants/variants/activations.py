@@ -56,6 +56,21 @@ class SquaredReLU(nn.Module):
         return F.relu(x).square()
 
 
+class LeakySquaredReLU(nn.Module):
+    """leaky_relu(x, a)^2: x^2 above zero and a^2 x^2 below, where squared ReLU is flat.
+
+    Args:
+        slope: a.
+    """
+
+    def __init__(self, slope: float = 0.5):
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(x, self.slope).square()
+
+
 class PReLU(nn.Module):
     """Parametric ReLU per channel of the last dimension: max(0, x) + a * min(0, x) (He et al. 2015).
 
@@ -179,6 +194,13 @@ SPECS = (
     ),
     _activation("relu", lambda _: nn.ReLU(), "max(0, x)", "Nair and Hinton 2010, ICML"),
     _activation("relu2", lambda _: SquaredReLU(), "max(0, x)^2", "So et al. 2021, arXiv:2109.08668"),
+    _activation(
+        "leaky-relu2",
+        lambda _, slope: LeakySquaredReLU(slope),
+        "leaky_relu(x, a)^2",
+        "openai/parameter-golf 2026; KellerJordan/modded-nanogpt, pull request 249",
+        {"slope": Option(default=0.5, help="a, the slope below zero before squaring")},
+    ),
     _activation(
         "prelu",
         PReLU,

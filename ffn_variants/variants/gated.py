@@ -1,17 +1,51 @@
-"""`geglu` and `swiglu`: gated feed-forward networks, W_2 (act(W x) * V x), without biases (Shazeer 2020).
+"""Gated feed-forward networks, W_2 (act(W x) * V x), without biases (Shazeer 2020, arXiv:2002.05202).
+
+`glu` (sigmoid), `bilinear` (no activation), `reglu`, `geglu` and `swiglu` are the paper's. `relu2-glu` gates
+with max(0, x)^2, and `clamped-swiglu` is the form of gpt-oss (OpenAI 2025), here without its biases.
 
 They hold three D x F matrices where a stock FFN holds two, so at equal F they have 1.5 times its parameters
-and operations; the paper compares them at two thirds of F. arXiv:2002.05202
+and operations; the paper compares them at two thirds of F.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffn_variants.spec import FFNSpec
+
+SHAZEER = "Shazeer 2020, arXiv:2002.05202"
+
+CLAMP = 7.0
+STEEPNESS = 1.702
+"""Of the sigmoid; x sigmoid(1.702 x) is near GELU (Hendrycks and Gimpel 2016)."""
+
+
+def glu(projected: Tensor) -> Tensor:
+    """Multiply the sigmoid of the first half of the channels by the second half: (..., 2F) to (..., F)."""
+    gate, value = projected.chunk(2, dim=-1)
+    return torch.sigmoid(gate) * value
+
+
+def bilinear(projected: Tensor) -> Tensor:
+    """Multiply the first half of the channels by the second half: (..., 2F) to (..., F)."""
+    gate, value = projected.chunk(2, dim=-1)
+    return gate * value
+
+
+def reglu(projected: Tensor) -> Tensor:
+    """Multiply ReLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
+    gate, value = projected.chunk(2, dim=-1)
+    return F.relu(gate) * value
+
+
+def relu2_glu(projected: Tensor) -> Tensor:
+    """Multiply squared ReLU of the first half of the channels by the second half: (..., 2F) to (..., F)."""
+    gate, value = projected.chunk(2, dim=-1)
+    return F.relu(gate).square() * value
 
 
 def geglu(projected: Tensor) -> Tensor:
@@ -29,13 +63,23 @@ def swiglu(projected: Tensor) -> Tensor:
     return F.silu(gate) * value
 
 
+def clamped_swiglu(projected: Tensor) -> Tensor:
+    """Compute g sigmoid(1.702 g) (v + 1) with g at most 7 and v from -7 to 7: (..., 2F) to (..., F).
+
+    g is the first half of the channels and v the second, as elsewhere here; gpt-oss has them in turns.
+    """
+    gate, value = projected.chunk(2, dim=-1)
+    gate, value = gate.clamp(max=CLAMP), value.clamp(-CLAMP, CLAMP)
+    return gate * torch.sigmoid(STEEPNESS * gate) * (value + 1)
+
+
 class GatedFFN(nn.Module):
     """W_2 (act(W x) * V x) in place of the whole feed-forward network: D to F to D.
 
     Args:
         hidden_size: D.
         intermediate_size: F, the channels of the gate and of what it gates.
-        gate: ``geglu`` or ``swiglu``.
+        gate: One of the functions above.
 
     ``c_fc`` holds W above V, so that one matrix product makes both. A model draws every element of a linear
     layer alike, so they start as two layers would.
@@ -51,18 +95,31 @@ class GatedFFN(nn.Module):
         return self.c_proj(self.gate(self.c_fc(x)))
 
 
-def _gated(gate: Callable[[Tensor], Tensor], formula: str) -> FFNSpec:
+def _gated(gate: Callable[[Tensor], Tensor], formula: str, reference: str = SHAZEER) -> FFNSpec:
     return FFNSpec(
-        name=gate.__name__,
+        name=gate.__name__.replace("_", "-"),
         kind="block",
         build=lambda d, f: GatedFFN(d, f, gate),
         formula=formula,
-        reference="Shazeer 2020, arXiv:2002.05202",
+        reference=reference,
         multiply_adds=lambda d, f: 3 * d * f,
     )
 
 
 SPECS = (
+    _gated(glu, "W_2 (sigmoid(W x) * V x), no biases: 3DF parameters"),
+    _gated(bilinear, "W_2 (W x * V x), no biases: 3DF parameters"),
+    _gated(reglu, "W_2 (max(0, W x) * V x), no biases: 3DF parameters"),
+    _gated(
+        relu2_glu,
+        "W_2 (max(0, W x)^2 * V x), no biases: 3DF parameters",
+        "squared ReLU (So et al. 2021, arXiv:2109.08668) in the place of Shazeer's ReLU",
+    ),
     _gated(geglu, "W_2 (GELU_tanh(W x) * V x), no biases: 3DF parameters"),
     _gated(swiglu, "W_2 (SiLU(W x) * V x), no biases: 3DF parameters"),
+    _gated(
+        clamped_swiglu,
+        "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
+        "gpt-oss, OpenAI 2025, arXiv:2508.10925",
+    ),
 )

@@ -95,6 +95,9 @@ def run_definitions(use: Callable[[], None]) -> set[tuple[Path, str]]:
     return found
 
 
+GATED = {"glu", "bilinear", "reglu", "relu2-glu", "geglu", "swiglu", "clamped-swiglu"}
+LEARNED_CURVES = {"xielu", "polyrelu", "polynorm", "gaussian-topk"}
+"""Through ``elementwise``."""
 NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
 """What calls a variant's ``build``, and the linear layers around an activation."""
 
@@ -159,12 +162,12 @@ def test_every_definition_that_is_reached_counts(name):
         ("variants.activations", "Swish", {"swish"}),
         ("variants.activations", "_activation", set()),
         ("variants.gated", "geglu", {"geglu"}),
-        ("variants.gated", "GatedFFN", {"geglu", "swiglu"}),
+        ("variants.gated", "GatedFFN", GATED),
         ("variants.kan", "KANFFN", {"kan", "thesis-kan", "efficient-kan"}),
         ("variants.spline_kan", "SplineKANFFN", {"spline-kan"}),
         ("variants.spline_kan", "INITIAL_RMS", {"spline-kan", "spline-activation"}),
         ("splines.b_splines", "_coefficients", {"kan", "thesis-kan", "efficient-kan"}),
-        ("kernels.elementwise", "elementwise", {"spline-kan", "spline-activation"}),
+        ("kernels.elementwise", "elementwise", {"spline-kan", "spline-activation", *LEARNED_CURVES}),
         (
             "kernels.basis_linear",
             "BLOCK_NUMBERS",

@@ -23,6 +23,7 @@ FORMULAS = {
     "learnable-gelu": lambda x, p: p * gelu_tanh(x),
     "relu": lambda x, p: np.maximum(x, 0),
     "relu2": lambda x, p: np.where(x > 0, x * x, 0),
+    "leaky-relu2": lambda x, p: np.where(x > 0, x * x, x * x / 4),
     "prelu": lambda x, p: np.maximum(x, 0) + p * np.minimum(x, 0),
     "silu": lambda x, p: x * expit(x),
     "swish": lambda x, p: x * expit(p * x),
@@ -37,7 +38,8 @@ def build(name, **options):
 
 
 def test_every_elementwise_variant_has_a_formula_here():
-    elsewhere = {"spline-activation"}  # two parameters of several numbers a channel: test_spline_kan.py
+    # Those with other parameters than one number a channel, and of a whole row, have files of their own.
+    elsewhere = {"spline-activation", "xielu", "polyrelu", "polynorm", "rational", "gaussian-topk"}
     expected = {name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"}
     assert set(FORMULAS) == expected - elsewhere
 
@@ -54,6 +56,13 @@ def test_value(name):
         parameter.data = torch.from_numpy(p)
     y = module(torch.from_numpy(x)).detach().numpy()
     np.testing.assert_allclose(y, FORMULAS[name](x, p), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.1, 0.9])
+def test_leaky_relu2_has_a_slope(slope):
+    x = np.linspace(-4, 4, 41)
+    y = build("leaky-relu2", slope=slope)(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(y, np.where(x > 0, x, slope * x) ** 2, rtol=1e-12, atol=1e-14)
 
 
 def test_gelu_can_use_the_error_function():

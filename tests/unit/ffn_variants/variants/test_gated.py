@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit
-from transformers import T5Config
+from transformers import GptOssConfig, T5Config
+from transformers.models.gpt_oss.modeling_gpt_oss import GptOssExperts
 from transformers.models.t5.modeling_t5 import T5DenseGatedActDense
 
 from ffn_variants import FFN_VARIANTS, build_ffn, build_model
+from ffn_variants.variants.gated import GatedFFN, clamped_swiglu
 
 D, F = 5, 7
 
@@ -18,13 +20,24 @@ def gelu_tanh(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-ACTIVATIONS = {"geglu": gelu_tanh, "swiglu": lambda x: x * expit(x)}
+ACTIVATIONS = {
+    "glu": expit,
+    "bilinear": lambda x: x,
+    "reglu": lambda x: np.maximum(x, 0),
+    "relu2-glu": lambda x: np.maximum(x, 0) ** 2,
+    "geglu": gelu_tanh,
+    "swiglu": lambda x: x * expit(x),
+    "clamped-swiglu": lambda x: np.minimum(x, 7) * expit(1.702 * np.minimum(x, 7)),
+}
 
 
 def formula(name, x, ffn):
     """W_2 (act(W x) * V x) with W the upper and V the lower rows of c_fc."""
     first, second = (layer.weight.detach().double().numpy() for layer in (ffn.c_fc, ffn.c_proj))
-    return (ACTIVATIONS[name](x @ first[:F].T) * (x @ first[F:].T)) @ second.T
+    value = x @ first[F:].T
+    if name == "clamped-swiglu":
+        value = np.clip(value, -7, 7) + 1
+    return (ACTIVATIONS[name](x @ first[:F].T) * value) @ second.T
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
@@ -63,6 +76,19 @@ def test_geglu_is_the_layer_of_t5():
     reference.load_state_dict(weights)
     x = torch.randn(3, 4, D)
     torch.testing.assert_close(ffn(x), reference(x), atol=1e-6, rtol=1e-6)
+
+
+def test_every_gated_network_has_a_formula_here():
+    gated = {name for name in FFN_VARIANTS if isinstance(build_ffn(name, D, F), GatedFFN)}
+    assert gated == ACTIVATIONS.keys()
+
+
+def test_clamped_swiglu_is_that_of_gpt_oss_beyond_the_clamps_too():
+    config = GptOssConfig(hidden_size=D, intermediate_size=F, num_local_experts=1)
+    experts, projected = GptOssExperts(config), 10 * torch.randn(50, 2 * F)
+    assert (projected.abs() > 7).any()
+    in_turns = torch.stack(projected.chunk(2, dim=-1), -1).flatten(-2)
+    torch.testing.assert_close(clamped_swiglu(projected), experts._apply_gate(in_turns))
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
