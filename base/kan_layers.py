@@ -51,3 +51,47 @@ SPLINE_KAN = KANLayer(
     reference="KAT5 post 2024, havric.com/2024/06/07",
     options={"num_knots": Option(default=10, minimum=2, help="knots of each spline")},
 )
+JACOBI_KAN = KANLayer(
+    reference="SpaceLearner/JacobiKAN 2024",
+    options={
+        "degree": Option(default=4, minimum=1, help="highest degree of the polynomials"),
+        "alpha": Option(default=1.0, help="of the Jacobi polynomials, above -1; 0, as beta, for Legendre's"),
+        "beta": Option(default=1.0, help="of the Jacobi polynomials, above -1"),
+    },
+)
+HERMITE_KAN = KANLayer(
+    reference="HermiteKAN, Boris-73-TA/OrthogPolyKANs 2024",
+    options={
+        "degree": Option(default=4, minimum=1, maximum=30, help="highest degree of the polynomials"),
+    },
+)
+SINE_KAN = KANLayer(
+    reference="Reinhardt et al. 2024, arXiv:2407.04149",
+    options={"grid_size": Option(default=8, minimum=1, help="sines of each edge")},
+)
+RELU_KAN = KANLayer(
+    reference="Qiu et al. 2024, arXiv:2406.02075",
+    options={
+        "grid_size": Option(default=5, minimum=1, help="intervals of the grid over [-2, 2] at the start"),
+        "spline_order": Option(default=3, minimum=1, help="by how much bumps are more than intervals"),
+        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+    },
+)
+WAV_KAN = KANLayer(
+    reference="Bozorgasl and Chen 2024, arXiv:2405.12832",
+    options={
+        "wavelet": Option(
+            default="mexican-hat",
+            choices=("mexican-hat", "morlet", "dog"),
+            help="dog: the derivative of a Gaussian",
+        ),
+        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+    },
+)
+MLP_EDGE = KANLayer(
+    reference="this project's own form of a network on every edge",
+    options={
+        "units": Option(default=4, minimum=1, help="hidden units of each edge's network"),
+        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+    },
+)

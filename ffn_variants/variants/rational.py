@@ -1,7 +1,7 @@
 """`rational`: a learned rational function as the activation, the Padé activation unit (Molina et al. 2019).
 
-F(x) = P(x) / (1 + |A(x)|) with P of degree 5 and A(x) = b_1 x + ... + b_4 x^4, so it has no pole. All channels
-of a layer share the ten coefficients, as in the paper (arXiv:1907.06732, its safe form; version B of
+F(x) = P(x) / (1 + |A(x)|) with P of degree 5 and A(x) = b_1 x + ... + b_4 x^4, so it has no pole. All the
+channels of a layer share the ten coefficients, as in the paper (arXiv:1907.06732, its safe form; version B of
 https://github.com/ml-research/rational_activations). `gr-kan` has such functions for groups of channels, with
 the same kernels. It starts as leaky ReLU, as there, or as another function; the fits are this project's own.
 """

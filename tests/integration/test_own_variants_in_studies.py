@@ -90,8 +90,8 @@ def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, mo
     outcome = evaluate_runs([run, gelu], more, num_workers=1, progress=False)
     (failure,) = outcome.failures
     assert str(failure.error) == (
-        f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, then "
-        "consent to run it: --trust-remote-code, in Python trust_remote_code=True"
+        f"{run}/model brings its FFN variant 'my-xielu' in ffn_my-xielu.py, which is code; read that file, "
+        "then consent to run it: --trust-remote-code, in Python trust_remote_code=True"
     )
     assert set(outcome.asked) == {gelu}
     assert "my-xielu" not in FFN_VARIANTS

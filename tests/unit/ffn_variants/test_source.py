@@ -96,8 +96,8 @@ def run_definitions(use: Callable[[], None]) -> set[tuple[Path, str]]:
 
 
 GATED = {"glu", "bilinear", "reglu", "relu2-glu", "geglu", "swiglu", "clamped-swiglu"}
-LEARNED_CURVES = {"xielu", "polyrelu", "polynorm", "gaussian-topk"}
-"""Through ``elementwise``."""
+THROUGH_ELEMENTWISE = {"xielu", "polyrelu", "polynorm", "gaussian-topk", "sine-kan", "relu-kan"}
+POLYNOMIALS = {"cheby-kan", "jacobi-kan", "hermite-kan"}
 NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
 """What calls a variant's ``build``, and the linear layers around an activation."""
 
@@ -167,11 +167,11 @@ def test_every_definition_that_is_reached_counts(name):
         ("variants.spline_kan", "SplineKANFFN", {"spline-kan"}),
         ("variants.spline_kan", "INITIAL_RMS", {"spline-kan", "spline-activation"}),
         ("splines.b_splines", "_coefficients", {"kan", "thesis-kan", "efficient-kan"}),
-        ("kernels.elementwise", "elementwise", {"spline-kan", "spline-activation", *LEARNED_CURVES}),
+        ("kernels.elementwise", "elementwise", {"spline-kan", "spline-activation", *THROUGH_ELEMENTWISE}),
         (
             "kernels.basis_linear",
             "BLOCK_NUMBERS",
-            {"kan", "thesis-kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan"},
+            {"kan", "thesis-kan", "efficient-kan", "fourier-kan", "rbf-kan", *POLYNOMIALS},
         ),
     ],
 )

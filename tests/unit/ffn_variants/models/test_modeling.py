@@ -229,8 +229,9 @@ def test_weights_outside_the_ffn_are_those_of_the_seed(family):
 def test_another_seed_gives_other_weights(family, ffn):
     one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
     for key, value in one.named_parameters():
-        # Vectors, the knots of spline-kan and the denominators of gr-kan start at fixed values.
-        if value.dim() >= 2 and "knots" not in key and "denominator" not in key:
+        # Vectors start at fixed values, and so do knots, gr-kan's denominators and the places of wavelets.
+        fixed = ("knots", "denominator", "translation", "scale")
+        if value.dim() >= 2 and not key.endswith(fixed):
             assert not torch.equal(value, two.get_parameter(key)), key
 
 

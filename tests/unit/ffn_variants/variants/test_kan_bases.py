@@ -12,12 +12,15 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev
-from scipy.special import expit
+from scipy.special import eval_hermite, eval_jacobi, expit
 
 from ffn_variants import build_ffn
 from ffn_variants.variants.cheby_kan import ChebyKANLinear
 from ffn_variants.variants.fourier_kan import FourierKANLinear
+from ffn_variants.variants.polynomial_kan import HermiteBasis, JacobiBasis, PolynomialKANLinear
 from ffn_variants.variants.rbf_kan import RBFKANLinear
+from ffn_variants.variants.relu_kan import ReLUKANLinear
+from ffn_variants.variants.sine_kan import SineKANLinear
 
 
 def chebyshev_formula(x, coefficients, grad):
@@ -73,6 +76,58 @@ def rbf_formula(x, gamma, beta, splines, weight, bias, grad):
     return y, [of_x, *parameters]
 
 
+def polynomial_formula(values, slopes):
+    """From P_k(u) and its derivative, as functions of k and u; coefficients (I, O, n + 1)."""
+
+    def formula(x, coefficients, grad):
+        u, terms = np.tanh(x), range(coefficients.shape[2])
+        features = np.stack([values(k, u) for k in terms], -1)
+        of_u = np.stack([slopes(k, u) for k in terms], -1)
+        y = np.einsum("nik,iok->no", features, coefficients)
+        of_x = np.einsum("no,nik,iok->ni", grad, of_u, coefficients) / np.cosh(x) ** 2
+        return y, [of_x, np.einsum("no,nik->iok", grad, features)]
+
+    return formula
+
+
+hermite_formula = polynomial_formula(
+    eval_hermite, lambda k, u: 2 * k * eval_hermite(k - 1, u) if k else 0 * u
+)
+
+
+def jacobi_formula(alpha, beta):
+    """P_k^(a, b)' is (k + a + b + 1) / 2 times P_{k - 1}^(a + 1, b + 1)."""
+
+    def slopes(k, u):
+        return (k + alpha + beta + 1) / 2 * eval_jacobi(k - 1, alpha + 1, beta + 1, u) if k else 0 * u
+
+    return polynomial_formula(lambda k, u: eval_jacobi(k, alpha, beta, u), slopes)
+
+
+def sine_formula(x, amplitudes, frequency, bias, grad, phase):
+    """Sum sine by sine; amplitudes (O, I, G), phases (G, I)."""
+    angle = frequency * x[..., None] + phase.T
+    y = np.einsum("nig,oig->no", np.sin(angle), amplitudes) + bias
+    of_angle = np.einsum("no,oig,nig->nig", grad, amplitudes, np.cos(angle))
+    of_amplitudes = np.einsum("no,nig->oig", grad, np.sin(angle))
+    of_frequency = np.einsum("nig,ni->g", of_angle, x)
+    return y, [(of_angle * frequency).sum(-1), of_amplitudes, of_frequency, grad.sum(0)]
+
+
+def relu_formula(x, weight, left, right, bias, grad):
+    """Ends (K, I); r is 4 over the square of a bump's first width, four intervals of [-2, 2]."""
+    bumps = len(left)
+    width = 4 * 4 / (bumps - 3)
+    w = weight.reshape(len(weight), bumps, -1)
+    rise, fall = (np.maximum(v, 0) for v in (x[:, None] - left, right - x[:, None]))
+    factor = (4 / width**2) ** 2
+    y = np.einsum("nki,oki->no", factor * (rise * fall) ** 2, w) + bias
+    of_bump = factor * np.einsum("no,oki->nki", grad, w)
+    of_rise, of_fall = of_bump * 2 * rise * fall**2, of_bump * 2 * fall * rise**2
+    of_weight = np.einsum("no,nki->oki", grad, factor * (rise * fall) ** 2).reshape(weight.shape)
+    return y, [(of_rise - of_fall).sum(1), of_weight, -of_rise.sum(0), of_fall.sum(0), grad.sum(0)]
+
+
 RBF_PARAMETERS = (
     *("layernorm.weight", "layernorm.bias"),
     *("spline_weight", "base_linear.weight", "base_linear.bias"),
@@ -95,6 +150,7 @@ class Basis:
         limits: Errors of outputs and gradients there.
         compiled: A number of terms to compile, and the scale of its inputs.
         drawn: Parameters that are constant at the start, drawn for that.
+        constants: Buffers that the formula takes by name.
         least: The smallest number of terms, and of inputs.
         start: Arguments of the layer by which its curves are large enough to be seen.
         edge_inputs: Values to try besides random ones.
@@ -110,6 +166,7 @@ class Basis:
     limits: tuple[float, float]
     compiled: tuple[int, float]
     drawn: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
     least: tuple[int, int] = (1, 1)
     start: dict[str, Any] = field(default_factory=dict)
     edge_inputs: tuple[float, ...] = ()
@@ -121,7 +178,11 @@ class Basis:
 
     def expected(self, layer, x, grad):
         """On the numbers that the layer really has."""
-        return self.formula(*(t.detach().double().numpy() for t in (x, *self.tensors(layer), grad)))
+        numbers = (t.detach().double().numpy() for t in (x, *self.tensors(layer), grad))
+        return self.formula(*numbers, **self.buffers(layer))
+
+    def buffers(self, layer: torch.nn.Module) -> dict[str, np.ndarray]:
+        return {name: layer.get_buffer(name).double().numpy() for name in self.constants}
 
     def check(self, layer, x, grad, error, output_limit, gradient_limit) -> None:
         x = x.requires_grad_()
@@ -133,7 +194,7 @@ class Basis:
             assert error(found, wanted) < gradient_limit, name
 
 
-BASES = {
+BASES: dict[str, Basis] = {
     "cheby-kan": Basis(
         ChebyKANLinear,
         chebyshev_formula,
@@ -171,6 +232,59 @@ BASES = {
         compiled=(4, 1.0),
         drawn=RBF_PARAMETERS,
         least=(2, 2),
+    ),
+}
+
+
+def of_polynomials(basis):
+    """Called as the layers of other bases are, with inputs, outputs and the degree."""
+    return lambda inputs, outputs, degree=4: PolynomialKANLinear(
+        inputs, outputs, basis(degree), [1.0] * (degree + 1)
+    )
+
+
+def polynomials(basis, formula):
+    return Basis(
+        of_polynomials(basis),
+        formula,
+        ("coefficients",),
+        option="degree",
+        terms=(1, 4, 8),
+        scales=(0.1, 1.0, 10.0),
+        any_scales=(0.01, 1.0, 5.0),
+        limits=(1e-12, 1e-11),
+        compiled=(4, 1.0),
+        edge_inputs=(50.0, -50.0, 0.0),
+    )
+
+
+BASES |= {
+    "hermite-kan": polynomials(HermiteBasis, hermite_formula),
+    "jacobi-kan": polynomials(lambda n: JacobiBasis(n, 1.0, 1.0), jacobi_formula(1, 1)),
+    "sine-kan": Basis(
+        SineKANLinear,
+        sine_formula,
+        ("amplitudes", "frequency", "bias"),
+        option="grid_size",
+        terms=(1, 8, 12),
+        scales=(0.1, 1.0, 5.0),
+        any_scales=(0.01, 1.0, 50.0),
+        limits=(1e-11, 1e-10),
+        compiled=(4, 2.0),
+        drawn=("bias",),
+        constants=("phase",),
+    ),
+    "relu-kan": Basis(
+        ReLUKANLinear,
+        relu_formula,
+        ("weight", "left_knots", "right_knots", "bias"),
+        option="grid_size",
+        terms=(1, 5, 12),
+        scales=(0.1, 1.0, 10.0),
+        any_scales=(0.01, 1.0, 10.0),
+        limits=(1e-12, 1e-10),
+        compiled=(5, 1.0),
+        drawn=("bias",),
     ),
 }
 each_basis = pytest.mark.parametrize("name", BASES)
@@ -265,5 +379,5 @@ def test_ffn_is_two_layers(name):
     for layer in ffn.layers:
         numbers = [p.detach().numpy() for p in basis.tensors(layer)]
         outputs = layer(torch.zeros(1, y.shape[1]).double()).shape[1]
-        y, _ = basis.formula(y, *numbers, np.zeros((6, outputs)))
+        y, _ = basis.formula(y, *numbers, np.zeros((6, outputs)), **basis.buffers(layer))
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), y, rtol=1e-9, atol=1e-14)

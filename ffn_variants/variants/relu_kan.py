@@ -1,0 +1,131 @@
+"""`relu-kan`: layers whose edges are sums of bumps of two ReLUs (Qiu et al. 2024, arXiv:2406.02075).
+
+y_o = b_o + sum_i sum_g w_ogi (r relu(e_gi - x_i) relu(x_i - s_gi))^2, with G + k bumps for every input, each
+as wide as k + 1 intervals of a grid at the start, and r = 4 / width^2 then, so that a bump is 1 in its
+middle. The ends s and e are learned. As in https://github.com/quiqi/relu_kan but for two things at the start:
+the grid is over [-2, 2] and not [0, 1], as inputs are normalised ones, and weights are drawn for outputs of
+deviation ``init_scale``. The code is this project's own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from base import kan_layers
+from ffn_variants.kernels.elementwise import elementwise
+from ffn_variants.spec import FFNSpec
+
+GRID_RANGE = (-2.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Bumps:
+    """(r relu(e - x) relu(x - s))^2.
+
+    Attributes:
+        factor: r.
+    """
+
+    factor: float
+
+    def __call__(self, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        """Evaluate x (N, K I), all inputs once for every bump, with ends (K, I)."""
+        u = x.unflatten(1, left.shape)
+        return (self.factor * torch.relu(right - u) * torch.relu(u - left)).square().flatten(1)
+
+
+class ReLUKANLinear(nn.Module):
+    """One layer of bumps from (..., I) to (..., O).
+
+    Args:
+        in_features: I.
+        out_features: O.
+        grid_size: G, the intervals of the grid.
+        spline_order: k, by which there are more bumps than intervals.
+        init_scale: Standard deviation of an output at the start, for standard normal inputs.
+
+    Weights are drawn from torch's global generator, normal.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        grid_size: int = 5,
+        spline_order: int = 3,
+        init_scale: float = 0.1,
+    ):
+        super().__init__()
+        low, high = GRID_RANGE
+        step = (high - low) / grid_size
+        width, count = (spline_order + 1) * step, grid_size + spline_order
+        starts = [low + (g - spline_order) * step for g in range(count)]
+        self.bumps = Bumps(4 / width**2)
+        # Called knots as those of splines are: with them a bump begins and ends.
+        self.left_knots = nn.Parameter(torch.tensor(starts).unsqueeze(1).repeat(1, in_features))
+        self.right_knots = nn.Parameter(torch.tensor(starts).add(width).unsqueeze(1).repeat(1, in_features))
+        std = init_scale / math.sqrt(in_features * _mean_square(starts, width))
+        self.weight = nn.Parameter(torch.randn(out_features, count * in_features) * std)
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        repeated = x.repeat(*[1] * (x.dim() - 1), len(self.left_knots))
+        features = elementwise(self.bumps, repeated, self.left_knots, self.right_knots)
+        return F.linear(features, self.weight, self.bias)
+
+
+def _mean_square(starts: list[float], width: float) -> float:
+    """Sum E[bump(x)^2] over the bumps, for x ~ N(0, 1)."""
+    points = [i / 50 for i in range(-300, 301)]
+    shares = [math.exp(-x * x / 2) for x in points]
+    total = 0.0
+    for start in starts:
+        for x, share in zip(points, shares, strict=True):
+            height = 4 / width**2 * max(0.0, start + width - x) * max(0.0, x - start)
+            total += share * height**4
+    return total / sum(shares)
+
+
+class ReLUKANFFN(nn.Module):
+    """Two layers of bumps in place of the whole feed-forward network: D to F to D.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F.
+        grid_size: Intervals of the grid.
+        spline_order: By how much bumps are more than intervals.
+        init_scale: As in ``ReLUKANLinear``.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        grid_size: int = 5,
+        spline_order: int = 3,
+        init_scale: float = 0.1,
+    ):
+        super().__init__()
+        self.layers = nn.Sequential(
+            ReLUKANLinear(hidden_size, intermediate_size, grid_size, spline_order, init_scale),
+            ReLUKANLinear(intermediate_size, hidden_size, grid_size, spline_order, init_scale),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
+
+
+SPEC = FFNSpec(
+    name="relu-kan",
+    kind="block",
+    build=ReLUKANFFN,
+    formula="per layer: sum_i sum_g w_ogi (r relu(e_gi - x_i) relu(x_i - s_gi))^2, + bias_o; s, e learned",
+    reference=kan_layers.RELU_KAN.reference,
+    options=kan_layers.RELU_KAN.options,
+    multiply_adds=lambda d, f, grid_size, spline_order, **_: 2 * d * f * (grid_size + spline_order),
+)
