@@ -5,5 +5,6 @@ from typing import Literal
 BASELINE = "gelu"
 """What the families have without a swap; compared with unless a user names another."""
 
-Budget = Literal["width", "params", "flops"]
-"""What is held equal: the width as given, the parameters, or the FLOPs of a token's forward pass."""
+Budget = Literal["width", "params", "active-params", "flops"]
+"""What is held equal: the width as given, the parameters, those that one token meets, or the FLOPs of its
+forward pass."""

@@ -38,7 +38,8 @@ class TableArgs:
     intermediate_size: int = 1024
     """Inner width F of the feed-forward network; with another budget than width that of gelu's."""
     ffn_budget: Budget = "width"
-    """params or flops: give each variant the width at which it has as many as gelu, in column F."""
+    """params, active-params or flops: give each variant the width at which it has as many as gelu, in column
+    F. Active parameters are those that one token meets: fewer than all in moe and product-key-memory."""
     grid_size: int | None = None
     """Grid of kan, fourier-kan and rbf-kan instead of their defaults."""
     spline_order: int | None = None

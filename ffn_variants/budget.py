@@ -23,7 +23,11 @@ TOLERANCE = 0.05
 LARGEST_UNIT = 64
 """Widths up to this are tried for the smallest one that a variant allows."""
 
-_WORDS = {"params": "parameters", "flops": "FLOPs per token"}
+_WORDS = {
+    "params": "parameters",
+    "active-params": "parameters that a token meets",
+    "flops": "FLOPs per token",
+}
 
 
 def matching_width(
@@ -41,7 +45,7 @@ def matching_width(
         options: The variant's options.
         hidden_size: D.
         baseline_width: F of the baseline, ``gelu``.
-        budget: ``"params"`` or ``"flops"``; ``"width"`` gives ``baseline_width`` back.
+        budget: ``"params"``, ``"active-params"`` or ``"flops"``; ``"width"`` gives ``baseline_width`` back.
         biases: Whether the linear layers around an activation, the baseline's too, have biases.
 
     Returns:
@@ -83,9 +87,8 @@ def _cost(
     if budget == "flops":
         return lambda width: spec.flops_per_token(hidden_size, width, **options)
     without = spec.kind == "activation" and not biases
-    return lambda width: (
-        spec.num_params(hidden_size, width, **options) - (hidden_size + width if without else 0)
-    )
+    count = spec.num_active_params if budget == "active-params" else spec.num_params
+    return lambda width: count(hidden_size, width, **options) - (hidden_size + width if without else 0)
 
 
 def _nearest_width(cost: Callable[[int], int], target: int, unit: int) -> int:

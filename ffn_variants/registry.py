@@ -24,9 +24,11 @@ from ffn_variants.variants import (
     gaussian_topk,
     gr_kan,
     kan,
+    moe,
     no_ffn,
     polycom,
     polynomial_kan,
+    product_key_memory,
     rational,
     rbf_kan,
     relu_kan,
@@ -60,6 +62,8 @@ FFN_VARIANTS: dict[str, FFNSpec] = {
         spline_kan.SPEC,
         spline_kan.ACTIVATION_SPEC,
         gr_kan.SPEC,
+        moe.SPEC,
+        product_key_memory.SPEC,
     )
 }
 """Every variant of this project, and what ``register`` added."""

@@ -39,6 +39,9 @@ class FFNSpec:
     """What ``ffn_options`` may hold."""
     multiply_adds: Callable[..., int]
     """``multiply_adds(D, F, **options)`` of one token's forward pass through one FFN."""
+    active_params: Callable[..., int] | None = None
+    """``active_params(D, F, **options)``: learnable parameters that one token meets, of a block where
+    these are fewer than all; None, as most have it, for all."""
     earlier_sources: tuple[str, ...] = ()
     """Fingerprints of earlier source that computed the same (see ``ffn_variants.source``)."""
 
@@ -54,6 +57,12 @@ class FFNSpec:
             module = self.build(*sizes, **self.resolve(options))
         own = sum(parameter.numel() for parameter in module.parameters())
         return own + (around if self.kind == "activation" else 0)
+
+    def num_active_params(self, hidden_size: int, intermediate_size: int, **options: Any) -> int:
+        """Count those of ``num_params`` that one token meets on its way."""
+        if self.active_params is None:
+            return self.num_params(hidden_size, intermediate_size, **options)
+        return self.active_params(hidden_size, intermediate_size, **self.resolve(options))
 
     def flops_per_token(self, hidden_size: int, intermediate_size: int, **options: Any) -> int:
         """Count the floating-point operations of one token's forward pass through one FFN.
@@ -83,6 +92,11 @@ def check_spec(spec: object) -> None:
         ("kind", spec.kind in get_args(Kind), "'activation' or 'block'"),
         ("build", callable(spec.build), "a function that returns the module"),
         ("multiply_adds", callable(spec.multiply_adds), "a function of D, F and the options"),
+        (
+            "active_params",
+            spec.active_params is None or callable(spec.active_params),
+            "None or a function of D, F and the options",
+        ),
         ("formula", _is_text(spec.formula), "a line of text"),
         ("reference", _is_text(spec.reference), "a line of text, such as the paper"),
         ("options", all(isinstance(each, Option) for each in options.values()), "a dict of Option by name"),
@@ -99,6 +113,7 @@ def _check_signatures(spec: FFNSpec) -> None:
     for name, function, given in (
         ("build", spec.build, sizes if spec.kind == "block" else sizes[1:]),
         ("multiply_adds", spec.multiply_adds, sizes),
+        *([("active_params", spec.active_params, sizes)] if spec.active_params else []),
     ):
         try:
             signature = inspect.signature(function)

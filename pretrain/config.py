@@ -35,8 +35,9 @@ class ModelConfig(Section):
     intermediate_size: int = Field(1024, gt=0)
     """Width inside the FFN (F); with another ffn_budget than width that of the gelu baseline."""
     ffn_budget: Annotated[Budget, tyro.conf.arg(aliases=["--ffn-budget"])] = "width"
-    """width = intermediate_size as given; params or flops = the width at which the FFN has as many parameters
-    or FLOPs per token as gelu's at paired_intermediate_size, where that is set, else intermediate_size."""
+    """width = intermediate_size as given; params, active-params (those that one token meets: fewer in moe and
+    product-key-memory) or flops = the width at which the FFN has as many parameters or FLOPs per token as
+    gelu's at paired_intermediate_size, where that is set, else intermediate_size."""
     paired_intermediate_size: int | None = Field(None, gt=0)
     """intermediate_size of the runs this one is paired with by seed: decides the weights outside the FFN;
     none = its own, or the base value where `variants:` or ffn_budget gives this variant another width."""

@@ -52,7 +52,8 @@ class SwapArgs:
     intermediate_size: Annotated[int, Field(ge=1)] | None = None
     """Inner width of the new FFNs (null: that of the model)."""
     ffn_budget: Budget = "width"
-    """params or flops = the inner width at which a new FFN has as many as a gelu one of the model's width."""
+    """params, active-params or flops = the inner width at which a new FFN has as many as a gelu one of the
+    model's width."""
     layers: tuple[Annotated[int, Field(ge=0)], ...] = ()
     """Which layers, from 0; a T5's encoder has the first numbers. None = all."""
     tokens: Annotated[int, Field(ge=1)] = 50_000

@@ -11,7 +11,7 @@ from base.baseline import BASELINE
 from base.families import get_family
 from base.text.span_corruption import corrupted_lengths
 from ffn_variants.models.layers import ffn_modules
-from pretrain.config import RunConfig
+from pretrain.config import ModelConfig, RunConfig
 from pretrain.resolution import resolve
 
 
@@ -39,11 +39,19 @@ def cost_facts(config: RunConfig, network: PreTrainedModel) -> dict[str, Any]:
             "intermediate_size": model.intermediate_size,
             "baseline_intermediate_size": model.paired_intermediate_size or model.intermediate_size,
             "parameters_per_layer": parameters["ffn"] // num_ffns,
+            "active_parameters_per_layer": _active(parameters["ffn"] // num_ffns, spec, model),
             "flops_per_token_per_layer": spec.flops_per_token(
                 model.hidden_size, model.intermediate_size, **options
             ),
         },
     }
+
+
+def _active(parameters: int, spec: ffn_variants.FFNSpec, model: ModelConfig) -> int:
+    """Of one FFN's parameters those that a token meets; of most variants all."""
+    if spec.active_params is None:
+        return parameters
+    return spec.num_active_params(model.hidden_size, model.intermediate_size, **(model.ffn_options or {}))
 
 
 def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, int]:

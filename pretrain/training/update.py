@@ -48,6 +48,7 @@ class Update:
         self._max_norm = math.inf if max_grad_norm is None else max_grad_norm
         unwrapped: Any = accelerator.unwrap_model(loss)
         self._parameters = list(unwrapped.model.parameters())
+        self._followers: list[Any] = [m for m in unwrapped.model.modules() if hasattr(m, "after_update")]
 
     def __call__(self, batches: Sequence[Batch], num_targets: int | Tensor) -> Tensor:
         """Do the update.
@@ -71,6 +72,10 @@ class Update:
         self._rates.write_next()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+        for (
+            module
+        ) in self._followers:  # what learns by other means than gradients, such as the balance of moe
+            module.after_update(lambda tensor: self._accelerator.reduce(tensor, "sum"))
         summed: Any = self._accelerator.reduce(total, "sum")
         return torch.stack([summed, grad_norm.to(total.dtype)])
 

@@ -84,6 +84,22 @@ def train_until(last: int, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -
             train(config)
 
 
+def test_experts_are_balanced_and_a_resumed_run_goes_on_where_they_were(tiny, monkeypatch):
+    config = tiny("gpt_neo", "--ffn", "moe", "--model.intermediate-size", "8")
+    other = config.model_copy(update={"output": config.output.model_copy(update={"study": "moe-resumed"})})
+    whole = weights(train(config))
+    train_until(3, other, monkeypatch)
+    resumed = weights(train(other))
+    assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
+    shifts = [value for key, value in whole.items() if key.endswith("shifts")]
+    loads = [value for key, value in whole.items() if key.endswith("load")]
+    assert len(shifts) == len(loads) == 2
+    assert not any(load.any() for load in loads)
+    for each in shifts:  # an expert moves by one at most with each of six updates, and hardly any keeps still
+        assert 0 < each.abs().max() <= 6
+        assert each.count_nonzero() > 4
+
+
 def test_every_epoch_visits_every_row_once_in_its_own_order():
     stream = np.concatenate([rows_of_step(10, 4, seed=3, step=step) for step in range(10)]).reshape(4, 10)
     assert (np.sort(stream, axis=1) == np.arange(10)).all()

@@ -1,0 +1,119 @@
+"""A linear layer that takes, for each row, the weights of one of several experts: y_n = W_{e(n)} x_n.
+
+Rows of one expert are put side by side, so that it costs one matrix product for each expert and no more
+multiply-adds than a plain layer of one expert. How many rows each has is read on the host: for CPUs.
+
+Shapes: N rows, E experts, I in_features, O out_features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
+    """Apply the layer; under autocast in its dtype. It cannot be differentiated twice.
+
+    In somebody's ``torch.compile`` it is one operation, ``ffn_variants::expert_linear``: the number of rows
+    of an expert is no shape of a graph.
+
+    Args:
+        x: (N, I) inputs.
+        weight: (E, O, I).
+        expert: (N,) number of the expert of each row.
+
+    Returns:
+        (N, O) in the dtype of the products.
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        x, weight = x.to(dtype), weight.to(dtype)
+    if torch.compiler.is_compiling():
+        return _operation(x, weight, expert)
+    return _ExpertLinear.apply(x, weight, expert)  # type: ignore[bad-return]
+
+
+class _ExpertLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight, expert)
+        return _values(x, weight, expert)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
+        return *_gradients(grads[0], *ctx.saved_tensors), None
+
+
+@torch.library.custom_op(
+    "ffn_variants::expert_linear",
+    mutates_args=(),
+    schema="(Tensor x, Tensor weight, Tensor expert) -> Tensor",
+)
+def _operation(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
+    return _values(x, weight, expert)
+
+
+@_operation.register_fake
+def _(x: Tensor, weight: Tensor, _: Tensor) -> Tensor:
+    return x.new_empty(len(x), weight.shape[1])
+
+
+@torch.library.custom_op(
+    "ffn_variants::expert_linear_backward",
+    mutates_args=(),
+    schema="(Tensor grad, Tensor x, Tensor weight, Tensor expert) -> (Tensor, Tensor)",
+)
+def _backward_operation(grad: Tensor, x: Tensor, weight: Tensor, expert: Tensor) -> tuple[Tensor, Tensor]:
+    return _gradients(grad, x, weight, expert)
+
+
+@_backward_operation.register_fake
+def _(grad: Tensor, x: Tensor, weight: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), weight.new_empty(weight.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return *_backward_operation(grad, *ctx.saved_tensors), None
+
+
+_operation.register_autograd(_backward, setup_context=_keep)
+
+
+def _values(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
+    order, parts = _parts(expert, len(weight))
+    sorted_x, out = x[order], x.new_empty(len(x), weight.shape[1])
+    sorted_out = torch.empty_like(out)
+    for number, part in parts:
+        torch.mm(sorted_x[part], weight[number].t(), out=sorted_out[part])
+    out[order] = sorted_out
+    return out
+
+
+def _gradients(grad: Tensor, x: Tensor, weight: Tensor, expert: Tensor) -> tuple[Tensor, Tensor]:
+    order, parts = _parts(expert, len(weight))
+    sorted_grad, sorted_x = grad[order], x[order]
+    grad_x, grad_weight = x.new_empty(x.shape), weight.new_zeros(weight.shape)
+    sorted_grad_x = torch.empty_like(grad_x)
+    for number, part in parts:
+        torch.mm(sorted_grad[part], weight[number], out=sorted_grad_x[part])
+        torch.mm(sorted_grad[part].t(), sorted_x[part], out=grad_weight[number])
+    grad_x[order] = sorted_grad_x
+    return grad_x, grad_weight
+
+
+def _parts(expert: Tensor, num_experts: int) -> tuple[Tensor, Iterator[tuple[int, slice]]]:
+    """An order of the rows by expert, and each expert that has rows with its part of them."""
+    counts = torch.bincount(expert, minlength=num_experts).tolist()
+    ends = [sum(counts[: number + 1]) for number in range(num_experts)]
+    parts = ((number, slice(end - counts[number], end)) for number, end in enumerate(ends) if counts[number])
+    return expert.argsort(stable=True), parts

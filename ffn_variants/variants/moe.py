@@ -1,0 +1,147 @@
+"""`moe`: a mixture of experts, of which each token takes the few that its router scores highest.
+
+y = sum over the k chosen experts e of s_e(x) (W_2e GELU(W_1e x + b_1e) + b_2e), with s(x) = sigmoid(R x)
+(Shazeer et al. 2017, arXiv:1701.06538, with the scores of DeepSeek-V3, arXiv:2412.19437, as transformers has
+them, without their normalisation, by which a single chosen expert would teach its router nothing).
+
+Balance: left alone, a router comes to choose the same few experts for all tokens. Here a number is added to
+each expert's score when experts are chosen, and nowhere else. After each update of the weights it is raised
+by ``balance_rate`` for an expert that had fewer tokens than the mean of all, and lowered for one that had
+more (Wang et al. 2024, arXiv:2408.15664). So there is no second loss: what is minimised, and reported, is
+what it is for every other variant, and a token's output depends on that token alone. No token is dropped. The
+training loop calls ``after_update``; without such a loop, and in fine-tuning, the numbers stay.
+
+``intermediate_size`` is the width F of one expert. All parameters are E (2 D F + F + D) + E D, of which a
+token meets those of the router and of k experts; FLOPs are counted for these. On a CPU each token visits its
+experts only. On a GPU all experts are computed for all tokens, and most weighted with zero: to gather a
+number of tokens that nobody knows beforehand, it would have to wait for the host.
+
+Shapes: N tokens, E experts, k chosen ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from base.errors import UsageError
+from base.options import Option
+from ffn_variants.kernels.expert_linear import expert_linear
+from ffn_variants.spec import FFNSpec
+
+
+class MoEFFN(nn.Module):
+    """The mixture in place of the whole feed-forward network: D to F to D.
+
+    Args:
+        hidden_size: D.
+        intermediate_size: F, the width of each expert.
+        experts: E.
+        top_k: k.
+        balance_rate: By how much a number moves with an update.
+
+    Linear layers hold all experts one below the other, so that a model draws them as those of any FFN. The
+    numbers that balance are whole multiples of ``balance_rate``: ``shifts`` counts them, and ``load`` the
+    tokens of each expert since the last update, in training.
+
+    Raises:
+        UsageError: If ``top_k`` is more than there are experts, or the rate is negative.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        experts: int = 8,
+        top_k: int = 2,
+        balance_rate: float = 0.001,
+    ):
+        super().__init__()
+        if top_k > experts:
+            raise UsageError(f"'moe' option top_k must be at most experts, {experts}, got {top_k}")
+        self.experts, self.top_k, self.balance_rate = experts, top_k, balance_rate
+        self.router = nn.Linear(hidden_size, experts, bias=False)
+        self.c_fc = nn.Linear(hidden_size, experts * intermediate_size)
+        self.c_proj = nn.Linear(intermediate_size, experts * hidden_size)
+        self.register_buffer("shifts", torch.zeros(experts, dtype=torch.int64))
+        self.register_buffer("load", torch.zeros(experts, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        scores = in_float32(self.router, rows).sigmoid()
+        chosen = (scores.detach() + self.balance_rate * self.shifts).topk(self.top_k).indices
+        if self.training:
+            self.load += F.one_hot(chosen, self.experts).sum((0, 1))
+        gates = scores.gather(1, chosen)
+        mix = self._visited if x.device.type == "cpu" else self._all
+        return mix(rows, chosen, gates).view(x.shape)
+
+    def _visited(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+        """Compute the chosen experts: (N, D) tokens, (N, k) numbers and weights of experts."""
+        expert = chosen.flatten()
+        repeated = rows.unsqueeze(1).expand(-1, self.top_k, -1).reshape(-1, rows.shape[1])
+        hidden = F.gelu(self._through(self.c_fc, repeated, expert), approximate="tanh")
+        out = self._through(self.c_proj, hidden, expert).unflatten(0, chosen.shape)
+        return (out * gates.unsqueeze(-1)).sum(1).to(out.dtype)
+
+    def _through(self, layer: nn.Linear, x: Tensor, expert: Tensor) -> Tensor:
+        out = expert_linear(x, layer.weight.unflatten(0, (self.experts, -1)), expert)
+        bias: Tensor = layer.bias
+        return out + bias.view(self.experts, -1)[expert].to(out.dtype)
+
+    def _all(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+        """Compute all experts; arguments as in ``_visited``."""
+        weights = torch.zeros_like(gates[:, :1]).expand(-1, self.experts).scatter(1, chosen, gates)
+        hidden = F.gelu(self.c_fc(rows), approximate="tanh").unflatten(-1, (self.experts, -1))
+        weights = weights.to(hidden.dtype)
+        outer = self.c_proj.weight.unflatten(0, (self.experts, -1)).transpose(0, 1).flatten(1)
+        out = F.linear((hidden * weights.unsqueeze(-1)).flatten(1), outer)
+        return out + weights @ self.c_proj.bias.view(self.experts, -1).to(weights.dtype)
+
+    @torch.no_grad()
+    def after_update(self, total: Callable[[Tensor], Tensor]) -> None:
+        """Move the numbers towards balance, by the tokens since the last call.
+
+        Args:
+            total: Sums a tensor over all processes that train the model.
+        """
+        load = total(self.load)
+        self.shifts += torch.sign(load.sum() - self.experts * load)
+        self.load.zero_()
+
+
+def in_float32(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Apply a linear layer in float32 at least, whatever autocast says: what it gives decides a choice."""
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    bias = None if layer.bias is None else layer.bias.to(dtype)
+    with torch.autocast(x.device.type, enabled=False):
+        return F.linear(x.to(dtype), layer.weight.to(dtype), bias)
+
+
+def _build(
+    hidden_size: int, intermediate_size: int, experts: int, top_k: int, balance_rate: float
+) -> nn.Module:
+    return MoEFFN(hidden_size, intermediate_size, experts, top_k, balance_rate)
+
+
+SPEC = FFNSpec(
+    name="moe",
+    kind="block",
+    build=_build,
+    formula="sum of s_e(x) FFN_e(x) over the top k of E experts, s = sigmoid(R x); F is the width of one",
+    reference="Shazeer et al. 2017, arXiv:1701.06538; balanced as Wang et al. 2024, arXiv:2408.15664",
+    options={
+        "experts": Option(default=8, minimum=1, help="number E of experts"),
+        "top_k": Option(default=2, minimum=1, help="experts of each token"),
+        "balance_rate": Option(
+            default=0.001,
+            minimum=0,
+            help="by how much an expert's chance is raised or lowered with an update; 0: no balance",
+        ),
+    },
+    multiply_adds=lambda d, f, experts, top_k, **_: d * experts + top_k * 2 * d * f,
+    active_params=lambda d, f, experts, top_k, **_: d * experts + top_k * (2 * d * f + f + d),
+)
