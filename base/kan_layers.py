@@ -85,7 +85,7 @@ WAV_KAN = KANLayer(
             choices=("mexican-hat", "morlet", "dog"),
             help="dog: the derivative of a Gaussian",
         ),
-        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+        "init_scale": Option(default=0.1, help="standard deviation of the output at the start"),
     },
 )
 MLP_EDGE = KANLayer(

@@ -100,8 +100,10 @@ def test_layers_start_with_the_deviation_that_is_asked_for(name):
     torch.manual_seed(4)
     for wavelet in WAVELETS if name == "wav-kan" else [None]:
         options = {"wavelet": wavelet} if wavelet else {}
-        layer = build_ffn(name, 64, 128, init_scale=0.3, **options).layers[0]
-        assert layer(torch.randn(500, 64)).std().item() == pytest.approx(0.3, rel=0.1)
+        first, second = build_ffn(name, 64, 128, init_scale=0.3, **options).layers
+        hidden = 1 if name == "wav-kan" else 0.3
+        assert first(torch.randn(500, 64)).std().item() == pytest.approx(hidden, rel=0.1)
+        assert second(torch.randn(500, 128)).std().item() == pytest.approx(0.3, rel=0.1)
 
 
 def test_mean_squares_are_those_of_the_functions():
