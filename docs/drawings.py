@@ -29,6 +29,9 @@ X = torch.linspace(-3, 3, 61)
 FACTORS = torch.tensor([1, 0.5, 2])
 """What the learned parameters of the three curves of a panel are multiplied by, where they start alike."""
 LEFT_OUT = ("efficient-kan", "thesis-kan")  # kan's functions
+OF_ALL_CHANNELS = ("polynorm", "gaussian-topk")
+OTHERS = torch.special.ndtri((torch.arange(99) + 0.5) / 99)
+"""What the other channels of such a function hold: the quantiles of a normal variable."""
 
 
 def block() -> Figure:
@@ -63,7 +66,7 @@ def three_curves(name: str) -> list[list[float]]:
     function = _function_of(name)
     with torch.no_grad():
         values = function(X.unsqueeze(1).expand(-1, 3).contiguous()).t()
-    values = values / values.abs().max()
+    values = values / max(values.abs().max(), torch.finfo(values.dtype).tiny)
     rounded = [[round(value, 3) for value in curve] for curve in values.tolist()]
     return rounded if rounded[1:] != rounded[:1] * 2 else rounded[:1]
 
@@ -71,6 +74,9 @@ def three_curves(name: str) -> list[list[float]]:
 def _function_of(name: str) -> Callable[[Tensor], Tensor]:
     """A function from (N, 3) equal columns to (N, 3) values: a curve in each column."""
     spec = FFN_VARIANTS[name]
+    if name in OF_ALL_CHANNELS:
+        module = spec.build(100, **spec.resolve(None))
+        return lambda x: module(torch.cat([x[:, :1], OTHERS.expand(len(x), -1)], 1))[:, :1]
     if spec.kind == "activation":
         return _spread(spec.build(3, **spec.resolve(None)))
     ffn = build_ffn(name, 1, 3)
@@ -84,8 +90,9 @@ def _function_of(name: str) -> Callable[[Tensor], Tensor]:
         return lambda x: ffn(x[:, :1])
     layer = ffn.layers[0]  # type: ignore[index]
     with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.normal_()
+        for label, parameter in layer.named_parameters():
+            if not label.endswith(("knots", "scale")):  # where bumps begin and end, and how wide waves are
+                parameter.normal_()
     if hasattr(layer, "_normalized"):  # rbf-kan's edges are functions of the normalised input
         layer._normalized = lambda x: x
     return lambda x: layer(x[:, :1])
@@ -123,7 +130,7 @@ def _draw_block(axes: Axes, height: int) -> None:
     for start in (48, 132):
         _arrow(axes, (left + start, top - 42), (left + start + 10, top - 42))
     _write(axes, left, top - 80, "a block is the whole FFN:", bold=True)
-    _box(axes, left, top - 115, 190, 24, "KAN layers, gated layers", VERMILION, bold=True)
+    _box(axes, left, top - 115, 190, 24, "KAN, gated, expert layers", VERMILION, bold=True)
     for line, text in enumerate(
         (
             "Everything else stays stock. At one seed",
@@ -133,7 +140,8 @@ def _draw_block(axes: Axes, height: int) -> None:
             "from -3 to 3. Where it learns one factor,",
             "dashes and dots show half and twice of it;",
             "for splines and other bases, three curves",
-            "with random coefficients.",
+            "with random coefficients. Where it sees all",
+            "channels, the others are normal.",
         )
     ):
         _write(axes, left, top - 138 - 13 * line, text, small=True)
