@@ -147,6 +147,8 @@ def _budget(name: str) -> dict[str, Any]:
     if kind == "defect":
         kind, family, rest = "update", "gpt_neo", ["fused"]
     numbers = BUDGETS["small"][kind][family]
+    if rest[-1] == "eager":
+        numbers = numbers | BUDGETS["eager"].get("-".join(rest[:-1]), {})
     return {key: value[rest[-1]] if isinstance(value, dict) else value for key, value in numbers.items()}
 
 
