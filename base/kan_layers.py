@@ -92,6 +92,6 @@ MLP_EDGE = KANLayer(
     reference="this project's own form of a network on every edge",
     options={
         "units": Option(default=4, minimum=1, help="hidden units of each edge's network"),
-        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+        "init_scale": Option(default=0.1, help="standard deviation of the output at the start"),
     },
 )

@@ -158,13 +158,14 @@ class MLPEdgeFFN(nn.Module):
         hidden_size: D.
         intermediate_size: F.
         units: Hidden units of each edge's network.
-        init_scale: As in ``MLPEdgeLinear``.
+        init_scale: Standard deviation of its output at the start, about. Between the layers it is 1, as for
+            wavelets: at 0.1 there, ``configs/tiny.yaml`` ended at a held-out loss of 2.24 nats, at 1 at 2.07.
     """
 
     def __init__(self, hidden_size: int, intermediate_size: int, units: int = 4, init_scale: float = 0.1):
         super().__init__()
         self.layers = nn.Sequential(
-            MLPEdgeLinear(hidden_size, intermediate_size, units, init_scale),
+            MLPEdgeLinear(hidden_size, intermediate_size, units, HIDDEN_SCALE),
             MLPEdgeLinear(intermediate_size, hidden_size, units, init_scale),
         )
 
