@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from base.progress import Tell
+from eval.inspection.components import edge_curves
 from eval.inspection.learned_activations import over_channels, parameter_quantiles, places, rounded
 from eval.inspection.probe import Probe
 from eval.results.inspection import ActivationLayer, Moment
 from eval.zero_shot.task import evenly_spaced
 from ffn_variants.inside.activations import activations_of, curves
-from ffn_variants.inside.edges import edges_of, ffns_of, is_kan, model_edge_layers
+from ffn_variants.inside.edges import edge_layers, edges_of, ffns_of, is_kan, model_edge_layers
 from ffn_variants.inside.removal import last_layers
 from pretrain.run.folders import RunFolder
 from pretrain.training.checkpoints import read_weights
@@ -82,8 +83,6 @@ def _moment(
     drawn: Sequence[ActivationLayer],
     atlas: Mapping[tuple[int, int], tuple[Tensor, Tensor]],
 ) -> Moment:
-    from eval.inspection.components import edge_curves
-
     model = probe.model
     model.load_state_dict(dict(weights), strict=False)  # a tied weight is saved once
     learnable = [
@@ -134,7 +133,8 @@ def layer_measures(probe: Probe) -> dict[str, list[float | None]]:
     named = {id(parameter): name for name, parameter in probe.model.named_parameters()}
     found: dict[str, list[float | None]] = {name: [] for name in _MEASURES}
     for number, (part, (_, given)) in enumerate(zip(parts, outputs, strict=True)):
-        weights = [p.detach() for module in part for p in module.parameters()]
+        layers = [layer for module in part for _, layer in edge_layers(module)]
+        weights = [p.detach() for layer in layers for p in layer.parameters() if p.ndim > 1]
         count = sum(w.numel() for w in weights)
         squares = sum(float(w.double().square().sum()) for w in weights)
         own = [gradients.get(named.get(id(p), "")) for module in part for p in module.parameters()]

@@ -52,7 +52,7 @@ class InspectArgs:
     """Variant that pruning and stability are held against (null: that of the study's report, else gelu)."""
     text_file: Path | None = None
     """Held-out text to read, .txt, .jsonl or .parquet (null: what each run's training held out)."""
-    tokens: int = 16_384
+    tokens: int = 8_192
     """Of that text, from documents evenly spaced over all of it."""
     pairs: str = "embedded-pairs"
     """Suite of minimal pairs that pruned models are scored on; none for no pairs."""
@@ -145,7 +145,8 @@ def _look(
                     + (f"looked into in {duration(run.seconds)}" if is_new else "known already"))  # fmt: skip
     finally:
         bar.close()
-    return [found[path] for path in paths if path in found], failures
+    known = [found[path] for path in paths if path in found]
+    return sorted(known, key=lambda run: run.variant != _baseline(asked)), failures
 
 
 def _status(failures: Sequence[tuple[Path, Exception]]) -> int:

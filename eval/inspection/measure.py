@@ -51,7 +51,7 @@ class Settings:
     """
 
     text_file: Path | None = None
-    num_tokens: int = 16_384
+    num_tokens: int = 8_192
     pairs: str = "embedded-pairs"
     pairs_dir: Path | None = None
     max_pairs: int = 20

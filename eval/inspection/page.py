@@ -213,10 +213,22 @@ def _pruning(page: Page) -> str:
             f"of them that go before the loss has risen by {TOLERANCE} nats.{where}",
             table(header, rows),
             page.figure("pruning"),
+            _pairs(found),
             _table(page.of("pruning")),
         )
         if x
     )
+
+
+def _pairs(found: Sequence[tuple[str, Sequence[RunInspection]]]) -> str:
+    """What the minimal pairs can tell: of models at chance before anything is removed, nothing."""
+    right = [curve.accuracy[0] for _, arm in found for run in arm for curve in run.pruning if curve.accuracy]
+    if not right:
+        return "No minimal pairs were scored."
+    low, high = min(right), max(right)
+    at_chance = abs(np.mean(right) - 50) <= 2 * max(np.std(right), 1e-9)
+    told = f"Before anything is removed, {low:.0f} to {high:.0f}% of the minimal pairs are right"
+    return f"{told}, which is chance: what becomes of that says nothing." if at_chance else f"{told}."
 
 
 def _stability(page: Page) -> str:

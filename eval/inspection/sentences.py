@@ -85,8 +85,8 @@ def _of_edges(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str
         bound = max(layer.bound for run in own for layer in run.edges)
         parts.append(
             f"the edges of `{finding.variant}` have {trained:.2f} shapes of the {bound} that their basis "
-            f"allows, random functions {chance:.2f}, untrained ones {before:.2f}; learned beyond both: "
-            f"{_told(finding, 2)}, {_judged(finding)}"
+            f"allows, random functions {chance:.2f}, untrained ones {before:.2f}; training added "
+            f"{_told(finding, 2)} to what chance gives, which is {_judged(finding)}"
         )
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -122,7 +122,7 @@ class Moment:
 
 
 LAYER_MEASURES = {
-    "weight_rms": "root mean square of the FFN's weights",
+    "weight_rms": "root mean square of the weights of the FFN's layers of edges",
     "gradient_norm": "norm of the loss's gradient by them",
     "output_rms": "root mean square of the FFN's output",
     "effective_rank": "effective rank of the FFN's output",

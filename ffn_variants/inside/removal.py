@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 
 from base.files import write_text
 from ffn_variants.inside.edges import edges_of, model_edge_layers, remove_edges
+from ffn_variants.models.loading import quiet_transformers
 
 REMOVAL_FILE = "removed.json"
 """Beside a pruned model: what was removed of it."""
@@ -100,7 +101,8 @@ def save_pruned(
         tokenizer: Saved beside it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
+    with quiet_transformers():
+        model.save_pretrained(folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)  # type: ignore[missing-attribute]
     gone, all_edges = sum(x.removed for x in removed), sum(x.edges for x in removed)

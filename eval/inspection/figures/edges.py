@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from eval.inspection.figures.common import by_arm, draw_density, line, looks, make_small
 from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
@@ -90,6 +91,7 @@ def _components(axes: Axes, arm: Sequence[RunInspection], colour: str) -> None:
     axes.axvline(bound, color=GREY, lw=0.8)
     axes.set_yscale("log")
     axes.set_ylim(1e-2, 100)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.locator_params(axis="x", integer=True, nbins=6)
 
 

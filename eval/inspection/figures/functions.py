@@ -35,8 +35,8 @@ def draw_functions(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
                 _draw(axes, [_drawn(run)[place] for run in found], styles[found[0].variant].colour)
             line_of[0].set_ylabel(filled(name, 14), fontsize=SMALL)
         add_legend(figure, [
-            line("each run: median channel, or strongest edge", "black"), line("before training", GREY, "--"),
-            line("5 to 95% of the channels, or further edges (first run)", GREY, "-", 4), line("inputs", GREY, "-", 8),
+            line("median channel, or strongest edge, of each run", "black"), line("start", GREY, "--"),
+            line("5 to 95% of channels, or further edges", GREY, "-", 4), line("inputs", "#d5d5d5", "-", 8),
         ])  # fmt: skip
         settle(figure)
     names = ", ".join(name for name, _ in rows)

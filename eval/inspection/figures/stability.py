@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.inspection.figures.common import by_arm, line, looks, mean_and_range
-from eval.report.figures.style import STYLE, add_legend, new_figure, settle
+from eval.report.figures.style import STYLE, add_legend, label_log_axis, new_figure, settle
 from eval.results.inspection import RunInspection
 
 PANELS = {
@@ -34,8 +34,11 @@ def draw_stability(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
                 _draw(axes, arm, name, styles[arm[0].variant].colour)
             axes.set_title(label, fontsize=9)
             axes.locator_params(axis="x", nbins=5)
-            if name != "dead" and all(np.ptp(l.get_ydata()) >= 0 and min(l.get_ydata()) > 0 for l in axes.lines):
+            if name == "dead":
+                axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
+            elif axes.lines and all(np.min(drawn.get_ydata()) > 0 for drawn in axes.lines):
                 axes.set_yscale("log")
+                label_log_axis(axes.yaxis)
         figure.supxlabel("training step", fontsize=9.5)
         add_legend(figure, [line(name, styles[arm[0].variant].colour) for name, arm in found])
         settle(figure)
