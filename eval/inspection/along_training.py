@@ -87,9 +87,7 @@ def _moment(
     model.load_state_dict(dict(weights), strict=False)  # a tied weight is saved once
     learnable = [
         (one, place, look)
-        for one, place, look in zip(
-            activations_of(model), places(activations_of(model)), drawn, strict=True
-        )
+        for one, place, look in zip(activations_of(model), places(activations_of(model)), drawn, strict=True)
         if one.is_learnable
     ]
     parameters, lines = {}, {}
@@ -157,8 +155,9 @@ def _output(parts: tuple[nn.Module, ...]) -> nn.Module:
 
 
 def effective_rank(values: Tensor) -> float:
-    """exp of the entropy of the singular values of (N, D) values without their means (Roy and Vetterli 2007).
+    """Exponential of the entropy of the singular values of (N, D) values (Roy and Vetterli 2007).
 
+    Their means are taken off before.
     From 1, where all rows lie on a line, to D. 0 for values that do not differ.
     """
     centred = values.double() - values.double().mean(0)
@@ -181,7 +180,12 @@ def gradient_course(metrics_file: Path) -> dict[str, list[float]]:
     lines = [line for line in _lines(metrics_file) if "grad_norm" in line]
     return {
         name: [float(line[key]) for line in lines if key in line]
-        for name, key in (("step", "step"), ("mean", "grad_norm"), ("largest", "grad_norm_max"), ("loss", "loss"))
+        for name, key in (
+            ("step", "step"),
+            ("mean", "grad_norm"),
+            ("largest", "grad_norm_max"),
+            ("loss", "loss"),
+        )
     }
 
 
@@ -210,7 +214,8 @@ def _spikes(losses: Tensor) -> Tensor:
     half = WINDOW // 2
     around = losses.unfold(0, WINDOW, 1)
     excess = losses[half:-half] - around.median(1).values
-    typical = 1.4826 * excess.abs().median()
+    steps = losses.diff()
+    typical = 1.4826 * (steps - steps.median()).abs().median() / math.sqrt(2)
     return excess > SPIKE * typical
 
 

@@ -28,7 +28,8 @@ INPUTS = 64
 NO_FORM = "none of these"
 
 _RATES = torch.logspace(-0.5, 1.0, 36, dtype=torch.float64)
-_PLACES = torch.linspace(-2.0, 2.0, 17, dtype=torch.float64)
+_PLACES = torch.linspace(-2.0, 2.0, 25, dtype=torch.float64)
+_NEAR = torch.linspace(-2.0, 2.0, 33, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,7 @@ def _sines(z: Tensor, unit: Tensor) -> list[Tensor]:
 
 
 def _each(function: Callable[[Tensor], Tensor], rates: Tensor, places: Tensor) -> Callable[..., list[Tensor]]:
-    return lambda z, _: [
-        function(rate * (z - place)).unsqueeze(2) for rate in rates for place in places
-    ]
+    return lambda z, _: [function(rate * (z - place)).unsqueeze(2) for rate in rates for place in places]
 
 
 def _powers(degree: int) -> Callable[..., list[Tensor]]:
@@ -73,7 +72,7 @@ FORMS = (
          lambda z, _: [torch.exp(s * r * z).unsqueeze(2) for r in _RATES[:24] for s in (-1, 1)]),
     Form("sine", "a sin(k z + p) + b", 4, _sines),
     Form("tanh", "a tanh(k (z - p)) + b", 4, _each(torch.tanh, _RATES[::3], _PLACES)),
-    Form("bump", "a exp(-k (z - p)^2) + b", 4, _each(lambda u: torch.exp(-u.square()), _RATES[::3], _PLACES)),
+    Form("bump", "a exp(-k (z - p)^2) + b", 4, _each(lambda u: torch.exp(-u.square()), _RATES[::2], _NEAR)),
     Form("hinge", "a z + b relu(z - p) + c", 4,
          lambda z, _: [torch.stack([z, torch.relu(z - place)], 2) for place in _PLACES]),
 )  # fmt: skip
@@ -91,7 +90,7 @@ class Fits:
 
     @property
     def names(self) -> Tensor:
-        """(O, I) number of the form that an edge is called by; ``len(FORMS)`` for none, -1 without movement."""
+        """(O, I) number of the form that names an edge; ``len(FORMS)`` for none, -1 without movement."""
         parameters = torch.tensor([form.parameters for form in FORMS], dtype=torch.float64)
         # Fewer parameters first; R^2, below 1, decides among equal ones.
         rank = torch.where(self.r2 >= GOOD, self.r2 - 2 * parameters, -torch.inf)

@@ -25,7 +25,7 @@ from eval.inspection.measure import Settings
 from eval.inspection.workers import inspect_runs
 from eval.results.inspection import InspectionSummary, RunInspection
 from eval.runner.find_runs import find_runs
-from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.folders import INSPECTION_SUMMARY, RunFolder, StudyFolder
 
 PAGE_NAME = "inspection.md"
 DEFAULT_OUT = Path("inspection")
@@ -35,9 +35,9 @@ DEFAULT_OUT = Path("inspection")
 class InspectArgs:
     """Look inside trained models: what learned activations and KAN edges became, and whether it is used.
 
-    A study:  python -m eval.inspect runs/inside
+    A study:  python -m eval.inspect runs/learned-functions
 
-    One run:  python -m eval.inspect runs/inside/gpt_neo/kan/seed1-*
+    One run:  python -m eval.inspect runs/learned-functions/gpt_neo/kan/seed1-*
 
     Writes inspection.html (open it), inspection.md, inspection.json with every number, and figures/. With
     several seeds of each variant every summary has an interval over them, and a verdict against its control.
@@ -47,7 +47,7 @@ class InspectArgs:
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     out: Path | None = None
-    """Folder to write into (null: the folder inspection of a study, where one is named, else ./inspection)."""
+    """Folder to write into (null: inspection in the folder of a study, where one is named, else here)."""
     baseline: str | None = None
     """Variant that pruning and stability are held against (null: that of the study's report, else gelu)."""
     text_file: Path | None = None
@@ -98,7 +98,9 @@ def _settings(asked: InspectArgs) -> Settings:
         if value is not None and value < 1:
             raise UsageError(f"--{name} is {value}; it must be 1 or more")
     if asked.text_file is not None and not asked.text_file.is_file():
-        raise UsageError(f"no file {asked.text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)")
+        raise UsageError(
+            f"no file {asked.text_file}; --text-file names held-out text (.txt, .jsonl, .parquet)"
+        )
     if pairs:
         from eval.config import EvalConfig
         from eval.zero_shot.suites import find_suite_tasks
@@ -118,7 +120,9 @@ def _settings(asked: InspectArgs) -> Settings:
 def _out(asked: InspectArgs) -> Path:
     out = asked.out
     if out is None:
-        studies = [path for path in asked.runs if StudyFolder(path).run_folders() and not RunFolder(path).is_run]
+        studies = [
+            path for path in asked.runs if StudyFolder(path).run_folders() and not RunFolder(path).is_run
+        ]
         out = StudyFolder(studies[0]).inspection_dir if len(asked.runs) == len(studies) == 1 else DEFAULT_OUT
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; --out names a folder")
@@ -152,7 +156,7 @@ def _look(
 def _status(failures: Sequence[tuple[Path, Exception]]) -> int:
     for path, error in failures:
         told = str(error) if str(path) in str(error) else f"{path}: {error}"
-        print(f"error: {first_line(told)}", file=sys.stderr)
+        print(f"error: {told.splitlines()[0]}", file=sys.stderr)
     if any(not isinstance(error, UsageError) for _, error in failures):
         return 1
     return 2 if failures else 0
@@ -192,21 +196,28 @@ def _write(
         versions=installed_versions(),
         cost=(
             f"Measured in {duration(sum(run.seconds for run in runs))} of one core in all, "
-            f"{max(run.seconds for run in runs):.0f} s and {max(run.peak_mb for run in runs):,.0f} MiB at most "
-            "for a run."
+            f"{max(run.seconds for run in runs):.0f} s and {max(run.peak_mb for run in runs):,.0f} MiB at "
+            "most for a run."
         ),
         notes=notes,
     )
-    images = {f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt) for name, (figure, alt) in drawn.items()}
+    images = {
+        f"figures/{name}.svg": to_svg(figure, name.replace("-", " "), alt)
+        for name, (figure, alt) in drawn.items()
+    }
     markdown = render(page)
     for name, content in images.items():
         write_text(out / name, content)
-    everything = {"runs": [asdict(run) for run in runs], "findings": [asdict(x) for x in findings], "notes": notes}
+    everything = {
+        "runs": [asdict(run) for run in runs],
+        "findings": [asdict(x) for x in findings],
+        "notes": notes,
+    }
     write_text(out / "inspection.json", json.dumps(everything, indent=1, allow_nan=False) + "\n")
-    write_text(out / "inspection.html", to_html(markdown, f"Inside {title}", images))
+    write_text(out / "inspection.html", to_html(markdown, f"A look inside {title}", images))
     sentences = three_sentences(runs, findings)
     summary = InspectionSummary(sentences=sentences, findings=findings, runs=len(runs), notes=notes)
-    write_record(out / "summary.json", asdict(summary))
+    write_record(out / INSPECTION_SUMMARY, asdict(summary))
     write_text(out / PAGE_NAME, markdown)  # last: whoever sees it finds the rest
     print("\n".join(sentences), f"\n{out / 'inspection.html'} ({duration(seconds)})", sep="\n")
 

@@ -44,7 +44,9 @@ class Components:
     @property
     def dimension(self) -> float:
         """Participation ratio (sum l)^2 / sum l^2 of the variances: 1 for one shape, r for r equal ones."""
-        return float(self.explained.sum() ** 2 / self.explained.square().sum()) if len(self.explained) else 0.0
+        return (
+            float(self.explained.sum() ** 2 / self.explained.square().sum()) if len(self.explained) else 0.0
+        )
 
 
 def occurring_points(coordinates: Tensor, count: int = NUM_POINTS) -> Tensor:

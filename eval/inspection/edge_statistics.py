@@ -73,7 +73,7 @@ def edge_statistics(edges: Edges, x: Tensor) -> EdgeStatistics:
 
 
 def _moments(edges: Edges, x: Tensor) -> tuple[Tensor, Tensor, Tensor, float | None]:
-    """(I, K, K) covariances of the functions, (I, K) with the coordinate, (I,) its variance; share outside."""
+    """(I, K, K) covariances of the functions, (I, K) with the coordinate, (I,) its variance; share beyond."""
     first = x[:ROWS]
     shift, middle = edges.features(first).double().mean(0).t(), edges.coordinates(first).double().mean(0)
     inputs, count = shift.shape

@@ -15,10 +15,13 @@ import numpy as np
 
 from eval.results.inspection import Finding, RunInspection
 from eval.significance.statistics.corrections import Holm
-from eval.significance.statistics.welch import NO_SPREAD, welch
+from eval.significance.statistics.welch import NO_SPREAD, Welch, welch
 
 LEVEL = 0.05
 DIFFERS, NOT_SHOWN, EQUAL, ONE_RUN = "differs", "not shown", "equal", "one run"
+
+SAME = 1e-5
+"""Differences below are what float32 rounds, in whatever unit: no spread over runs makes them a finding."""
 
 Arms = Mapping[tuple[str, str], Sequence[RunInspection]]
 """Runs by family and variant."""
@@ -105,26 +108,35 @@ def _test(question: Question) -> tuple[list[np.ndarray], float | None]:
     """The samples whose signed means add up to the estimate, and the p-value alone."""
     values, control = np.array(question.values), np.array(question.control_values)
     samples = [values - control] if question.is_paired else [values, control]
-    if min(map(len, samples)) < 2:
+    if min(map(len, samples)) < 2 or _are_same(samples):
         return samples, None
     p = float(_inference(samples, 1 - LEVEL).p)
     return samples, p if np.isfinite(p) else None
 
 
-def _inference(samples: Sequence[np.ndarray], confidence: float):  # noqa: ANN202  a Welch of scalars
+def _are_same(samples: Sequence[np.ndarray]) -> bool:
+    """Whether nothing differs but by rounding: differences of pairs from 0, else all values."""
+    return bool(
+        np.abs(samples[0]).max() < SAME if len(samples) == 1 else np.ptp(np.concatenate(samples)) < SAME
+    )
+
+
+def _inference(samples: Sequence[np.ndarray], confidence: float) -> Welch:
     scale = max(1.0, *(float(np.abs(x).max()) for x in samples))
     variances = [x.var(ddof=1) if np.ptp(x) > NO_SPREAD * scale else 0.0 for x in samples]
     weights = [1.0, -1.0][: len(samples)]
     return welch([x.mean() for x in samples], variances, [len(x) for x in samples], weights, confidence)
 
 
-def _finding(question: Question, samples: Sequence[np.ndarray], p: float | None, level: float | None) -> Finding:
+def _finding(
+    question: Question, samples: Sequence[np.ndarray], p: float | None, level: float | None
+) -> Finding:
     estimate = float(samples[0].mean() - (samples[1].mean() if len(samples) > 1 else 0.0))
     low = high = None
     if level is not None:
         found = _inference(samples, 1 - level)
         low, high = float(found.low), float(found.high)
-    verdict = _verdict(samples, estimate, p)
+    verdict = _verdict(samples, p)
     if verdict == DIFFERS and low is not None and high is not None and low < 0 < high:
         # Holm shows what Bonferroni's interval does not; it ends at zero then.
         low, high = (0.0, high) if estimate > 0 else (low, 0.0)
@@ -148,11 +160,11 @@ def _finding(question: Question, samples: Sequence[np.ndarray], p: float | None,
     )
 
 
-def _verdict(samples: Sequence[np.ndarray], estimate: float, p: float | None) -> str:
+def _verdict(samples: Sequence[np.ndarray], p: float | None) -> str:
     if min(map(len, samples)) < 2:
         return ONE_RUN
-    if p is None:  # no spread at all
-        return EQUAL if abs(estimate) <= NO_SPREAD else NOT_SHOWN
+    if p is None:  # no spread, or nothing but rounding
+        return EQUAL if _are_same(samples) else NOT_SHOWN
     return DIFFERS if p < LEVEL else NOT_SHOWN
 
 

@@ -30,7 +30,7 @@ PLACES = 41
 MEASURES = {
     "nonlinearity": "share of the edges' variance that no straight line gives",
     "dimension": "how many shapes the edges have (participation ratio of their components)",
-    "named": "share of the edges' variance in edges that a closed form other than a line fits with R2 of 0.99",
+    "named": "share of the edges' variance in edges that a closed form, no line, fits with R2 of 0.99",
     "needed": "share of edges that carry 90% of the variance",
     "dead": "share of edges that hardly move",
     "outside": "share of inputs outside of where the functions were made for",
@@ -127,7 +127,7 @@ def _density(z: Tensor) -> tuple[list[float], list[float]]:
 
 
 def _strongest(activity: Tensor) -> Tensor:
-    """(E, 2) outputs and inputs of the edges that move most, the strongest first; outputs are 0 if unmixed."""
+    """(E, 2) outputs and inputs of the edges that move most, the strongest first; output 0 if unmixed."""
     order = activity.flatten().argsort(descending=True, stable=True)[:IN_ATLAS]
     return torch.stack([order // activity.shape[1], order % activity.shape[1]], 1)
 

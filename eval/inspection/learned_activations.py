@@ -10,7 +10,6 @@ Shapes: N rows, F channels, Q points.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -158,7 +157,7 @@ def look_at_resets(probe: Probe, start: PreTrainedModel, num_tokens: int, seed: 
     return found
 
 
-def _both(one: nn.Module, other: nn.Module) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
+def _both(one: nn.Module, other: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
     return zip(one.parameters(), other.parameters(), strict=True)
 
 
@@ -169,9 +168,9 @@ def _widths(probe: Probe, activations: Sequence[Activation]) -> list[int]:
 @torch.no_grad()
 def _refits(
     probe: Probe, pairs: Sequence[tuple[Activation, Activation]], num_tokens: int
-) -> dict[nn.Parameter, Tensor]:
+) -> dict[Tensor, Tensor]:
     """Weights and biases of the linear layers behind, so that they give what they gave, from the start's."""
-    fitted: dict[nn.Parameter, Tensor] = {}
+    fitted: dict[Tensor, Tensor] = {}
     modules = [one.module for one, _ in pairs]
     for (one, before), x in zip(pairs, probe.inputs(modules, num_tokens), strict=True):
         layer = one.following
@@ -191,10 +190,3 @@ def _refits(
 def rounded(values: Tensor) -> list[float]:
     """Numbers for a file, to six digits, which is more than a figure shows."""
     return [float(f"{value:.6g}") for value in values.tolist()]
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Leave torch's generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        yield

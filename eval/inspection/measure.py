@@ -22,7 +22,7 @@ from eval.files import fingerprint
 from eval.inspection.along_training import gradient_course, look_along_training, stability
 from eval.inspection.kan_edges import MEASURES, chosen_edges, look_at_edges
 from eval.inspection.learned_activations import look_at_activations, look_at_resets
-from eval.inspection.probe import HeldOutText, Probe, open_model, read_held_out, untrained
+from eval.inspection.probe import Probe, open_model, read_held_out, untrained
 from eval.inspection.pruning import PairScorer, prune, removable, rise_at, save_at, ways_to_prune
 from eval.models.identity import admit_run, identify_run, weights_hash
 from eval.results.inspection import ActivationLayer, EdgeLayer, Moment, PruningCurve, RunInspection
@@ -95,7 +95,9 @@ def _key(path: Path, settings: Settings) -> str:
     values["text_file"] = None if settings.text_file is None else fingerprint([settings.text_file])
     values["pairs_dir"] = None if settings.pairs_dir is None else str(settings.pairs_dir)
     steps = sorted(RunFolder(path).checkpoints)
-    return hashlib.sha256(json.dumps(values | {"checkpoints": steps}, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(values | {"checkpoints": steps}, sort_keys=True).encode()).hexdigest()[
+        :16
+    ]
 
 
 def _measure(

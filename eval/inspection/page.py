@@ -66,8 +66,10 @@ def render(page: Page) -> str:
     titles = [section.split("\n", 1)[0].removeprefix("## ") for section in sections if section]
     links = " · ".join(f"[{title}](#{anchor(title)})" for title in titles)
     first = [
-        f"# Inside {page.title}",
-        "\n".join(f"{number}. {text}" for number, text in enumerate(three_sentences(page.runs, page.findings), 1)),
+        f"# A look inside {page.title}",
+        "\n".join(
+            f"{number}. {text}" for number, text in enumerate(three_sentences(page.runs, page.findings), 1)
+        ),
         _scope(page),
         page.figure("functions"),
         f"**Contents:** {links}",
@@ -85,7 +87,9 @@ def _scope(page: Page) -> str:
         f"{1 - LEVEL:.0%}; runs are what is counted."
     ]
     if any(finding.verdict == ONE_RUN for finding in page.findings):
-        parts.append("> [!WARNING]\n> With one run of a variant nothing can be said of another training of it.")
+        parts.append(
+            "> [!WARNING]\n> With one run of a variant nothing can be said of another training of it."
+        )
     return "\n\n".join(parts)
 
 
@@ -94,7 +98,9 @@ def _mean(arm: Sequence[RunInspection], name: str, kind: str = "trained") -> flo
     return float(np.mean(found)) if found else None
 
 
-def _cell(arm: Sequence[RunInspection], name: str, digits: int, kind: str = "trained", factor: float = 1) -> str:
+def _cell(
+    arm: Sequence[RunInspection], name: str, digits: int, kind: str = "trained", factor: float = 1
+) -> str:
     found = [run.summaries[name][kind] * factor for run in arm if kind in run.summaries.get(name, {})]
     if not found:
         return "-"
@@ -106,8 +112,8 @@ def _activations(page: Page) -> str:
     found = [(name, arm) for name, arm in by_arm(page.runs) if arm[0].activations]
     if not found:
         return ""
-    header = ("variant", "moved (%)", "start back", "and refitted", "mean of channels", "shuffled", "dead (%)",
-              "saturated (%)")  # fmt: skip
+    header = ("variant", "moved (%)", "start back", "and refitted", "mean of channels", "shuffled")
+    header = (*header, "dead (%)", "saturated (%)")
     rows = [
         (f"`{name}`", _cell(arm, "activation moved", 1), *(_cell(arm, f"reset {x}", 4) for x in
          ("start", "refitted", "mean", "shuffled")), _cell(arm, "activation dead", 1, factor=100),
@@ -117,9 +123,9 @@ def _activations(page: Page) -> str:
     learnable = [arm for _, arm in found if arm[0].resets]
     fixed = [f"`{name}`" for name, arm in found if not arm[0].resets]
     said = [
-        "Does an adaptive activation leave its start, and is the change used? *Moved* is the root mean square "
-        "change of what it gives on its own inputs. The next columns say how many nats the held-out loss "
-        "rises by when the trained model gets other parameters: those of its start; those of its start, with "
+        "Does an adaptive activation leave its start, and is the change used? *Moved* is the root mean "
+        "square change of what it gives on its own inputs. The next columns say how many nats the "
+        "held-out loss rises by when the trained model gets other parameters: those of its start; those of its start, with "
         "the linear layer behind fitted anew to what it gave, so that only what no linear layer can do is "
         "lost; the mean over channels; and the channels' own, in another order. Mean and standard deviation "
         "over runs.",
@@ -177,9 +183,9 @@ def _forms(found: Sequence[tuple[str, Sequence[RunInspection]]]) -> str:
     ]  # fmt: skip
     formulas = "; ".join(f"*{form.name}* {form.formula}" for form in FORMS)
     return (
-        f"Closed forms: share of the edges' variance, in percent, in edges that a form fits with R² of {GOOD} "
-        f"or more on their inputs, by the form with the fewest parameters that does. What random functions "
-        f"get is what the library names by chance. {formulas}.\n\n"
+        f"Closed forms: share of the edges' variance, in percent, in edges that a form fits with R² of "
+        f"{GOOD} or more on their inputs, by the form with the fewest parameters that does. What random "
+        f"functions get is what the library names by chance. {formulas}.\n\n"
         + table(("variant", "", *names), rows)
     )
 
@@ -209,8 +215,8 @@ def _pruning(page: Page) -> str:
             "## Pruning",
             "Is it special to KANs that edges can be removed? An edge is set to zero and nothing is trained "
             "afterwards; a weight of a linear layer is an edge, too, a straight line. *half*: nats by which "
-            "the loss rises without half of every layer's, the least active first or any. *free*: the percent "
-            f"of them that go before the loss has risen by {TOLERANCE} nats.{where}",
+            "the loss rises without half of every layer's, the least active first or any. *free*: the "
+            f"percent of them that go before the loss has risen by {TOLERANCE} nats.{where}",
             table(header, rows),
             page.figure("pruning"),
             _pairs(found),
@@ -232,12 +238,16 @@ def _pairs(found: Sequence[tuple[str, Sequence[RunInspection]]]) -> str:
 
 
 def _stability(page: Page) -> str:
-    header = ("variant", "spread of gradients", "largest / median", "spikes per 1,000 lines", "effective rank",
-              "dead channels (%)")  # fmt: skip
-    names = (("stability gradient_spread", 4, 1), ("stability largest_gradient", 2, 1),
-             ("stability loss_spikes", 1, 1), ("layer effective_rank", 1, 1), ("layer dead", 1, 100))  # fmt: skip
+    columns = {
+        "spread of gradients": ("stability gradient_spread", 4, 1),
+        "largest / median": ("stability largest_gradient", 2, 1),
+        "spikes per 1,000 lines": ("stability loss_spikes", 1, 1),
+        "effective rank": ("layer effective_rank", 1, 1),
+        "dead channels (%)": ("layer dead", 1, 100),
+    }
+    header = ("variant", *columns)
     rows = [
-        (f"`{name}`", *(_cell(arm, measure, digits, factor=factor) for measure, digits, factor in names))
+        (f"`{name}`", *(_cell(arm, x, digits, factor=factor) for x, digits, factor in columns.values()))
         for name, arm in by_arm(page.runs)
     ]
     return "\n\n".join(
@@ -275,11 +285,23 @@ def _across(page: Page) -> str:
     whole = [x for x in shown if x.repeats == x.runs]
     equal = sum(x.verdict == EQUAL for x in page.findings)
     text = (
-        f"{len(shown)} of {len(page.findings)} findings differ from their control; {len(whole)} of these have "
-        f"the same sign in every run. {equal} are equal in every run. What is not shown may be there, and "
-        "smaller than these runs can tell."
+        f"{len(shown)} of {len(page.findings)} findings differ from their control; {len(whole)} of these "
+        f"have the same sign in every run. {equal} are equal in every run. What is not shown may be there, "
+        "and smaller than these runs can tell."
     )
-    return f"## Across seeds\n\n{text}\n\n{details('All findings', _table(page.findings))}"
+    header = ("question", "findings", "differ", "with one sign in every run", "equal")
+    rows = []
+    for part in dict.fromkeys(x.question for x in page.findings):
+        own = page.of(part)
+        differ = [x for x in own if x.verdict == DIFFERS]
+        counts = (
+            len(own),
+            len(differ),
+            sum(x.repeats == x.runs for x in differ),
+            sum(x.verdict == EQUAL for x in own),
+        )
+        rows.append((part, *map(str, counts)))
+    return f"## Across seeds\n\n{text}\n\n{table(header, rows)}"
 
 
 def _methods(page: Page) -> str:
@@ -287,11 +309,11 @@ def _methods(page: Page) -> str:
     notes = "".join(f"\n- {note}" for note in page.notes)
     return (
         "## Methods\n\n"
-        "Activity of an edge: standard deviation of what it gives over the tokens, from the covariance of its "
-        "input's basis functions, so that no edge is sampled. Nonlinearity: one minus the squared correlation "
-        "with its input. Components: of the edges of a layer as curves without their means, at 128 quantiles of "
-        "all inputs of the layer; dimension is the participation ratio. The untrained model has the weights "
-        "that the run's seed gave it. Differences to it are taken run by run, as a paired t-test; between "
+        "Activity of an edge: standard deviation of what it gives over the tokens, from the covariance of "
+        "its input's basis functions, so that no edge is sampled. Nonlinearity: one minus the squared "
+        "correlation with its input. Components: of the edges of a layer as curves without their "
+        "means, at 128 quantiles of all inputs of the layer; dimension is the participation ratio. The "
+        "untrained model has the weights that the run's seed gave it. Differences to it are taken run by run, as a paired t-test; between "
         "variants by Welch's; p-values are corrected for all findings by Holm, intervals by Bonferroni.\n\n"
         f"{page.cost} {versions}.{notes}\n\n```bash\n{page.command}\n```"
     )

@@ -26,7 +26,7 @@ from pretrain.data.batches import Batch, BatchSource
 from pretrain.data.packing import pack
 from pretrain.data.prepare import PackedSplit
 from pretrain.data.tokenizer import encode_batch, load_tokenizer
-from pretrain.model.build import build, build_masker, special_token_ids
+from pretrain.model.build import build, build_masker
 from pretrain.model.objective import build_loss
 from pretrain.run.folders import RunFolder
 
@@ -112,7 +112,7 @@ def untrained(config: RunConfig, like: PreTrainedModel) -> PreTrainedModel:
     """
     set_seed(config.seed)
     ids = {name: getattr(like.config, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
-    return build(config, int(like.config.vocab_size), ids).to(like.device).eval()
+    return build(config, int(like.config.vocab_size), ids).eval()
 
 
 class Probe:
@@ -136,7 +136,7 @@ class Probe:
         return total / self.text.num_targets
 
     def gradients(self, num_tokens: int) -> dict[str, Tensor]:
-        """Gradients of the mean loss on about so many tokens, by parameter; evaluation mode, so no dropout."""
+        """Gradients of the mean loss on about so many tokens, by parameter; no dropout."""
         self.model.zero_grad(set_to_none=True)
         batches = self.text.first(num_tokens)
         targets = sum(int((batch["target_ids"] != IGNORE).sum()) for batch in batches)
@@ -177,7 +177,7 @@ class Probe:
         return found
 
     @contextlib.contextmanager
-    def changed(self, values: Mapping[nn.Parameter, Tensor]) -> Iterator[None]:
+    def changed(self, values: Mapping[Tensor, Tensor]) -> Iterator[None]:
         """Have parameters hold other values for a while."""
         before = {parameter: parameter.detach().clone() for parameter in values}
         with torch.no_grad():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.inspection.findings import BY_ACTIVITY, DIFFERS, EXCESSES, RESETS, STEADINESS
+from eval.inspection.findings import DIFFERS, EXCESSES, RESETS, STEADINESS
 from eval.report.markdown import listed, signed
 from eval.results.inspection import Finding, RunInspection
 
@@ -49,21 +49,23 @@ def _of_activations(runs: Sequence[RunInspection], findings: Sequence[Finding]) 
     if not found:
         return ""
     used = [x for x in found if x.verdict == DIFFERS and x.estimate > 0]
-    most = max(found, key=lambda x: x.estimate)
-    moved = _moved(runs, most)
-    how = (
-        f"with its start given back and the next layer refitted, the loss rises by {_told(most, 4)}, "
-        f"although what it gives had moved by {moved:.0f}%"
-    )
+    others = [x for x in found if x not in used]
+    asked = "with their start given back, and the next layer fitted anew, the loss rises by"
     if not used:
-        names = listed([f"`{x.variant}`" for x in found])
-        few = "No learned activation is shown to be needed" if len(found) > 1 else "It is not shown to be needed"
-        return f"{few} ({names}): in `{most.variant}`, where most is lost, {how}."
+        return f"No learned activation is shown to be needed: {asked} {_each(runs, others)}."
     names = listed([f"`{x.variant}`" for x in used])
-    verb = "is" if len(used) == 1 else "are"
-    others = [f"`{x.variant}`" for x in found if x not in used]
-    rest = f"; of {listed(others)} that is not shown" if others else ""
-    return f"What {names} learned {verb} used and no linear layer replaces it: in `{most.variant}`, {how}{rest}."
+    rest = f". Of others that is not shown: {_each(runs, others)}" if others else ""
+    return (
+        f"What {names} learned is used, and no linear layer replaces it: {asked} {_each(runs, used)}{rest}."
+    )
+
+
+def _each(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
+    """What each activation loses without what it learned, and how far it had moved; most first."""
+    ordered = sorted(findings, key=lambda x: -x.estimate)
+    return "; ".join(
+        f"{_told(x, 4)} in `{x.variant}`, whose outputs had moved by {_moved(runs, x):.0f}%" for x in ordered
+    )
 
 
 def _moved(runs: Sequence[RunInspection], finding: Finding) -> float:
@@ -111,7 +113,9 @@ def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> s
             f"which is not shown to differ from `{other}`{near}: {_told(x)}")  # fmt: skip
         parts.append(f"{cost}, {verdict}")
     special = [x for x in found if x.verdict == DIFFERS and x.estimate < 0]
-    lead = "Graceful pruning is special to" if special else "Graceful pruning is not shown to be special to KANs"
+    lead = (
+        "Graceful pruning is special to" if special else "Graceful pruning is not shown to be special to KANs"
+    )
     names = f" {listed([f'`{x.variant}`' for x in special])}" if special else ""
     return f"{lead}{names}: {'; '.join(parts)}."
 
@@ -125,5 +129,6 @@ def _of_stability(findings: Sequence[Finding]) -> str:
     shown = [x for x in found if x.verdict == DIFFERS]
     what = f"`{most.variant}` against `{most.control}`: {_told(most)}"
     if not shown:
-        return f"No variant's gradient norms are shown to vary more or less than the baseline's: most does {what}."
-    return f"The gradient norms of {listed([f'`{x.variant}`' for x in shown])} vary otherwise than the baseline's: {what}."
+        return f"No variant's gradient norms are shown to vary otherwise than the baseline's: most do {what}."
+    names = listed([f"`{x.variant}`" for x in shown])
+    return f"The gradient norms of {names} vary otherwise than the baseline's: {what}."

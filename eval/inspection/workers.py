@@ -41,8 +41,11 @@ def inspect_runs(
                 try:
                     yield path, done.result()
                 except BrokenProcessPool:
-                    yield path, UsageError(
-                        f"{path}: a process was killed, often for lack of memory; try again with --workers 1"
+                    yield (
+                        path,
+                        UsageError(
+                            f"{path}: a process was killed, often for lack of memory; try --workers 1"
+                        ),
                     )
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -153,6 +153,7 @@ def _shown(path: Path) -> str:
 
 
 def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers and figures depend on."""
     versions = {"python": platform.python_version()}
     for name in VERSIONED:
         try:

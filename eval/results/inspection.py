@@ -1,7 +1,7 @@
 """What a look inside found of one run, and of all runs together: the files' contents.
 
-``<run>/eval/inspection.json`` holds what was measured of a run, so that it is measured once.
-``<study>/inspection/inspection.json`` holds what its page says; the report of the study reads the latter.
+``<run>/eval/inside.json`` holds what was measured of a run, so that it is measured once.
+``<study>/inspection/findings.json`` holds what its page says; the report of the study reads that.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _elementwise(parts: tuple[nn.Module, ...]) -> Iterator[tuple[str, nn.Module,
 
 
 def channel_parameters(activation: Activation, num_channels: int) -> dict[str, Tensor]:
-    """The parameters that differ by channel, or by group of channels, by name; the first dimension is theirs."""
+    """The parameters whose first dimension is channels, or groups of them, by name."""
     module = activation.module
     groups = {num_channels} | ({len(module.denominator)} if isinstance(module, GroupRational) else set())
     return {

@@ -25,7 +25,7 @@ from ffn_variants.variants.cheby_kan import ChebyKANLinear, ChebyshevBasis
 from ffn_variants.variants.fourier_kan import FourierBasis, FourierKANLinear
 from ffn_variants.variants.kan import KANLinear
 from ffn_variants.variants.rbf_kan import GRID_RANGE, GaussianBasis, RBFKANLinear
-from ffn_variants.variants.spline_kan import FeatureSplines
+from ffn_variants.variants.spline_kan import FeatureSplines, SplineActivation
 
 SATURATED = 0.99
 """Of tanh: beyond, a Chebyshev polynomial of it hardly moves."""
@@ -46,7 +46,7 @@ class Edges:
     coordinates: Callable[[Tensor], Tensor]
     """(N, I) inputs of the layer to (N, I) numbers that the edges are functions of."""
     basis: Callable[[Tensor], Tensor]
-    """(N, I) such numbers to the (N, C, I) values of the first C functions; the others read something else."""
+    """(N, I) such numbers to (N, C, I) values of the first C functions; the others read the inputs."""
     limits: tuple[Tensor, Tensor] | None = None
     """(I,) lower and upper end of what the functions were made for; None where there are no ends."""
     mixes: bool = True
@@ -129,9 +129,7 @@ def _linear_edges(layer: nn.Linear) -> Edges:
 
     weight = layer.weight.detach().unsqueeze(1)
     bias = None if layer.bias is None else layer.bias.detach()
-    return Edges(
-        kind="lines", weight=weight, bias=bias, features=features, coordinates=_same, basis=features
-    )
+    return Edges(kind="lines", weight=weight, bias=bias, features=features, coordinates=_same, basis=features)
 
 
 @remove_edges.register(nn.Linear)
@@ -261,6 +259,10 @@ def _(layer: FeatureSplines) -> Edges:
         limits=(knots.min(0).values, knots.max(0).values),
         mixes=False,
     )
+
+
+# An activation between two linear layers, whose edges are those of the FFN.
+edges_of.register(SplineActivation, edges_of.dispatch(object))
 
 
 @remove_edges.register

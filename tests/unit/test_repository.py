@@ -42,6 +42,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "files",
         "source",
         "budget models",
+        "inside",
         "__main__ bundle check swap",
     ),
     "pretrain": (
@@ -63,7 +64,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "results",
         "significance",
         "push report runner",
-        "interpretation",
+        "inspection interpretation",
         "__main__ commands",
     ),
     "ffn_ablations": (

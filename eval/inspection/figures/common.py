@@ -26,7 +26,10 @@ def by_arm(runs: Sequence[RunInspection]) -> list[tuple[str, list[RunInspection]
     """Runs by what a reader calls them: the variant, with the family where there are several."""
     grouped = arms(runs)
     several = len({family for family, _ in grouped}) > 1
-    return [(f"{variant}, {family}" if several else variant, found) for (family, variant), found in grouped.items()]
+    return [
+        (f"{variant}, {family}" if several else variant, found)
+        for (family, variant), found in grouped.items()
+    ]
 
 
 def draw_density(axes: Axes, places: Sequence[float], density: Sequence[float]) -> None:

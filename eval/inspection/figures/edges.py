@@ -84,10 +84,12 @@ def draw_components(runs: Sequence[RunInspection]) -> tuple[Figure, str] | None:
 def _components(axes: Axes, arm: Sequence[RunInspection], colour: str) -> None:
     bound = max(layer.bound for layer in arm[0].edges)
     for kind, dashes in CONTROLS.items():
-        left = [100 * (1 - np.cumsum(_padded(layer.explained[kind], bound))) for run in arm for layer in run.edges]
+        left = [
+            100 * (1 - np.cumsum(_padded(layer.explained[kind], bound))) for run in arm for layer in run.edges
+        ]
         mean = np.clip(np.mean(left, 0), 1e-4, None)
-        axes.plot(range(1, bound + 1), mean, color=colour if kind == "trained" else "black", ls=dashes, lw=1.5,
-                  marker="o" if kind == "trained" else "", ms=3)  # fmt: skip
+        look = {"color": colour, "marker": "o", "ms": 3} if kind == "trained" else {"color": "black"}
+        axes.plot(range(1, bound + 1), mean, ls=dashes, lw=1.5, **look)  # type: ignore[bad-argument-type]
     axes.axvline(bound, color=GREY, lw=0.8)
     axes.set_yscale("log")
     axes.set_ylim(1e-2, 100)

@@ -54,7 +54,9 @@ def _draw(axes: Axes, looks_of_runs: Sequence[Look], colour: str) -> None:
     first = looks_of_runs[0]
     if isinstance(first, ActivationLayer):
         for low, high, alpha in ((0, 4, 0.18), (1, 3, 0.3)):
-            axes.fill_between(first.points, first.bands[low], first.bands[high], color=colour, alpha=alpha, lw=0)
+            axes.fill_between(
+                first.points, first.bands[low], first.bands[high], color=colour, alpha=alpha, lw=0
+            )
         for look in looks_of_runs:
             axes.plot(look.points, look.bands[2], color=colour, lw=1, alpha=0.8)  # type: ignore[missing-attribute]
         axes.plot(first.points, first.initial, color=GREY, lw=1.1, ls="--", zorder=4)

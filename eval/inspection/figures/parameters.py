@@ -34,7 +34,7 @@ def draw_parameters(runs: Sequence[RunInspection], arm: Sequence[RunInspection])
             _draw(axes, arm, name, colour)
         figure.supxlabel("training step", fontsize=8.5)
         add_legend(figure, [line("median channel of each run", colour), line("start", GREY, "--"),
-                            line("5 to 95% and 25 to 75% of the channels (first run)", colour, "-", 5)])  # fmt: skip
+                            line("5 to 95% and 25 to 75% of channels", colour, "-", 5)])  # fmt: skip
         settle(figure)
     return figure, (
         f"Parameters of {arm[0].variant} along training, by layer and place: quantiles over channels, with "

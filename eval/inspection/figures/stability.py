@@ -55,10 +55,11 @@ def _draw(axes: Axes, arm: Sequence[RunInspection], name: str, colour: str) -> N
     else:
         curves = [_over_layers(run, name) for run in arm]
         steps = [moment.step for moment in arm[0].moments]
-    if not curves or not len(curves[0]) or any(value is None for curve in curves for value in curve):
+    known = [[value for value in curve if value is not None] for curve in curves]
+    if not known or not known[0] or list(map(len, known)) != list(map(len, curves)):
         return
     factor = 100 if name == "dead" else 1
-    mean, low, high = mean_and_range([factor * value for value in curve] for curve in curves)
+    mean, low, high = mean_and_range([factor * value for value in curve] for curve in known)
     axes.plot(steps[: len(mean)], mean, color=colour, lw=1.3)
     axes.fill_between(steps[: len(mean)], low, high, color=colour, alpha=0.1, lw=0)
 

@@ -31,7 +31,9 @@ def draw_strip(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
             points = _points(run, place)
             for axes, frame in zip(row, frames, strict=True):
                 for number, curve in enumerate(frame.curves[place][:EDGES]):
-                    axes.plot(points[number % len(points)], curve, color=colour, lw=1.0 if number == 0 else 0.6)
+                    axes.plot(
+                        points[number % len(points)], curve, color=colour, lw=1.0 if number == 0 else 0.6
+                    )
                 make_small(axes, 2)
             layer, _, number = place.partition(".")
             row[0].set_ylabel(f"layer {layer}, {number}", fontsize=SMALL)
