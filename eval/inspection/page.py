@@ -125,8 +125,9 @@ def _activations(page: Page) -> str:
     said = [
         "Does an adaptive activation leave its start, and is the change used? *Moved* is the root mean "
         "square change of what it gives on its own inputs. The next columns say how many nats the "
-        "held-out loss rises by when the trained model gets other parameters: those of its start; those of its start, with "
-        "the linear layer behind fitted anew to what it gave, so that only what no linear layer can do is "
+        "held-out loss rises by when the trained model gets other parameters: those of its start; those "
+        "of its start, with the linear layer behind fitted anew to what it gave, so that only what no "
+        "linear layer can do is "
         "lost; the mean over channels; and the channels' own, in another order. Mean and standard deviation "
         "over runs.",
         f"Nothing is learnable in the activations of {', '.join(fixed)}." if fixed else "",
@@ -311,9 +312,10 @@ def _methods(page: Page) -> str:
         "## Methods\n\n"
         "Activity of an edge: standard deviation of what it gives over the tokens, from the covariance of "
         "its input's basis functions, so that no edge is sampled. Nonlinearity: one minus the squared "
-        "correlation with its input. Components: of the edges of a layer as curves without their "
-        "means, at 128 quantiles of all inputs of the layer; dimension is the participation ratio. The "
-        "untrained model has the weights that the run's seed gave it. Differences to it are taken run by run, as a paired t-test; between "
-        "variants by Welch's; p-values are corrected for all findings by Holm, intervals by Bonferroni.\n\n"
+        "correlation with its input. Components: of the edges of a layer as curves without their means, "
+        "at 128 quantiles of all inputs of the layer; dimension is the participation ratio. The "
+        "untrained model has the weights that the run's seed gave it. Differences to it are taken run by "
+        "run, as a paired t-test; between variants by Welch's; p-values are corrected for all findings by "
+        "Holm, intervals by Bonferroni.\n\n"
         f"{page.cost} {versions}.{notes}\n\n```bash\n{page.command}\n```"
     )
