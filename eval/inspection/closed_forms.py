@@ -13,6 +13,7 @@ Shapes: E edges, Q points, of one input each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,13 +24,15 @@ from ffn_variants.inside.edges import Edges
 
 GOOD = 0.99
 NUM_POINTS = 64
-INPUTS = 64
-"""Inputs at a time."""
+INPUTS, TOGETHER = 64, 16
+"""Inputs, and spaces of a form, at a time."""
 NO_FORM = "none of these"
 
 _RATES = torch.logspace(-0.5, 1.0, 36, dtype=torch.float64)
 _PLACES = torch.linspace(-2.0, 2.0, 25, dtype=torch.float64)
-_NEAR = torch.linspace(-2.0, 2.0, 33, dtype=torch.float64)
+_WIDTHS = torch.logspace(-0.4, 0.5, 21, dtype=torch.float64)
+_STEP = 0.12
+"""Between the places that are tried of a bump, in its widths."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,14 @@ def _each(function: Callable[[Tensor], Tensor], rates: Tensor, places: Tensor) -
     return lambda z, _: [function(rate * (z - place)).unsqueeze(2) for rate in rates for place in places]
 
 
+def _bumps(z: Tensor, _: Tensor) -> list[Tensor]:
+    spaces = []
+    for rate in _WIDTHS.tolist():
+        for place in torch.linspace(-2, 2, 1 + math.ceil(4 * rate / _STEP), dtype=torch.float64):
+            spaces.append(torch.exp(-((rate * (z - place)) ** 2)).unsqueeze(2))
+    return spaces
+
+
 def _powers(degree: int) -> Callable[..., list[Tensor]]:
     return lambda z, _: [torch.stack([z**k for k in range(1, degree + 1)], 2)]
 
@@ -72,7 +83,7 @@ FORMS = (
          lambda z, _: [torch.exp(s * r * z).unsqueeze(2) for r in _RATES[:24] for s in (-1, 1)]),
     Form("sine", "a sin(k z + p) + b", 4, _sines),
     Form("tanh", "a tanh(k (z - p)) + b", 4, _each(torch.tanh, _RATES[::3], _PLACES)),
-    Form("bump", "a exp(-k (z - p)^2) + b", 4, _each(lambda u: torch.exp(-u.square()), _RATES[::2], _NEAR)),
+    Form("bump", "a exp(-k (z - p)^2) + b", 4, _bumps),
     Form("hinge", "a z + b relu(z - p) + c", 4,
          lambda z, _: [torch.stack([z, torch.relu(z - place)], 2) for place in _PLACES]),
 )  # fmt: skip
@@ -144,25 +155,28 @@ def _r2(curves: Tensor, points: Tensor) -> Tensor:
     """(I, O, Q) curves of mean 0 and length 1 at (I, Q) points to (I, O, forms)."""
     middle, spread = points.mean(1, keepdim=True), points.std(1, keepdim=True).clamp(min=1e-12)
     z = (points - middle) / spread
-    results = []
+    results, drawn = [], curves.float()
     for form in FORMS:
-        best = torch.full(curves.shape[:2], -torch.inf, dtype=torch.float64)
-        for space in form.spaces(z, spread):
-            basis = _orthonormal(space - space.mean(1, keepdim=True))
-            best = torch.maximum(best, (curves @ basis).square().sum(2))
-        results.append(torch.where(curves.isnan().any(2), torch.nan, best.clamp(0, 1)))
+        best = torch.full(curves.shape[:2], -torch.inf)
+        spaces = form.spaces(z, spread)
+        for start in range(0, len(spaces), TOGETHER):
+            several = torch.stack(list(spaces[start : start + TOGETHER]), 1)  # (I, S, Q, r)
+            basis = _orthonormal(several - several.mean(2, keepdim=True)).float()
+            shares = torch.einsum("ioq,isqr->iosr", drawn, basis).square().sum(3)
+            best = torch.maximum(best, shares.max(2).values)
+        results.append(torch.where(curves.isnan().any(2), torch.nan, best.double().clamp(0, 1)))
     return torch.stack(results, -1)
 
 
-def _orthonormal(space: Tensor) -> Tensor:
-    """An orthonormal basis of (I, Q, r) columns; a column that the others span becomes zero."""
-    columns = space / space.norm(dim=1, keepdim=True).clamp(min=1e-300)
+def _orthonormal(spaces: Tensor) -> Tensor:
+    """An orthonormal basis of the columns of (..., Q, r); a column that the others span becomes zero."""
+    columns = spaces / spaces.norm(dim=-2, keepdim=True).clamp(min=1e-300)
     kept: list[Tensor] = []
-    for k in range(columns.shape[2]):
-        column = columns[:, :, k]
+    for k in range(columns.shape[-1]):
+        column = columns[..., k]
         for _ in range(2):  # twice is enough
             for other in kept:
-                column = column - (column * other).sum(1, keepdim=True) * other
-        size = column.norm(dim=1, keepdim=True)
+                column = column - (column * other).sum(-1, keepdim=True) * other
+        size = column.norm(dim=-1, keepdim=True)
         kept.append(torch.where(size > 1e-7, column / size.clamp(min=1e-300), 0.0))
-    return torch.stack(kept, 2)
+    return torch.stack(kept, -1)

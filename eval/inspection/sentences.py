@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from eval.inspection.findings import DIFFERS, EXCESSES, RESETS, STEADINESS
+from eval.inspection.findings import DIFFERS, EQUAL, EXCESSES, RESETS, STEADINESS
 from eval.report.markdown import listed, signed
 from eval.results.inspection import Finding, RunInspection
 
@@ -64,7 +64,9 @@ def _each(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
     """What each activation loses without what it learned, and how far it had moved; most first."""
     ordered = sorted(findings, key=lambda x: -x.estimate)
     return "; ".join(
-        f"{_told(x, 4)} in `{x.variant}`, whose outputs had moved by {_moved(runs, x):.0f}%" for x in ordered
+        f"{'nothing' if x.verdict == EQUAL else _told(x, 4)} in `{x.variant}`, whose outputs had moved by "
+        f"{_moved(runs, x):.0f}%"
+        for x in ordered
     )
 
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter
 
 from eval.inspection.figures.common import by_arm, draw_density, line, looks, make_small
 from eval.report.figures.style import GREY, SMALL, STYLE, add_legend, filled, new_figure, settle
-from eval.results.inspection import Edge, EdgeLayer, RunInspection
+from eval.results.inspection import Edge, RunInspection
 
 SHOWN = 6
 CONTROLS = {"trained": "-", "untrained": "--", "random": ":"}
@@ -30,8 +30,12 @@ def draw_atlas(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
         for row, layer in zip(grid, layers, strict=True):
             for axes in row[len(layer.atlas) :]:
                 axes.remove()
-            for axes, edge in zip(row, layer.atlas, strict=False):
-                _edge(axes, layer, edge, colour)
+            shown = list(zip(row, layer.atlas, strict=False))
+            for axes, edge in shown:
+                _edge(axes, edge, colour)
+            for axes, edge in shown:  # last, as all curves of the row decide on its limits
+                draw_density(axes, layer.places, layer.density)
+                axes.set_xlim(min(edge.points), max(edge.points))
             row[0].set_ylabel(f"layer {layer.layer}, {layer.place}", fontsize=SMALL)
         settle(figure)
     return figure, (
@@ -40,14 +44,8 @@ def draw_atlas(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
     )
 
 
-def _edge(axes: Axes, layer: EdgeLayer, edge: Edge, colour: str) -> None:
+def _edge(axes: Axes, edge: Edge, colour: str) -> None:
     axes.plot(edge.points, edge.values, color=colour, lw=1.2)
-    low, high = min(edge.points), max(edge.points)
-    if low < high:
-        axes.set_xlim(low, high)
-    draw_density(axes, layer.places, layer.density)
-    if low < high:
-        axes.set_xlim(low, high)
     said = edge.form or f"R² {edge.r2:.2f}"
     axes.set_title(f"{edge.output}←{edge.input}\n{said}", fontsize=7, pad=2)
     make_small(axes, 2)

@@ -34,7 +34,7 @@ def draw_strip(runs: Sequence[RunInspection], arm: Sequence[RunInspection]) -> t
                     axes.plot(
                         points[number % len(points)], curve, color=colour, lw=1.0 if number == 0 else 0.6
                     )
-                make_small(axes, 2)
+                make_small(axes, 1 if len(frames) > 4 else 2)
             layer, _, number = place.partition(".")
             row[0].set_ylabel(f"layer {layer}, {number}", fontsize=SMALL)
         for axes, frame in zip(grid[0], frames, strict=True):
