@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -193,7 +194,7 @@ def _write(
         findings=findings,
         figures={name: alt for name, (_, alt) in drawn.items()},
         command=_command(asked, out),
-        versions=installed_versions(),
+        versions=installed_versions() | {name: version(name) for name in ("torch", "transformers")},
         cost=(
             f"Measured in {duration(sum(run.seconds for run in runs))} of one core in all, "
             f"{max(run.seconds for run in runs):.0f} s and {max(run.peak_mb for run in runs):,.0f} MiB at "
