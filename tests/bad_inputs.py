@@ -1069,7 +1069,7 @@ TYPED: list[tuple[str, str]] = [
     ("eval.explainable_segments folder turns.yaml --head linear", '--head "swipe segments=turns"'),
     ("eval.explainable_segments folder turns.yaml --seed -1", "--seed"),
     ("eval.concept_space folder sst2 --max-examples 0", "--max-examples"),
-    ("eval.inspect", "no run given"),
+    ("eval.inspect", "is missing"),
     ("eval.inspect absent", "absent"),
     ("eval.inspect folder", "folder"),
     ("eval.inspect one.jsonl", "one.jsonl"),
