@@ -86,7 +86,7 @@ def find_all(runs: Sequence[RunInspection], baseline: str) -> list[Finding]:
     grouped = arms(runs)
     questions = [
         question
-        for ask in (_of_activations, _of_edges, _of_pruning, _of_stability)
+        for ask in (of_activations, of_edges, _of_pruning, _of_stability)
         for place in grouped
         for question in ask(grouped, place, baseline)
     ]
@@ -174,7 +174,8 @@ def _values(runs: Sequence[RunInspection], name: str, kind: str = "trained") -> 
     return tuple(found) if found and None not in found else None  # type: ignore[bad-return]
 
 
-def _of_activations(grouped: Arms, place: tuple[str, str], _: str) -> list[Question]:
+def of_activations(grouped: Arms, place: tuple[str, str], _: str = "") -> list[Question]:
+    """Ask whether what a variant's activations learned is used."""
     runs = grouped[place]
     return [
         Question("activations", *place, text, "nats", "the trained model", values, (0.0,) * len(values))
@@ -183,7 +184,8 @@ def _of_activations(grouped: Arms, place: tuple[str, str], _: str) -> list[Quest
     ]
 
 
-def _of_edges(grouped: Arms, place: tuple[str, str], _: str) -> list[Question]:
+def of_edges(grouped: Arms, place: tuple[str, str], _: str = "") -> list[Question]:
+    """Ask what training made of a variant's edges, beyond random functions and its start."""
     questions = []
     for name, (text, unit) in EXCESSES.items():
         kinds = ("trained", "random", "untrained", "untrained random")

@@ -38,6 +38,7 @@ MEASURES = {
 """What is said of a KAN layer's edges, with its meaning."""
 
 
+@torch.no_grad()
 def look_at_edges(probe: Probe, before: Probe, num_tokens: int, seed: int) -> list[EdgeLayer]:
     """Measure every KAN layer of a model.
 
@@ -155,6 +156,7 @@ def _atlas(edges: Edges, z: Tensor, statistics: EdgeStatistics, fits: Fits) -> l
     return drawn
 
 
+@torch.no_grad()
 def chosen_edges(
     probe: Probe, layers: Sequence[EdgeLayer], num_tokens: int
 ) -> Mapping[tuple[int, int], tuple[Tensor, Tensor]]:

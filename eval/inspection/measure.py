@@ -126,7 +126,7 @@ def _measure(
     moments = look_along_training(probe, run, start.state_dict(), activations, drawn, tell)
     curves, saved = _prune(run, probe, settings, score, whole, tokenizer, config.seed, tell)
     course = gradient_course(run.metrics_file)
-    summaries = _summaries(edges, activations, resets, curves, moments, stability(course))
+    summaries = summarise(edges, activations, resets, curves, moments, stability(course))
     return RunInspection(
         key=key,
         run_id=identity.run_id,
@@ -196,7 +196,7 @@ def _prune(
     return curves, run.pruned_model_dir.relative_to(run.path).as_posix()
 
 
-def _summaries(
+def summarise(
     edges: Sequence[EdgeLayer],
     activations: Sequence[ActivationLayer],
     resets: Mapping[str, float],
@@ -204,7 +204,11 @@ def _summaries(
     moments: Sequence[Moment],
     steadiness: Mapping[str, float],
 ) -> dict[str, dict[str, float]]:
-    """One number a run of everything that is compared over runs; of layers their mean."""
+    """Take one number a run of everything that is compared over runs; of layers their mean.
+
+    Returns:
+        By the name of a summary its numbers by ``trained`` and the controls that there are.
+    """
     found: dict[str, dict[str, float]] = {}
     for name in MEASURES if edges else ():
         means = {kind: _mean(one.measures[kind][name] for one in edges) for kind in edges[0].measures}
@@ -220,7 +224,7 @@ def _summaries(
         found[f"pruning {curve.what} by {curve.order}, half"] = {"trained": rise_at(curve, HALF)}
         found[f"pruning {curve.what} by {curve.order}, removable"] = {"trained": removable(curve)}
     found |= {f"stability {name}": {"trained": value} for name, value in steadiness.items()}
-    for name in moments[-1].layers:
+    for name in moments[-1].layers if moments else ():
         ends = {"trained": _mean(moments[-1].layers[name]), "untrained": _mean(moments[0].layers[name])}
         found[f"layer {name}"] = {kind: value for kind, value in ends.items() if value is not None}
     return {name: values for name, values in found.items() if values}
