@@ -60,16 +60,18 @@ def random_text(generator: torch.Generator) -> HeldOutText:
 
 def untrained_run(variant: str, seed: int, text: HeldOutText) -> RunInspection:
     """Measure an untrained model as if it were trained, against one of another seed."""
-    probes = []
-    for number in (2 * seed, 2 * seed + 1):
+
+    def probe(number: int) -> Probe:
         torch.manual_seed(number)
         model = build_model(
             "gpt_neo", variant, vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24,
             num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=LENGTH,
         )  # fmt: skip
-        probes.append(Probe(model, "gpt_neo", text))
-    edges = look_at_edges(*probes, text.num_tokens, seed)
-    resets = look_at_resets(probes[0], probes[1].model, text.num_tokens, seed)
+        return Probe(model, "gpt_neo", text)
+
+    trained, start = probe(2 * seed), probe(2 * seed + 1)
+    edges = look_at_edges(trained, start, text.num_tokens, seed)
+    resets = look_at_resets(trained, start.model, text.num_tokens, seed)
     return RunInspection(
         key="", run_id=str(seed), family="gpt_neo", variant=variant, seed=seed, ffn_parameters=0,
         num_edges=sum(x.num_edges for x in edges), num_tokens=text.num_tokens, loss=0.0, seconds=0.0,
