@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from base.errors import UsageError
 from base.progress import Tell
 from eval.inspection.components import edge_curves
 from eval.inspection.learned_activations import over_channels, parameter_quantiles, places, rounded
@@ -43,6 +44,7 @@ def look_along_training(
     drawn: Sequence[ActivationLayer],
     atlas: Mapping[tuple[int, int], tuple[Tensor, Tensor]],
     tell: Tell,
+    notes: list[str],
 ) -> list[Moment]:
     """Measure a model before its training, at its checkpoints and after it.
 
@@ -53,6 +55,7 @@ def look_along_training(
         drawn: What was found of the activations, which says at which points curves are drawn.
         atlas: By layer and place the edges to be drawn, (E, 2), and their (Q, I) points.
         tell: Told of each step.
+        notes: Get a line for a checkpoint that cannot be read.
 
     Returns:
         In the order of their steps. Without checkpoints, the first and the last.
@@ -65,7 +68,12 @@ def look_along_training(
         moments.append(_moment(probe, 0, start, drawn, atlas))
         for step, path in evenly_spaced(saved, MOST_MOMENTS):
             tell(f"checkpoint {step}")
-            moments.append(_moment(probe, step, read_weights(path), drawn, atlas))
+            try:
+                weights = read_weights(path)
+            except UsageError as error:
+                notes.append(str(error))
+                continue
+            moments.append(_moment(probe, step, weights, drawn, atlas))
     finally:
         probe.model.load_state_dict(final)
     return [*moments, _moment(probe, last, final, drawn, atlas)]

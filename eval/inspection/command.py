@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shlex
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -214,13 +215,22 @@ def _write(
         "findings": [asdict(x) for x in findings],
         "notes": notes,
     }
-    write_text(out / "inspection.json", json.dumps(everything, indent=1, allow_nan=False) + "\n")
+    write_text(out / "inspection.json", json.dumps(_finite(everything), indent=1, allow_nan=False) + "\n")
     write_text(out / "inspection.html", to_html(markdown, f"A look inside {title}", images))
     sentences = three_sentences(runs, findings)
     summary = InspectionSummary(sentences=sentences, findings=findings, runs=len(runs), notes=notes)
     write_record(out / INSPECTION_SUMMARY, asdict(summary))
     write_text(out / PAGE_NAME, markdown)  # last: whoever sees it finds the rest
     print("\n".join(sentences), f"\n{out / 'inspection.html'} ({duration(seconds)})", sep="\n")
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for numbers that are not finite, such as the loss of a model without its edges."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _command(asked: InspectArgs, out: Path) -> str:

@@ -8,6 +8,7 @@ of a study in which nothing is to be found, at most 5% of pages find something.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -169,9 +170,10 @@ def _verdict(samples: Sequence[np.ndarray], p: float | None) -> str:
 
 
 def _values(runs: Sequence[RunInspection], name: str, kind: str = "trained") -> tuple[float, ...] | None:
-    """A summary of every run; None where one of them has none."""
+    """A summary of every run; None where one of them has none, or one that is not finite."""
     found = [run.summaries.get(name, {}).get(kind) for run in runs]
-    return tuple(found) if found and None not in found else None  # type: ignore[bad-return]
+    known = tuple(value for value in found if value is not None and math.isfinite(value))
+    return known if known and len(known) == len(found) else None
 
 
 def of_activations(grouped: Arms, place: tuple[str, str], _: str = "") -> list[Question]:

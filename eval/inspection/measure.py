@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -114,6 +115,8 @@ def _measure(
     start = untrained(config, model)
     probe, before = Probe(model, config.family, text), Probe(start, config.family, text)
     loss = probe.loss()
+    if not math.isfinite(loss):
+        raise UsageError(f"{run.path}: its held-out loss is {loss}, and there is nothing to look into")
 
     tell("activations")
     activations = look_at_activations(probe, start, settings.num_tokens)
@@ -123,7 +126,7 @@ def _measure(
     if not run.checkpoints:
         notes.append("no checkpoints, so that only the start and the end of its training are known")
     drawn = chosen_edges(probe, edges, settings.num_tokens)
-    moments = look_along_training(probe, run, start.state_dict(), activations, drawn, tell)
+    moments = look_along_training(probe, run, start.state_dict(), activations, drawn, tell, notes)
     curves, saved = _prune(run, probe, settings, score, whole, tokenizer, config.seed, tell)
     course = gradient_course(run.metrics_file)
     summaries = summarise(edges, activations, resets, curves, moments, stability(course))

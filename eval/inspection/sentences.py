@@ -8,9 +8,13 @@ import numpy as np
 
 from eval.inspection.findings import DIFFERS, EQUAL, EXCESSES, RESETS, STEADINESS
 from eval.report.markdown import listed, signed
+from eval.report.names import family_label
 from eval.results.inspection import Finding, RunInspection
 
+OF_ITS_EDGES = " without the less active half of its edges"
 WANTED = 3
+NAMED = 3
+"""Variants in a sentence; of more, those where most is to be seen."""
 
 
 def three_sentences(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> list[str]:
@@ -22,6 +26,19 @@ def three_sentences(runs: Sequence[RunInspection], findings: Sequence[Finding]) 
         _of_stability(findings),
     )
     return [sentence for sentence in asked if sentence][:WANTED]
+
+
+def name_of(finding: Finding, findings: Sequence[Finding]) -> str:
+    """What a finding is of: the variant, with its family where these findings are of several."""
+    several = len({x.family for x in findings}) > 1
+    return f"`{finding.variant}`" + (f" ({family_label(finding.family)})" if several else "")
+
+
+def _first(findings: Sequence[Finding]) -> tuple[list[Finding], str]:
+    """Those that a sentence names, the largest differences first, and how many more there are."""
+    ordered = sorted(findings, key=lambda x: -abs(x.estimate))
+    more = len(ordered) - NAMED
+    return ordered[:NAMED], f"; and {more} more below" if more > 0 else ""
 
 
 def written(finding: Finding) -> str:
@@ -52,22 +69,24 @@ def _of_activations(runs: Sequence[RunInspection], findings: Sequence[Finding]) 
     others = [x for x in found if x not in used]
     asked = "with their start given back, and the next layer fitted anew, the loss rises by"
     if not used:
-        return f"No learned activation is shown to be needed: {asked} {_each(runs, others)}."
-    names = listed([f"`{x.variant}`" for x in used])
-    rest = f". Of others that is not shown: {_each(runs, others)}" if others else ""
+        return f"No learned activation is shown to be needed: {asked} {_each(runs, others, found)}."
+    names = listed([name_of(x, found) for x in used])
+    rest = f". Of others that is not shown: {_each(runs, others, found)}" if others else ""
     return (
-        f"What {names} learned is used, and no linear layer replaces it: {asked} {_each(runs, used)}{rest}."
+        f"What {names} learned is used, and no linear layer replaces it: {asked} "
+        f"{_each(runs, used, found)}{rest}."
     )
 
 
-def _each(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
+def _each(runs: Sequence[RunInspection], findings: Sequence[Finding], all_found: Sequence[Finding]) -> str:
     """What each activation loses without what it learned, and how far it had moved; most first."""
-    ordered = sorted(findings, key=lambda x: -x.estimate)
-    return "; ".join(
-        f"{'nothing' if x.verdict == EQUAL else _told(x, 4)} in `{x.variant}`, whose outputs had moved by "
-        f"{_moved(runs, x):.0f}%"
-        for x in ordered
+    named, more = _first(findings)
+    told = (
+        f"{'nothing' if x.verdict == EQUAL else _told(x, 4)} in {name_of(x, all_found)}, whose outputs had "
+        f"moved by {_moved(runs, x):.0f}%"
+        for x in named
     )
+    return "; ".join(told) + more
 
 
 def _moved(runs: Sequence[RunInspection], finding: Finding) -> float:
@@ -79,8 +98,8 @@ def _of_edges(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str
     found = [x for x in findings if x.question == "edges" and x.name == EXCESSES["dimension"][0]]
     if not found:
         return ""
-    parts = []
-    for finding in found:
+    parts, (named, more) = [], _first(found)
+    for finding in named:
         own = [x for x in runs if (x.family, x.variant) == (finding.family, finding.variant)]
         trained, chance, before = (
             float(np.mean([run.summaries["edges dimension"][kind] for run in own]))
@@ -88,11 +107,11 @@ def _of_edges(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str
         )
         bound = max(layer.bound for run in own for layer in run.edges)
         parts.append(
-            f"the edges of `{finding.variant}` have {trained:.2f} shapes of the {bound} that their basis "
-            f"allows, random functions {chance:.2f}, untrained ones {before:.2f}; training added "
+            f"the edges of {name_of(finding, found)} have {trained:.2f} shapes of the {bound} that their "
+            f"basis allows, random functions {chance:.2f}, untrained ones {before:.2f}; training added "
             f"{_told(finding, 2)} to what chance gives, which is {_judged(finding)}"
         )
-    text = "; ".join(parts)
+    text = "; ".join(parts) + more
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -101,25 +120,25 @@ def _judged(finding: Finding) -> str:
 
 
 def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
-    found = [x for x in findings if x.question == "pruning" and x.control.endswith("of its edges")]
+    found = [x for x in findings if x.question == "pruning" and x.control.endswith(OF_ITS_EDGES)]
     if not found:
         return ""
-    parts = []
-    for x in found:
-        other = x.control.partition(" ")[0]
-        own = [run.ffn_parameters for run in runs if run.variant in (x.variant, other)]
-        near = " (as many parameters)" if max(own) <= 1.05 * min(own) else ""
-        word = "more" if x.estimate > 0 else "less"
-        cost = f"without the less active half of its edges `{x.variant}` loses {x.mean:.3f} nats"
-        verdict = f"{word} than `{other}`{near} by {_told(x)}" if x.verdict == DIFFERS else (
-            f"which is not shown to differ from `{other}`{near}: {_told(x)}")  # fmt: skip
-        parts.append(f"{cost}, {verdict}")
     special = [x for x in found if x.verdict == DIFFERS and x.estimate < 0]
-    lead = (
-        "Graceful pruning is special to" if special else "Graceful pruning is not shown to be special to KANs"
-    )
-    names = f" {listed([f'`{x.variant}`' for x in special])}" if special else ""
-    return f"{lead}{names}: {'; '.join(parts)}."
+    named, more = _first(found)
+    lead = "Graceful pruning is not shown to be special to KANs"
+    if special:
+        lead = f"Graceful pruning is special to {listed([name_of(x, found) for x in special])}"
+    return f"{lead}: {'; '.join(_pruned(runs, x, found) for x in named)}{more}."
+
+
+def _pruned(runs: Sequence[RunInspection], x: Finding, found: Sequence[Finding]) -> str:
+    other = x.control.removesuffix(OF_ITS_EDGES)
+    own = [run.ffn_parameters for run in runs if run.family == x.family and run.variant in (x.variant, other)]
+    near = " (as many parameters)" if max(own) <= 1.05 * min(own) else ""
+    cost = f"without the less active half of its edges {name_of(x, found)} loses {x.mean:.3f} nats"
+    if x.verdict != DIFFERS:
+        return f"{cost}, which is not shown to differ from `{other}`{near}: {_told(x)}"
+    return f"{cost}, {'more' if x.estimate > 0 else 'less'} than `{other}`{near} by {_told(x)}"
 
 
 def _of_stability(findings: Sequence[Finding]) -> str:
@@ -129,8 +148,8 @@ def _of_stability(findings: Sequence[Finding]) -> str:
         return ""
     most = max(found, key=lambda x: x.estimate)
     shown = [x for x in found if x.verdict == DIFFERS]
-    what = f"`{most.variant}` against `{most.control}`: {_told(most)}"
+    what = f"the largest difference is that of {name_of(most, found)} to `{most.control}`: {_told(most)}"
     if not shown:
-        return f"No variant's gradient norms are shown to vary otherwise than the baseline's: most do {what}."
-    names = listed([f"`{x.variant}`" for x in shown])
-    return f"The gradient norms of {names} vary otherwise than the baseline's: {what}."
+        return f"No variant's gradient norms are shown to vary otherwise than the baseline's; {what}."
+    names = listed([name_of(x, found) for x in shown])
+    return f"The gradient norms of {names} vary otherwise than the baseline's; {what}."

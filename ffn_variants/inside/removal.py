@@ -10,6 +10,8 @@ Shapes: I inputs, O outputs of a layer.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from base.files import write_text
+from base.files import replace_durably, write_text
 from ffn_variants.inside.edges import edges_of, model_edge_layers, remove_edges
 from ffn_variants.models.loading import quiet_transformers
 
@@ -95,11 +97,24 @@ def save_pruned(
 
     Args:
         model: After ``remove``.
-        folder: Made if need be.
+        folder: Replaced as a whole.
         removed: What ``removals`` listed.
         how: By what the edges were chosen, in words.
         tokenizer: Saved beside it.
     """
+    aside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
+    try:
+        _fill(aside, model, removed, how, tokenizer)
+        shutil.rmtree(folder, ignore_errors=True)
+        replace_durably(aside, folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
+        raise
+
+
+def _fill(
+    folder: Path, model: PreTrainedModel, removed: Sequence[Removal], how: str, tokenizer: object
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with quiet_transformers():
         model.save_pretrained(folder)

@@ -278,3 +278,23 @@ def test_a_damaged_record_is_measured_again(study, tmp_path, capsys):
     assert is_new
     assert isinstance(again, RunInspection)
     assert again.loss == first.loss
+
+
+def test_a_damaged_checkpoint_is_left_out_with_a_line(study, tmp_path):
+    copy = tmp_path / "look" / "gpt_neo" / "swish" / run_of(study, "swish").name
+    shutil.copytree(run_of(study, "swish"), copy, ignore=shutil.ignore_patterns("eval"))
+    weights = RunFolder(copy).checkpoints[40] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    found, _ = inspect_run(copy, FEW, False, lambda _: None)
+    assert [moment.step for moment in found.moments] == [0, 20, 60]
+    assert any("step_0000040 cannot be read" in note for note in found.notes)
+
+
+def test_a_model_without_a_finite_loss_is_refused(study, tmp_path, write_run, capsys):
+    run = write_run(tmp_path, ffn="swish")
+    model = AutoModelForCausalLM.from_pretrained(run / "model")
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(float("nan"))
+    model.save_pretrained(run / "model")
+    assert command.main([str(run), "--out", str(tmp_path / "out"), *FLAGS]) == 2
+    assert "held-out loss is nan" in capsys.readouterr().err
