@@ -43,7 +43,7 @@ def adaptive(variant: str, loss: float, seeds: int = 5, family: str = "gpt_neo")
 
 
 def pruned(half: float, variant: str = "kan") -> list[RunInspection]:
-    """Runs that lose so many nats without half of their edges; a KAN has shapes, too, one fewer than chance."""
+    """Runs that lose so many nats without half of their edges; a KAN has one shape fewer than chance."""
     rng, is_kan = np.random.default_rng(0), variant == "kan"
     shapes = {
         "edges dimension": {"random": 4.0, "untrained": 4.0, "untrained random": 4.0},
