@@ -20,7 +20,7 @@ NAMED = 3
 def three_sentences(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> list[str]:
     """Answer the page's questions in their order, each that can be asked of these runs, three of them."""
     asked = (
-        _of_activations(runs, findings),
+        _of_activations(findings),
         _of_edges(runs, findings),
         _of_pruning(runs, findings),
         _of_stability(findings),
@@ -61,62 +61,46 @@ def _why_none(finding: Finding) -> str:
     return "one run" if finding.runs < 2 else "no spread over runs"
 
 
-def _of_activations(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
+def _of_activations(findings: Sequence[Finding]) -> str:
     found = [x for x in findings if x.question == "activations" and x.name == RESETS["refitted"]]
     if not found:
         return ""
     used = [x for x in found if x.verdict == DIFFERS and x.estimate > 0]
     others = [x for x in found if x not in used]
-    asked = "with their start given back, and the next layer fitted anew, the loss rises by"
+    asked = "giving its start back, with the next layer refitted, costs"
     if not used:
-        return f"No learned activation is shown to be needed: {asked} {_each(runs, others, found)}."
+        return f"No learned activation is shown to be needed: {asked} {_costs(others, found)}."
     names = listed([name_of(x, found) for x in used])
-    rest = f". Of others that is not shown: {_each(runs, others, found)}" if others else ""
+    rest = f"; of {listed([name_of(x, found) for x in others])} that is not shown" if others else ""
     return (
-        f"What {names} learned is used, and no linear layer replaces it: {asked} "
-        f"{_each(runs, used, found)}{rest}."
+        f"What {names} learned is used, and no linear layer replaces it: {asked} {_costs(used, found)}{rest}."
     )
 
 
-def _each(runs: Sequence[RunInspection], findings: Sequence[Finding], all_found: Sequence[Finding]) -> str:
-    """What each activation loses without what it learned, and how far it had moved; most first."""
+def _costs(findings: Sequence[Finding], found: Sequence[Finding]) -> str:
+    """What each activation loses without what it learned, most first."""
     named, more = _first(findings)
-    told = (
-        f"{'nothing' if x.verdict == EQUAL else _told(x, 4)} in {name_of(x, all_found)}, whose outputs had "
-        f"moved by {_moved(runs, x):.0f}%"
-        for x in named
-    )
-    return "; ".join(told) + more
-
-
-def _moved(runs: Sequence[RunInspection], finding: Finding) -> float:
-    own = [x for x in runs if (x.family, x.variant) == (finding.family, finding.variant)]
-    return float(np.mean([run.summaries["activation moved"]["trained"] for run in own]))
+    told = [f"{'nothing' if x.verdict == EQUAL else _told(x, 4)} in {name_of(x, found)}" for x in named]
+    return listed(told) + more
 
 
 def _of_edges(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
     found = [x for x in findings if x.question == "edges" and x.name == EXCESSES["dimension"][0]]
     if not found:
         return ""
-    parts, (named, more) = [], _first(found)
+    named, more = _first(found)
+    parts = []
     for finding in named:
         own = [x for x in runs if (x.family, x.variant) == (finding.family, finding.variant)]
-        trained, chance, before = (
-            float(np.mean([run.summaries["edges dimension"][kind] for run in own]))
-            for kind in ("trained", "random", "untrained")
-        )
+        trained = float(np.mean([run.summaries["edges dimension"]["trained"] for run in own]))
         bound = max(layer.bound for run in own for layer in run.edges)
+        shown = "" if finding.verdict == DIFFERS else ", not shown"
         parts.append(
-            f"the edges of {name_of(finding, found)} have {trained:.2f} shapes of the {bound} that their "
-            f"basis allows, random functions {chance:.2f}, untrained ones {before:.2f}; training added "
-            f"{_told(finding, 2)} to what chance gives, which is {_judged(finding)}"
+            f"{_told(finding, 2)} in {name_of(finding, found)} ({trained:.2f} of the {bound} that its basis "
+            f"allows{shown})"
         )
-    text = "; ".join(parts) + more
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _judged(finding: Finding) -> str:
-    return "shown" if finding.verdict == DIFFERS else "not shown"
+    text = f"{listed(parts)}{more}"
+    return f"Beyond what random functions show, training changed how many shapes the edges have by {text}."
 
 
 def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:
@@ -128,17 +112,16 @@ def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> s
     lead = "Graceful pruning is not shown to be special to KANs"
     if special:
         lead = f"Graceful pruning is special to {listed([name_of(x, found) for x in special])}"
-    return f"{lead}: {'; '.join(_pruned(runs, x, found) for x in named)}{more}."
+    parts = "; ".join(_pruned(runs, x, found) for x in named)
+    return f"{lead}: the less active half of its edges costs {parts}{more}."
 
 
 def _pruned(runs: Sequence[RunInspection], x: Finding, found: Sequence[Finding]) -> str:
     other = x.control.removesuffix(OF_ITS_EDGES)
     own = [run.ffn_parameters for run in runs if run.family == x.family and run.variant in (x.variant, other)]
-    near = " (as many parameters)" if max(own) <= 1.05 * min(own) else ""
-    cost = f"without the less active half of its edges {name_of(x, found)} loses {x.mean:.3f} nats"
-    if x.verdict != DIFFERS:
-        return f"{cost}, which is not shown to differ from `{other}`{near}: {_told(x)}"
-    return f"{cost}, {'more' if x.estimate > 0 else 'less'} than `{other}`{near} by {_told(x)}"
+    near = " of as many parameters" if max(own) <= 1.05 * min(own) else ""
+    cost = f"{name_of(x, found)} {x.mean:.3f} nats, a difference to `{other}`{near} of {_told(x)}"
+    return cost if x.verdict == DIFFERS else f"{cost}, which is not shown"
 
 
 def _of_stability(findings: Sequence[Finding]) -> str:
