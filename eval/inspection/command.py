@@ -20,7 +20,7 @@ from base.baseline import BASELINE
 from base.command_line import parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, first_line
-from base.files import write_text
+from base.files import write_atomically, write_text
 from base.progress import ProgressBar, duration
 from base.records import write_record
 from eval.inspection.measure import Settings
@@ -64,6 +64,8 @@ class InspectArgs:
     """Pairs of each of its tasks."""
     save_pruned: bool = True
     """Save of each run the model without the edges that it hardly needs, as eval/pruned in its folder."""
+    paper: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write every figure as PDF, too, with fonts that can be searched."""
     workers: int | None = None
     """Runs that are looked into at the same time, each by a process with one thread (null: one a core)."""
     trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -184,6 +186,7 @@ def _write(
     from eval.inspection.sentences import three_sentences
     from eval.report.figures.style import to_svg
     from eval.report.html import to_html
+    from eval.report.paper.figures import to_pdf
     from eval.report.write import installed_versions
 
     findings = find_all(runs, _baseline(asked))
@@ -210,6 +213,9 @@ def _write(
     markdown = render(page)
     for name, content in images.items():
         write_text(out / name, content)
+    for name, (figure, _) in drawn.items() if asked.paper else ():
+        pdf = to_pdf(figure)
+        write_atomically(out / f"figures/{name}.pdf", lambda path, pdf=pdf: path.write_bytes(pdf))
     everything = {
         "runs": [asdict(run) for run in runs],
         "findings": [asdict(x) for x in findings],
@@ -241,4 +247,5 @@ def _command(asked: InspectArgs, out: Path) -> str:
         if (value := getattr(asked, name)) != getattr(default, name):
             words += [f"--{name.replace('_', '-')}", str(value)]
     words += [] if asked.save_pruned else ["--no-save-pruned"]
+    words += ["--paper"] if asked.paper else []
     return shlex.join(words)

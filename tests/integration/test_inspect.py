@@ -127,11 +127,13 @@ def test_the_page_has_its_parts_and_its_numbers(page, study):
 
 def test_what_was_measured_is_kept_and_drawn_again(page, study, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/eval/inside.json")}
-    assert command.main([str(study), "--out", str(tmp_path), *FLAGS]) == 0
+    assert command.main([str(study), "--out", str(tmp_path), "--paper", *FLAGS]) == 0
     assert capsys.readouterr().err.count("known already") == 8
     assert {path: path.stat().st_mtime_ns for path in before} == before
     for path in sorted(page.rglob("*.svg")):
-        assert (tmp_path / path.relative_to(page)).read_bytes() == path.read_bytes()
+        again = tmp_path / path.relative_to(page)
+        assert again.read_bytes() == path.read_bytes()
+        assert again.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_report_of_the_study_repeats_the_sentences(study, tmp_path):
