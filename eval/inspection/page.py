@@ -66,7 +66,7 @@ def render(page: Page) -> str:
     titles = [section.split("\n", 1)[0].removeprefix("## ") for section in sections if section]
     links = " · ".join(f"[{title}](#{anchor(title)})" for title in titles)
     first = [
-        f"# A look inside {page.title}",
+        f"# A look inside `{page.title}`",
         "\n".join(
             f"{number}. {text}" for number, text in enumerate(three_sentences(page.runs, page.findings), 1)
         ),
@@ -91,11 +91,6 @@ def _scope(page: Page) -> str:
             "> [!WARNING]\n> With one run of a variant nothing can be said of another training of it."
         )
     return "\n\n".join(parts)
-
-
-def _mean(arm: Sequence[RunInspection], name: str, kind: str = "trained") -> float | None:
-    found = [run.summaries[name][kind] for run in arm if kind in run.summaries.get(name, {})]
-    return float(np.mean(found)) if found else None
 
 
 def _cell(
