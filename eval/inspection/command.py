@@ -24,6 +24,7 @@ from base.files import write_atomically, write_text
 from base.progress import ProgressBar, duration
 from base.records import write_record
 from eval.inspection.measure import Settings
+from eval.inspection.settings import told_apart
 from eval.inspection.workers import inspect_runs
 from eval.results.inspection import InspectionSummary, RunInspection
 from eval.runner.find_runs import find_runs
@@ -153,7 +154,7 @@ def _look(
                     + (f"looked into in {duration(run.seconds)}" if is_new else "known already"))  # fmt: skip
     finally:
         bar.close()
-    known = [found[path] for path in paths if path in found]
+    known = told_apart([(path, found[path]) for path in paths if path in found])
     return sorted(known, key=lambda run: run.variant != _baseline(asked)), failures
 
 
