@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 import sys
 import time
@@ -23,6 +22,7 @@ from base.errors import UsageError, first_line
 from base.files import write_atomically, write_text
 from base.progress import ProgressBar, duration
 from base.records import write_record
+from base.system import num_cores
 from eval.inspection.measure import Settings
 from eval.inspection.settings import told_apart
 from eval.inspection.workers import inspect_runs
@@ -138,7 +138,7 @@ def _look(
     paths: Sequence[Path], settings: Settings, asked: InspectArgs
 ) -> tuple[list[RunInspection], list[tuple[Path, Exception]]]:
     """What was found of every run, in the order asked for, and what failed."""
-    number = asked.workers or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1, 8)
+    number = asked.workers or num_cores()
     found: dict[Path, RunInspection] = {}
     failures = []
     bar = ProgressBar(len(paths), "run", name="looking inside", to_stderr=True)
