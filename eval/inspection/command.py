@@ -24,7 +24,7 @@ from base.progress import ProgressBar, duration
 from base.records import write_record
 from base.system import num_cores
 from eval.inspection.measure import Settings
-from eval.inspection.settings import told_apart
+from eval.inspection.settings import each_once, told_apart
 from eval.inspection.workers import inspect_runs
 from eval.results.inspection import InspectionSummary, RunInspection
 from eval.runner.find_runs import find_runs
@@ -84,7 +84,10 @@ def main(args: Sequence[str] | None = None) -> int:
     found, failures = _look(paths, settings, asked)
     if not found:
         return _status(failures)
-    notes += [f"{path}: {first_line(error)}" for path, error in failures]
+    found, repeated = each_once(found)
+    for note in repeated:
+        print(f"note: {note}", file=sys.stderr)
+    notes += [*repeated, *(f"{path}: {first_line(error)}" for path, error in failures)]
     notes += [f"{run.run_id}: {note}" for run in found for note in run.notes]
     _write(asked, out, found, notes, time.monotonic() - began)
     return _status(failures)

@@ -12,7 +12,7 @@ from eval.inspection.figures.common import by_arm
 from eval.inspection.findings import DIFFERS, EQUAL, LEVEL, ONE_RUN
 from eval.inspection.kan_edges import MEASURES
 from eval.inspection.pruning import TOLERANCE
-from eval.inspection.sentences import name_of, three_sentences, written
+from eval.inspection.sentences import enough_digits, name_of, three_sentences, written
 from eval.report.markdown import anchor, details, escape, p_value, signed, table
 from eval.report.names import file_name
 from eval.results.inspection import Finding, RunInspection
@@ -266,8 +266,8 @@ def _stability(page: Page) -> str:
 
 def _table(findings: Sequence[Finding]) -> str:
     rows = [
-        (name_of(x, findings), x.name, x.control, signed(x.estimate, 4), written(x), p_value(x.p), x.verdict,
-         f"{x.repeats} of {x.runs}")
+        (name_of(x, findings), x.name, x.control, signed(x.estimate, enough_digits(x, 4)), written(x),
+         p_value(x.p), x.verdict, f"{x.repeats} of {x.runs}")
         for x in findings
     ]  # fmt: skip
     header = ("variant", "what", "against", "difference", "interval", "p (Holm)", "verdict", "same sign")

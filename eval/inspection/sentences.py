@@ -13,6 +13,7 @@ from eval.results.inspection import Finding, RunInspection
 
 OF_ITS_EDGES = " without the less active half of its edges"
 WANTED = 3
+MOST_DIGITS = 7
 NAMED = 3
 """Variants in a sentence; of more, those where most is to be seen."""
 
@@ -45,7 +46,18 @@ def written(finding: Finding) -> str:
     """Write the interval of a finding; a dash without one."""
     if finding.low is None or finding.high is None:
         return "-"
-    return f"[{signed(finding.low, 4)}, {signed(finding.high, 4)}]"
+    digits = enough_digits(finding, 4)
+    return f"[{signed(finding.low, digits)}, {signed(finding.high, digits)}]"
+
+
+def enough_digits(finding: Finding, digits: int) -> int:
+    """So many decimals, or more where an interval beside zero would seem to reach it by rounding."""
+    ends = [abs(end) for end in (finding.low, finding.high) if end]
+    if finding.verdict != DIFFERS or not ends:
+        return digits
+    while digits < MOST_DIGITS and round(min(ends), digits) == 0:
+        digits += 1
+    return digits
 
 
 def _told(finding: Finding, digits: int = 3) -> str:
@@ -53,6 +65,7 @@ def _told(finding: Finding, digits: int = 3) -> str:
     unit = f" {finding.unit}" if finding.unit else ""
     if finding.low is None or finding.high is None:
         return f"{signed(finding.estimate, digits)}{unit} (no interval: {_why_none(finding)})"
+    digits = enough_digits(finding, digits)
     ends = f"[{signed(finding.low, digits)}, {signed(finding.high, digits)}]"
     return f"{signed(finding.estimate, digits)} {ends}{unit}"
 
@@ -88,19 +101,31 @@ def _of_edges(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str
     found = [x for x in findings if x.question == "edges" and x.name == EXCESSES["dimension"][0]]
     if not found:
         return ""
-    named, more = _first(found)
+    shown = [x for x in found if x.verdict == DIFFERS]
+    others = [x for x in found if x not in shown]
+    what = "how many shapes the edges have"
+    if not shown:
+        lead = f"Training is not shown to have changed {what} beyond what random functions show"
+        return f"{lead}: the difference is {_shapes(runs, others, found)}."
+    rest = f"; of {listed([name_of(x, found) for x in others])} that is not shown" if others else ""
+    return (
+        f"Beyond what random functions show, training changed {what} by {_shapes(runs, shown, found)}{rest}."
+    )
+
+
+def _shapes(runs: Sequence[RunInspection], findings: Sequence[Finding], found: Sequence[Finding]) -> str:
+    """What training changed the number of shapes by, with that number and its algebraic bound."""
+    named, more = _first(findings)
     parts = []
     for finding in named:
         own = [x for x in runs if (x.family, x.variant) == (finding.family, finding.variant)]
         trained = float(np.mean([run.summaries["edges dimension"]["trained"] for run in own]))
         bound = max(layer.bound for run in own for layer in run.edges)
-        shown = "" if finding.verdict == DIFFERS else ", not shown"
         parts.append(
             f"{_told(finding, 2)} in {name_of(finding, found)} ({trained:.2f} of the {bound} that its basis "
-            f"allows{shown})"
+            "allows)"
         )
-    text = f"{listed(parts)}{more}"
-    return f"Beyond what random functions show, training changed how many shapes the edges have by {text}."
+    return f"{listed(parts)}{more}"
 
 
 def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> str:

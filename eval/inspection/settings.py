@@ -48,6 +48,31 @@ def told_apart(runs: Sequence[tuple[Path, RunInspection]]) -> list[RunInspection
     ]
 
 
+def each_once(runs: Sequence[RunInspection]) -> tuple[list[RunInspection], list[str]]:
+    """Leave out what is no further training: a run named twice, its copy, or its seed trained once more.
+
+    Counted again, one run would make intervals narrower that say nothing more.
+
+    Args:
+        runs: With names of ``told_apart``.
+
+    Returns:
+        The others in their order, and a line for each that is left out.
+    """
+    seeds: set[tuple[str, str, int]] = set()
+    keys: set[str] = set()
+    kept, notes = [], []
+    for run in runs:
+        place = (run.family, run.variant, run.seed)
+        if place in seeds or run.key in keys:
+            notes.append(f"{run.run_id}: left out, as the same training is there already")
+            continue
+        seeds.add(place)
+        keys |= {run.key} - {""}
+        kept.append(run)
+    return kept, notes
+
+
 def _settings(runs: Sequence[RunInspection], fields: Sequence[Fields]) -> dict[int, str]:
     """By a run's place the fields, no options of an FFN, that any variant has several values of.
 
