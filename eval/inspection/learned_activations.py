@@ -29,6 +29,8 @@ FLAT = 0.05
 """A slope below is near zero."""
 NEARLY_ALL = 0.95
 RIDGE = 1e-6
+ROWS_A_WEIGHT = 4
+"""Tokens for each input of a linear layer below which refitting it says nothing: it repeats them by heart."""
 
 
 def places(activations: Sequence[Activation]) -> list[tuple[int, int]]:
@@ -124,8 +126,8 @@ def look_at_resets(probe: Probe, start: PreTrainedModel, num_tokens: int, seed: 
 
     Returns:
         ``start``: as training began. ``refitted``: the same, with the linear layers behind fitted anew; not
-        there where an activation has none behind it. ``mean``: every channel the mean of all. ``shuffled``:
-        channels changed places. Empty without learnable activations.
+        there where an activation has none behind it, or the text is too short to fit one. ``mean``: every
+        channel the mean of all. ``shuffled``: channels changed places. Empty without learnable activations.
     """
     pairs = [
         (one, before)
@@ -151,10 +153,18 @@ def look_at_resets(probe: Probe, start: PreTrainedModel, num_tokens: int, seed: 
         if values:
             with probe.changed(values):
                 found[name] = probe.loss() - base
-    if all(one.following is not None for one, _ in pairs):
+    if _can_be_refitted(probe, [one for one, _ in pairs], num_tokens):
         with probe.changed(starts | _refits(probe, pairs, num_tokens)):
             found["refitted"] = probe.loss() - base
     return found
+
+
+def _can_be_refitted(probe: Probe, activations: Sequence[Activation], num_tokens: int) -> bool:
+    read = probe.inputs([one.module for one in activations], num_tokens)
+    return all(
+        one.following is not None and len(x) >= ROWS_A_WEIGHT * (one.following.in_features + 1)
+        for one, x in zip(activations, read, strict=True)
+    )
 
 
 def _both(one: nn.Module, other: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:

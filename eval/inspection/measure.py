@@ -22,7 +22,7 @@ from eval.config import EvalConfig
 from eval.files import fingerprint
 from eval.inspection.along_training import gradient_course, look_along_training, stability
 from eval.inspection.kan_edges import MEASURES, chosen_edges, look_at_edges
-from eval.inspection.learned_activations import look_at_activations, look_at_resets
+from eval.inspection.learned_activations import ROWS_A_WEIGHT, look_at_activations, look_at_resets
 from eval.inspection.probe import Probe, open_model, read_held_out, untrained
 from eval.inspection.pruning import PairScorer, prune, removable, rise_at, save_at, ways_to_prune
 from eval.models.identity import admit_run, identify_run, weights_hash
@@ -121,6 +121,11 @@ def _measure(
     tell("activations")
     activations = look_at_activations(probe, start, settings.num_tokens)
     resets = look_at_resets(probe, start, settings.num_tokens, config.seed)
+    if resets and "refitted" not in resets:
+        notes.append(
+            "the next layers were not refitted, which takes a linear layer behind each activation and "
+            f"{ROWS_A_WEIGHT} tokens for each of its inputs; give more by --tokens or --text-file"
+        )
     tell("edges")
     edges = look_at_edges(probe, before, settings.num_tokens, config.seed)
     if not run.checkpoints:

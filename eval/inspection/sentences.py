@@ -86,7 +86,8 @@ def _of_activations(findings: Sequence[Finding]) -> str:
     names = listed([name_of(x, found) for x in used])
     rest = f"; of {listed([name_of(x, found) for x in others])} that is not shown" if others else ""
     return (
-        f"What {names} learned is used, and no linear layer replaces it: {asked} {_costs(used, found)}{rest}."
+        f"What {names} learned is used, and refitting the next layer does not replace it: {asked} "
+        f"{_costs(used, found)}{rest}."
     )
 
 
@@ -132,7 +133,7 @@ def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> s
     found = [x for x in findings if x.question == "pruning" and x.control.endswith(OF_ITS_EDGES)]
     if not found:
         return ""
-    special = [x for x in found if x.verdict == DIFFERS and x.estimate < 0]
+    special = [x for x in found if x.verdict == DIFFERS and x.estimate < 0 and _is_graceful(runs, x)]
     named, more = _first(found)
     lead = "Graceful pruning is not shown to be special to KANs"
     if special:
@@ -141,11 +142,35 @@ def _of_pruning(runs: Sequence[RunInspection], findings: Sequence[Finding]) -> s
     return f"{lead}: the less active half of its edges costs {parts}{more}."
 
 
+def _worth(runs: Sequence[RunInspection], family: str, variant: str) -> float:
+    """Nats that all edges of a variant's FFNs are worth, the mean over its runs."""
+    curves = [
+        curve
+        for run in runs
+        if (run.family, run.variant) == (family, variant)
+        for curve in run.pruning
+        if (curve.what, curve.order) == ("edges", "activity")
+    ]
+    return float(np.mean([curve.loss[-1] - curve.loss[0] for curve in curves]))
+
+
+def _is_graceful(runs: Sequence[RunInspection], x: Finding) -> bool:
+    """Whether it loses less of what its edges are worth, too: an FFN that does nothing costs nothing."""
+    own, other = (
+        _worth(runs, x.family, variant) for variant in (x.variant, x.control.removesuffix(OF_ITS_EDGES))
+    )
+    return own > 0 and other > 0 and x.mean / own < x.control_mean / other
+
+
 def _pruned(runs: Sequence[RunInspection], x: Finding, found: Sequence[Finding]) -> str:
     other = x.control.removesuffix(OF_ITS_EDGES)
     own = [run.ffn_parameters for run in runs if run.family == x.family and run.variant in (x.variant, other)]
+    worth = _worth(runs, x.family, x.variant)
     near = " of as many parameters" if max(own) <= 1.05 * min(own) else ""
-    cost = f"{name_of(x, found)} {x.mean:.3f} nats, a difference to `{other}`{near} of {_told(x)}"
+    cost = (
+        f"{name_of(x, found)} {x.mean:.3f} of the {worth:.2f} nats that all are worth, a difference to "
+        f"`{other}`{near} of {_told(x)}"
+    )
     return cost if x.verdict == DIFFERS else f"{cost}, which is not shown"
 
 

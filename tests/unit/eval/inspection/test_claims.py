@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from eval.inspection.findings import DIFFERS, EXCESSES, NOT_SHOWN, RESETS
-from eval.inspection.sentences import three_sentences, written
+from eval.inspection.learned_activations import ROWS_A_WEIGHT, look_at_resets
+from eval.inspection.probe import Probe
+from eval.inspection.sentences import OF_ITS_EDGES, three_sentences, written
 from eval.inspection.settings import each_once
-from eval.results.inspection import EdgeLayer, Finding, RunInspection
+from eval.results.inspection import EdgeLayer, Finding, PruningCurve, RunInspection
+from ffn_variants import build_model
 
 
 def layer() -> EdgeLayer:
@@ -70,3 +74,48 @@ def test_a_training_counts_once():
     assert [(x.variant, x.seed) for x in kept] == [("kan", 1), ("kan", 2), ("gelu", 1)]
     assert len(notes) == 3
     assert all("the same training is there already" in note for note in notes)
+
+
+@pytest.mark.parametrize(("worth", "is_special"), [(0.2, False), (2.0, True)])
+def test_an_ffn_that_does_nothing_is_not_pruned_gracefully(worth, is_special):
+    """0.12 of 0.2 nats is more than half of the 2 nats that the baseline's edges are worth."""
+
+    def with_edges_worth(variant: str, nats: float) -> RunInspection:
+        curve = PruningCurve(
+            what="edges", order="activity", shares=[0, 1], loss=[3, 3 + nats], accuracy=[], log_odds=[]
+        )
+        return replace(run(variant), pruning=[curve])
+
+    told = finding("kan", DIFFERS, -0.9, -1.0, -0.8, "edges")
+    told = replace(told, question="pruning", control="gelu" + OF_ITS_EDGES, mean=0.12, control_mean=1.0)
+    runs = [with_edges_worth("gelu", 2.0), with_edges_worth("kan", worth)]
+    (said,) = three_sentences(runs, [told])
+    assert ("is special to `kan`" in said) == is_special
+    assert f"0.120 of the {worth:.2f} nats that all are worth" in said
+
+
+class RowsOf(Probe):
+    """A model whose activations read so many rows of noise, and whose loss is the size of its weights."""
+
+    def __init__(self, model, rows: int) -> None:
+        self.model, self.rows = model, rows
+
+    def inputs(self, modules, num_tokens):
+        return [torch.randn(self.rows, 8) for _ in modules]
+
+    def loss(self) -> float:
+        return sum(float(parameter.detach().square().sum()) for parameter in self.model.parameters())
+
+
+@pytest.mark.parametrize("rows", [8, ROWS_A_WEIGHT * 9 - 1, ROWS_A_WEIGHT * 9])
+def test_a_layer_is_not_refitted_on_too_few_tokens(rows):
+    """Fitted on as many tokens as it has weights, it repeats them, and the change would seem to be unused."""
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 50, "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1}
+    trained, start = (
+        build_model("gpt_neo", "prelu", intermediate_size=8, max_position_embeddings=32, **sizes)
+        for _ in range(2)
+    )
+    found = look_at_resets(RowsOf(trained, rows), start, 10**6, 0)
+    assert ("refitted" in found) == (rows >= ROWS_A_WEIGHT * 9)
+    assert "start" in found
