@@ -171,6 +171,8 @@ STUDY_FOLDER = (
     ("  eval/explanations/", "pages of shaded texts", "look"),
     ("  eval/sufficiency/", "do the chosen segments suffice?", "look"),
     ("  eval/concept_space/", "plots of the head space", "look"),
+    ("  eval/inside.json", "what a look inside measured", "look"),
+    ("  eval/pruned/", "the model without spare edges", "look"),
     ("cells/", "where every cell stands", "submit"),
     ("submissions/", "which job has which cell", "submit"),
     ("jobs/", "what submitit writes, logs included", "submit"),
@@ -181,6 +183,7 @@ STUDY_FOLDER = (
     ("pilot/", "of a pilot: which recipe sees most", "submit"),
     ("status.html", "a page of all of it", "status"),
     ("history.jsonl", "every report's claims, what was asked", "report"),
+    ("inspection/", "a look inside: .html, .md, .json, figures", "look"),
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
@@ -188,7 +191,7 @@ WRITERS = {
     "submit": ("python -m slurm.submit", VERMILION),
     "train": ("pretrain/train.py", BLUE),
     "eval": ("python -m eval", GREEN),
-    "look": ("python -m eval.explain, eval.sufficiency, eval.concept_space", GREY),
+    "look": ("python -m eval.explain, sufficiency, concept_space, inspect", GREY),
     "report": ("python -m eval.report", PURPLE),
 }
 
@@ -227,7 +230,7 @@ PACKAGES = (
 )
 EVAL_FLOORS = (
     (("__main__.py", "python -m eval"), ("commands", "python -m eval.heads, ...")),
-    (("interpretation", "looks into a classifier"),),
+    (("inspection", "looks into FFNs"), ("interpretation", "into a classifier")),
     (
         ("report", "from rows to a document"),
         ("push", "models to the hub"),

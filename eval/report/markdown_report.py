@@ -13,6 +13,7 @@ from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section
 from eval.report.sections.equal_cost import equal_cost_section
+from eval.report.sections.inspection import inspection_section
 from eval.report.sections.learning_curves import learning_curves_section
 from eval.report.sections.methods import limits_section, methods_section
 from eval.report.sections.noise import noise_section
@@ -44,6 +45,7 @@ def render(analysis: Analysis, context: Context) -> str:
         parts_section(analysis, context),
         tasks_section(analysis),
         noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
+        inspection_section(analysis),
         sensitivity_section(analysis),
         bayesian_section(analysis),
         source_study_section(analysis.source_study),

@@ -66,7 +66,7 @@ def write_analysis(analysis: Analysis, out: Path) -> None:
     drawn = draw_all(analysis)
     context = Context(
         command=_command(analysis, out),
-        versions=_versions(),
+        versions=installed_versions(),
         figures={name: alt for name, (_, alt) in drawn.items()},
     )
     images = {
@@ -152,7 +152,8 @@ def _shown(path: Path) -> str:
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else os.fspath(path)
 
 
-def _versions() -> dict[str, str]:
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers and figures depend on."""
     versions = {"python": platform.python_version()}
     for name in VERSIONED:
         try:

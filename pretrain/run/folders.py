@@ -19,6 +19,8 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
+INSPECTION_SUMMARY = "findings.json"
+"""What of a look inside the report of the study reads."""
 PILOT = "-pilot"
 """What the name of a pilot's folder ends with, behind that of its study."""
 
@@ -86,6 +88,10 @@ class RunFolder:
     explanations_dir = Inside("eval/explanations")
     sufficiency_dir = Inside("eval/sufficiency")
     concept_space_dir = Inside("eval/concept_space")
+    inspection_file = Inside("eval/inside.json")
+    """What a look inside measured (see ``eval.results.inspection``)."""
+    pruned_model_dir = Inside("eval/pruned")
+    """The model without the edges that it hardly needs, with what was removed."""
 
     def items_file(self, benchmark: str) -> Path:
         """How the run did on every item of a benchmark."""
@@ -181,6 +187,9 @@ class StudyFolder:
     pilot_file = Inside("pilot/pilot.md")
     pilot_record = Inside("pilot/pilot.json")
     """Every number of it; the report of the study that it went before reads them."""
+    inspection_dir = Inside("inspection")
+    """The page of a look inside; it has a summary for the report, and figures."""
+    inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")
     report_dir = Inside("report")
     report_file = Inside(f"report/{REPORT_NAME}")
 

@@ -154,6 +154,7 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"),
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
+        ("eval.inspect", "{run}", "--out", "{study}/inspection"),
         ("eval", "{run}/model", "--classify", "sst2"),
         ("eval.explainable_segments", "{run}", "{study}/turns.yaml"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs"),

@@ -39,6 +39,8 @@ RUN_NAMES = {
     "explanations_dir": "eval/explanations",
     "sufficiency_dir": "eval/sufficiency",
     "concept_space_dir": "eval/concept_space",
+    "inspection_file": "eval/inside.json",
+    "pruned_model_dir": "eval/pruned",
 }
 STUDY_NAMES = {
     "study_file": "study.yaml",
@@ -52,6 +54,8 @@ STUDY_NAMES = {
     "pilot_dir": "pilot",
     "pilot_file": "pilot/pilot.md",
     "pilot_record": "pilot/pilot.json",
+    "inspection_dir": "inspection",
+    "inspection_summary": "inspection/findings.json",
     "report_dir": "report",
     "report_file": "report/report.md",
     "history_file": "history.jsonl",

@@ -1,0 +1,126 @@
+"""Edges add up to what their layer gives, and are removed, for every variant in every family."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from base.families import FAMILIES
+from ffn_variants import FFN_VARIANTS, build_model
+from ffn_variants.inside.activations import activations_of
+from ffn_variants.inside.edges import edge_layers, edges_of, ffns_of, is_kan, model_edge_layers, remove_edges
+from ffn_variants.variants.kan import KANFFN, KANLinear
+
+SIZES = {"vocab_size": 50, "hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
+KANS = {"kan", "thesis-kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan", "spline-kan"}
+
+
+@pytest.fixture(scope="module", params=sorted(FAMILIES))
+def family(request) -> str:
+    return request.param
+
+
+@pytest.fixture(params=list(FFN_VARIANTS))
+def ffns(request, family) -> list[tuple[nn.Module, ...]]:
+    """The FFNs of a small model whose every parameter is noise: initial zeros would hide a lost term."""
+    torch.manual_seed(0)
+    name = "num_layers" if family == "t5" else "num_hidden_layers"
+    sizes = {key: value for key, value in SIZES.items() if key != "num_hidden_layers"} | {name: 2}
+    model = build_model(family, request.param, intermediate_size=24, max_position_embeddings=32, **sizes)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    return ffns_of(model)
+
+
+def layers(ffns: list[tuple[nn.Module, ...]]) -> list[nn.Module]:
+    return [layer for parts in ffns for part in parts for _, layer in edge_layers(part)]
+
+
+def inputs(layer: nn.Module) -> torch.Tensor:
+    edges = edges_of(layer)
+    assert edges is not None
+    return 0.8 * torch.randn(70, edges.weight.shape[2])
+
+
+def test_every_ffn_is_made_of_layers_of_edges(ffns):
+    for parts in ffns:
+        assert any(True for part in parts for _ in edge_layers(part))
+
+
+@torch.no_grad()
+def test_edges_add_up_to_the_output(ffns, error):
+    for layer in layers(ffns):
+        x = inputs(layer)
+        assert error(edges_of(layer).outputs(x), layer(x)) < 1e-5
+
+
+@torch.no_grad()
+def test_removing_nothing_changes_no_bit_and_removing_all_leaves_the_bias(ffns):
+    for layer in layers(ffns):
+        edges, x = edges_of(layer), inputs(layer)
+        before = layer(x)
+        shape = (edges.weight.shape[0], edges.weight.shape[2])
+        remove_edges(layer, torch.zeros(shape, dtype=torch.bool))
+        assert torch.equal(layer(x), before)
+        remove_edges(layer, torch.ones(shape, dtype=torch.bool))
+        wanted = torch.zeros_like(before) if edges.bias is None else edges.bias.expand_as(before)
+        torch.testing.assert_close(layer(x), wanted, rtol=0, atol=0)
+
+
+@torch.no_grad()
+def test_removing_some_takes_their_part_and_no_other(ffns, error):
+    for layer in layers(ffns):
+        edges, x = edges_of(layer), inputs(layer)
+        removed = torch.rand(edges.weight.shape[0], edges.weight.shape[2]) < 0.3
+        parts = torch.einsum("nki,oki->noi", edges.features(x).double(), edges.weight.double())
+        gone = (parts * removed).sum(1) if not edges.mixes else (parts * removed).sum(2)
+        wanted = layer(x).double() - gone
+        remove_edges(layer, removed)
+        assert error(layer(x), wanted) < 1e-5
+
+
+def test_kans_are_told_from_linear_layers():
+    for name in FFN_VARIANTS:
+        torch.manual_seed(0)
+        model = build_model("gpt_neo", name, intermediate_size=24, **{**SIZES, "max_position_embeddings": 32})
+        found = [is_kan(layer) for *_, layer in model_edge_layers(model)]
+        assert any(found) == (name in KANS), name
+
+
+@torch.no_grad()
+def test_edges_on_moved_knots_and_pruned_coefficients(error):
+    torch.manual_seed(0)
+    ffn, x = KANFFN(8, 12, splines="sparse"), torch.randn(300, 8)
+    ffn.update_grid(x)
+    ffn.layers[0].mask.copy_(torch.rand(ffn.layers[0].mask.shape) < 0.7)
+    for layer, given in ((ffn.layers[0], x), (ffn.layers[1], ffn.layers[0](x))):
+        assert error(edges_of(layer).outputs(given), layer(given)) < 1e-5
+
+
+def test_a_layer_that_is_unknown_has_no_edges():
+    assert edges_of(nn.LayerNorm(4)) is None
+    with pytest.raises(NotImplementedError, match="LayerNorm"):
+        remove_edges(nn.LayerNorm(4), torch.ones(1, 4, dtype=torch.bool))
+
+
+@torch.no_grad()
+def test_limits_are_the_ends_of_the_grid():
+    low, high = edges_of(KANLinear(3, 2, grid_range=(-2.0, 1.0))).limits
+    torch.testing.assert_close(low, torch.full((3,), -2.0))
+    torch.testing.assert_close(high, torch.full((3,), 1.0))
+
+
+@pytest.mark.parametrize("name", [name for name, spec in FFN_VARIANTS.items() if spec.kind == "activation"])
+def test_activations_are_found_with_the_layer_behind_them(name, family):
+    torch.manual_seed(0)
+    layer_name = "num_layers" if family == "t5" else "num_hidden_layers"
+    sizes = {key: value for key, value in SIZES.items() if key != "num_hidden_layers"} | {layer_name: 2}
+    model = build_model(family, name, intermediate_size=24, max_position_embeddings=32, **sizes)
+    found = activations_of(model)
+    assert len(found) == len(ffns_of(model))
+    for one in found:
+        assert one.following.in_features == 24
+        assert one.following.out_features == 16
+        assert one.is_learnable == bool(list(one.module.parameters()))
