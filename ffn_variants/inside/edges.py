@@ -1,8 +1,10 @@
 """The edges of a layer: every function of one input that is added up to one output, and their removal.
 
 A layer of edges is y_o = bias_o + sum_i f_oi(x), and each f_oi a weighted sum of K functions of input i. Two
-functions dispatch on the class of the layer; a new kind of KAN layer is one more registration of each. A
-linear layer has edges, too, each a straight line, so that whatever is said of edges can be said of an MLP.
+functions dispatch on the class of the layer; a new kind of KAN layer is one more registration of each, in
+``kan_edges.py``. A linear layer has edges, too, each a straight line, so that whatever is said of edges can
+be said of an MLP. Where an edge has a function of its own that is no sum of what all edges share (`wav-kan`,
+`mlp-edge`), and where a network chooses what a token meets (`moe`, `product-key-memory`), there are none.
 
 Shapes: N rows, I inputs, O outputs, K functions of each input.
 """
@@ -12,23 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffn_variants.models.layers import ffn_modules
-from ffn_variants.splines.b_splines import splines_on
-from ffn_variants.variants import efficient_kan
-from ffn_variants.variants.cheby_kan import ChebyKANLinear, ChebyshevBasis
-from ffn_variants.variants.fourier_kan import FourierBasis, FourierKANLinear
-from ffn_variants.variants.kan import KANLinear
-from ffn_variants.variants.rbf_kan import GRID_RANGE, GaussianBasis, RBFKANLinear
-from ffn_variants.variants.spline_kan import FeatureSplines, SplineActivation
-
-SATURATED = 0.99
-"""Of tanh: beyond, a Chebyshev polynomial of it hardly moves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +80,12 @@ def remove_edges(layer: nn.Module, removed: Tensor) -> None:
 
 
 def edge_layers(ffn: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of edges in a feed-forward network with their names, those inside others left out."""
+    """Yield the layers of edges in a feed-forward network with their names, those inside others left out.
+
+    A registration for a whole network that gives None hides the layers inside.
+    """
+    if edges_of.dispatch(type(ffn)) is _hidden:
+        return
     if edges_of.dispatch(type(ffn)) is not edges_of.dispatch(object):
         yield "", ffn
         return
@@ -118,7 +113,8 @@ def is_kan(layer: nn.Module) -> bool:
     return not isinstance(layer, nn.Linear)
 
 
-def _same(x: Tensor) -> Tensor:
+def itself(x: Tensor) -> Tensor:
+    """Return the input: edges whose coordinates are the layer's inputs as they are."""
     return x
 
 
@@ -129,7 +125,9 @@ def _linear_edges(layer: nn.Linear) -> Edges:
 
     weight = layer.weight.detach().unsqueeze(1)
     bias = None if layer.bias is None else layer.bias.detach()
-    return Edges(kind="lines", weight=weight, bias=bias, features=features, coordinates=_same, basis=features)
+    return Edges(
+        kind="lines", weight=weight, bias=bias, features=features, coordinates=itself, basis=features
+    )
 
 
 @remove_edges.register(nn.Linear)
@@ -138,138 +136,10 @@ def _(layer: nn.Linear, removed: Tensor) -> None:
     layer.weight[removed] = 0
 
 
-def _b_spline_edges(layer: Any) -> Edges:
-    order = layer.spline_order
-    basis, constants = splines_on(layer.grid, order)
-    coefficients = layer.spline_weight * layer.spline_scaler.unsqueeze(-1)
-    mask = getattr(layer, "mask", None)
-    splines = (coefficients if mask is None else coefficients * mask).detach().transpose(1, 2)
-
-    def features(x: Tensor) -> Tensor:
-        return basis(x, *constants)
-
-    return Edges(
-        kind="B-splines and SiLU",
-        weight=torch.cat([layer.base_weight.detach().unsqueeze(1), splines], 1),
-        bias=None,
-        features=features,
-        coordinates=_same,
-        basis=features,
-        limits=(layer.grid[:, order], layer.grid[:, -1 - order]),
-    )
+def hide_layers_of(network: type[nn.Module]) -> None:
+    """Say that the linear layers inside a network are not all that it computes with."""
+    edges_of.register(network, _hidden)
 
 
-@torch.no_grad()
-def _remove_b_splines(layer: Any, removed: Tensor) -> None:
-    layer.base_weight[removed] = 0
-    layer.spline_weight[removed] = 0
-
-
-edges_of.register(KANLinear, _b_spline_edges)
-remove_edges.register(KANLinear, _remove_b_splines)
-if efficient_kan.INSTALLED:
-    from efficient_kan import KANLinear as PackageKANLinear  # type: ignore[missing-import]
-
-    edges_of.register(PackageKANLinear, _b_spline_edges)
-    remove_edges.register(PackageKANLinear, _remove_b_splines)
-
-
-@edges_of.register
-def _(layer: FourierKANLinear) -> Edges:
-    features = FourierBasis(layer.grid_size)
-    return Edges(
-        kind="cosines and sines",
-        weight=layer.fouriercoeffs.detach().permute(1, 0, 3, 2).flatten(1, 2),
-        bias=None if layer.bias is None else layer.bias.detach(),
-        features=features,
-        coordinates=_same,
-        basis=features,
-        limits=_shared_ends(-torch.pi, torch.pi, layer.fouriercoeffs, layer.in_features),
-    )
-
-
-@remove_edges.register
-@torch.no_grad()
-def _(layer: FourierKANLinear, removed: Tensor) -> None:
-    layer.fouriercoeffs[:, removed] = 0
-
-
-@edges_of.register
-def _(layer: ChebyKANLinear) -> Edges:
-    features = ChebyshevBasis(layer.degree)
-    end = float(torch.atanh(torch.tensor(SATURATED)))
-    return Edges(
-        kind="Chebyshev polynomials of tanh",
-        weight=layer.cheby_coeffs.detach().permute(1, 2, 0),
-        bias=None,
-        features=features,
-        coordinates=_same,
-        basis=features,
-        limits=_shared_ends(-end, end, layer.cheby_coeffs, len(layer.cheby_coeffs)),
-    )
-
-
-@remove_edges.register
-@torch.no_grad()
-def _(layer: ChebyKANLinear, removed: Tensor) -> None:
-    layer.cheby_coeffs[removed.t()] = 0
-
-
-@edges_of.register
-def _(layer: RBFKANLinear) -> Edges:
-    """Bumps of the normalised input, and SiLU of the input itself, which is no function of the former."""
-    bumps = GaussianBasis(layer.grid_size)
-    weight = layer.spline_weight.detach().unflatten(1, (layer.in_features, layer.grid_size)).transpose(1, 2)
-
-    def features(x: Tensor) -> Tensor:
-        return torch.cat([bumps(layer._normalized(x)), F.silu(x).unsqueeze(1)], 1)
-
-    return Edges(
-        kind="Gaussian bumps of the normalised input",
-        weight=torch.cat([weight, layer.base_linear.weight.detach().unsqueeze(1)], 1),
-        bias=layer.base_linear.bias.detach(),
-        features=features,
-        coordinates=layer._normalized,
-        basis=bumps,
-        limits=_shared_ends(*GRID_RANGE, weight, layer.in_features),
-    )
-
-
-@remove_edges.register
-@torch.no_grad()
-def _(layer: RBFKANLinear, removed: Tensor) -> None:
-    layer.spline_weight.unflatten(1, (layer.in_features, layer.grid_size))[removed] = 0
-    layer.base_linear.weight[removed] = 0
-
-
-@edges_of.register
-def _(layer: FeatureSplines) -> Edges:
-    knots = layer.knots.detach().t()
-
-    def features(x: Tensor) -> Tensor:
-        return torch.relu(knots - x.unsqueeze(1)) ** 3
-
-    return Edges(
-        kind="truncated powers",
-        weight=layer.curve_coefficients().detach().t().unsqueeze(0),
-        bias=None,
-        features=features,
-        coordinates=_same,
-        basis=features,
-        limits=(knots.min(0).values, knots.max(0).values),
-        mixes=False,
-    )
-
-
-# An activation between two linear layers, whose edges are those of the FFN.
-edges_of.register(SplineActivation, edges_of.dispatch(object))
-
-
-@remove_edges.register
-@torch.no_grad()
-def _(layer: FeatureSplines, removed: Tensor) -> None:
-    layer.coefficients[removed[0]] = 0
-
-
-def _shared_ends(low: float, high: float, like: Tensor, num_inputs: int) -> tuple[Tensor, Tensor]:
-    return like.new_full((num_inputs,), low), like.new_full((num_inputs,), high)
+def _hidden(layer: nn.Module) -> None:
+    return None

@@ -126,6 +126,25 @@ class ThesisSwish(nn.Module):
         return x * F.silu(self.beta.to(x.dtype) * x)
 
 
+class Snake(nn.Module):
+    """Snake with a learnable frequency per channel: x + sin(a x)^2 / a (Ziyin et al. 2020).
+
+    As x + a x^2 sinc(a x)^2, which is x at a = 0 and divides by nothing.
+
+    Args:
+        intermediate_size: Number of channels F.
+        init: Initial frequency a.
+    """
+
+    def __init__(self, intermediate_size: int, init: float = 1.0):
+        super().__init__()
+        self.frequency = nn.Parameter(torch.full((intermediate_size,), init))
+
+    def forward(self, x: Tensor) -> Tensor:
+        frequency = self.frequency.to(x.dtype)
+        return x + frequency * (x * torch.sinc(frequency * x / torch.pi)).square()
+
+
 class ActivationFFN(nn.Module):
     """A stock feed-forward network, linear - activation - linear, around an elementwise variant.
 
@@ -215,6 +234,13 @@ SPECS = (
         "x sigmoid(beta_f x)",
         "Ramachandran et al. 2017, arXiv:1710.05941",
         _initial(1.0, "beta"),
+    ),
+    _activation(
+        "snake",
+        Snake,
+        "x + sin(a_f x)^2 / a_f",
+        "Ziyin et al. 2020, arXiv:2006.08195",
+        _initial(1.0, "frequency a"),
     ),
     _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
     _activation(

@@ -27,6 +27,7 @@ FORMULAS = {
     "prelu": lambda x, p: np.maximum(x, 0) + p * np.minimum(x, 0),
     "silu": lambda x, p: x * expit(x),
     "swish": lambda x, p: x * expit(p * x),
+    "snake": lambda x, p: x + np.sin(p * x) ** 2 / p,
     "none": lambda x, p: x,
     "thesis-swish": lambda x, p: p * x**2 * expit(p * x),
 }
@@ -58,6 +59,15 @@ def test_value(name):
     np.testing.assert_allclose(y, FORMULAS[name](x, p), rtol=1e-12, atol=1e-14)
 
 
+def test_snake_of_frequency_zero_is_the_input():
+    x = torch.linspace(-4, 4, 41, dtype=torch.float64)
+    snake = build("snake", init=0.0)
+    out = snake(x.unsqueeze(1).expand(-1, CHANNELS))
+    assert torch.equal(out[:, 0], x)
+    out.sum().backward()
+    torch.testing.assert_close(snake.frequency.grad, x.square().sum().expand(CHANNELS))
+
+
 @pytest.mark.parametrize("slope", [0.0, 0.1, 0.9])
 def test_leaky_relu2_has_a_slope(slope):
     x = np.linspace(-4, 4, 41)
@@ -72,7 +82,8 @@ def test_gelu_can_use_the_error_function():
 
 
 @pytest.mark.parametrize(
-    ("name", "initial"), [("learnable-gelu", 1.0), ("prelu", 0.25), ("swish", 1.0), ("thesis-swish", 1.0)]
+    ("name", "initial"),
+    [("learnable-gelu", 1.0), ("prelu", 0.25), ("swish", 1.0), ("snake", 1.0), ("thesis-swish", 1.0)],
 )
 def test_learnable_ones_have_one_parameter_per_channel(name, initial):
     (parameter,) = build(name).parameters()
