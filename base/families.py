@@ -47,12 +47,16 @@ class FamilySpec:
     classifier_class: str
     """transformers' own sequence classifier."""
     defaults: Mapping[str, Any]
-    """Config values of the source study, where they are not the stock config's; T5, which is not in it, gets
-    the same sizes."""
+    """Config values of the source study, where they are not the stock config's; T5 and Llama, which are not
+    in it, get the same sizes."""
     config_fields: Mapping[str, tuple[str, ...]]
     """What the family's config calls values of our ``model:`` section that not all families call alike."""
     dropout: float
     """Of the stock architecture."""
+    stock_ffn: str = "gelu"
+    """The variant that the stock architecture has where its config names no other activation."""
+    ties_embeddings: bool = True
+    """Whether the output embeddings are the input embeddings where ``model:`` does not say."""
     has_ffn_biases: bool = True
     """Whether the linear layers of the stock feed-forward network have biases."""
     first_position: int = 0
@@ -64,12 +68,8 @@ class FamilySpec:
     @property
     def has_one_dropout(self) -> bool:
         """Whether one value of its config serves embeddings, residual branches and attention."""
-        return self.config_fields["hidden_dropout"] == self.config_fields["attention_dropout"]
-
-    @property
-    def has_initializer_range(self) -> bool:
-        """Whether one standard deviation decides the initial weights."""
-        return "initializer_range" in self.config_fields
+        fields = self.config_fields
+        return fields.get("hidden_dropout") == fields["attention_dropout"]
 
 
 # Sizes of the source study, and the special tokens of its tokenizer.
@@ -154,10 +154,37 @@ _T5 = FamilySpec(
     pooling="mean",
 )
 
+_LLAMA = FamilySpec(
+    name="llama",
+    label="Llama",
+    objective="causal",
+    config_class="ffn_variants.models.configuration:FFNLlamaConfig",
+    backbone_class="ffn_variants.models.modeling:FFNLlamaModel",
+    model_class="ffn_variants.models.modeling:FFNLlamaForCausalLM",
+    classifier_class="ffn_variants.models.modeling:FFNLlamaForSequenceClassification",
+    defaults={
+        **_THESIS,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 512,
+        # The stock config has two tables, which at 512 channels are 10 million parameters by themselves.
+        "tie_word_embeddings": True,
+    },
+    config_fields={
+        "initializer_range": ("initializer_range",),
+        "attention_dropout": ("attention_dropout",),
+        "tie_word_embeddings": ("tie_word_embeddings",),
+    },
+    dropout=0.0,
+    stock_ffn="swiglu",
+    has_ffn_biases=False,
+    pooling="last",
+)
+
 PRETRAINED = "pretrained"
 """What stands in rows for a family where a study names models that are pretrained already."""
 
-FAMILIES: Mapping[str, FamilySpec] = {spec.name: spec for spec in (_GPT_NEO, _ROBERTA, _T5)}
+FAMILIES: Mapping[str, FamilySpec] = {spec.name: spec for spec in (_GPT_NEO, _ROBERTA, _T5, _LLAMA)}
 """Every family by its name."""
 
 

@@ -6,12 +6,20 @@ from base.families import FAMILIES, FamilySpec
 from base.options import Option
 from ffn_variants.budget import matching_width
 from ffn_variants.files import load_variant
-from ffn_variants.models.configuration import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from ffn_variants.models.configuration import (
+    FFNGPTNeoConfig,
+    FFNLlamaConfig,
+    FFNRobertaConfig,
+    FFNT5Config,
+)
 from ffn_variants.models.families import build_config, build_model, count_flops, count_parameters
 from ffn_variants.models.modeling import (
     FFNGPTNeoForCausalLM,
     FFNGPTNeoForSequenceClassification,
     FFNGPTNeoModel,
+    FFNLlamaForCausalLM,
+    FFNLlamaForSequenceClassification,
+    FFNLlamaModel,
     FFNRobertaForMaskedLM,
     FFNRobertaForSequenceClassification,
     FFNRobertaModel,
@@ -30,6 +38,10 @@ __all__ = [
     "FFNGPTNeoForCausalLM",
     "FFNGPTNeoForSequenceClassification",
     "FFNGPTNeoModel",
+    "FFNLlamaConfig",
+    "FFNLlamaForCausalLM",
+    "FFNLlamaForSequenceClassification",
+    "FFNLlamaModel",
     "FFNRobertaConfig",
     "FFNRobertaForMaskedLM",
     "FFNRobertaForSequenceClassification",

@@ -55,6 +55,8 @@ class ModelConfig(Section):
     """Dropout on attention weights; none = the family's own (0.1; GPT-Neo 0). T5 has one for both."""
     initializer_range: float | None = Field(None, gt=0)
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
+    tie_word_embeddings: bool | None = None
+    """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
 
 
 class DataConfig(Section):
@@ -243,6 +245,14 @@ class OutputConfig(Section):
         return check_path(path)
 
 
+_LACKS = {
+    "initializer_range": "which draws every matrix with a standard deviation of its own",
+    "hidden_dropout": "which has none but on attention weights",
+    "tie_word_embeddings": "whose output embeddings are always its input embeddings",
+}
+"""Fields of ``model:`` that not every family has, and what those have that lack them."""
+
+
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
 
@@ -289,11 +299,11 @@ class RunConfig(Section):
 
     def _check_fields_of(self, family: FamilySpec) -> None:
         model = self.model
-        if model.initializer_range is not None and not family.has_initializer_range:
-            raise ValueError(
-                f"model.initializer_range {model.initializer_range} has no effect on {self.family}, which "
-                "draws every matrix with a standard deviation of its own; leave it out"
-            )
+        for name, why in _LACKS.items():
+            if getattr(model, name) is not None and name not in family.config_fields:
+                raise ValueError(
+                    f"model.{name} {getattr(model, name)} has no effect on {self.family}, {why}; leave it out"
+                )
         dropouts = {model.hidden_dropout, model.attention_dropout} - {None}
         if len(dropouts) > 1 and family.has_one_dropout:
             raise ValueError(

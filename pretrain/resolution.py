@@ -180,11 +180,13 @@ def resolve(config: RunConfig) -> RunConfig:
     defaults: dict[str, Any] = {
         "max_position_embeddings": config.data.block_size + family.first_position,
         **dropouts,
-        **({"initializer_range": INITIALIZER_RANGE} if family.has_initializer_range else {}),
+        "initializer_range": INITIALIZER_RANGE,
+        "tie_word_embeddings": family.ties_embeddings,
     }
     if family.objective == "span_corruption" and train.mean_noise_span_length is None:
         train = train.model_copy(update={"mean_noise_span_length": MEAN_NOISE_SPAN_LENGTH})
-    missing = {name: value for name, value in defaults.items() if getattr(model, name) is None}
+    has = {"max_position_embeddings", *family.config_fields}
+    missing = {name: defaults[name] for name in defaults if name in has and getattr(model, name) is None}
     model = _within_budget(model.model_copy(update=missing), family.has_ffn_biases)
     return config.model_copy(update={"model": model, "train": train})
 

@@ -15,7 +15,7 @@ from ffn_variants.inside.edges import ffns_of
 from ffn_variants.variants.gr_kan import GroupRational
 
 _SLOTS = ("act", "intermediate_act_fn")
-"""Where GPT-Neo and T5, and RoBERTa, keep what stands between the two linear layers."""
+"""Where GPT-Neo, T5 and Llama, and RoBERTa, keep what stands between the two linear layers."""
 
 
 @dataclass(frozen=True)

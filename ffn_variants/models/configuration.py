@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from huggingface_hub.dataclasses import strict
-from transformers import GPTNeoConfig, RobertaConfig, T5Config
+from transformers import GPTNeoConfig, LlamaConfig, RobertaConfig, T5Config
 
 from base.errors import UsageError
 from ffn_variants.registry import get_variant, is_registered
 
 
-def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config, activation_field: str) -> None:
+def _check_ffn(config: GPTNeoConfig | RobertaConfig | T5Config | LlamaConfig, activation_field: str) -> None:
     """Refuse an unknown variant or option, and an activation chosen in two places.
 
     Called from ``__post_init__`` because the errors of ``validate_*`` methods lose their text to a wrapper.
@@ -160,7 +160,43 @@ class FFNT5Config(InstalledCode, T5Config):
         }
 
 
-FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config
+@strict
+class FFNLlamaConfig(InstalledCode, LlamaConfig):
+    r"""Llama whose feed-forward networks are all of one variant.
+
+    Its own is "swiglu". ``hidden_act`` and ``mlp_bias`` stay at their defaults and have no effect.
+
+    Args:
+        ffn (`str`, defaults to "swiglu"): Name in ``ffn_variants.FFN_VARIANTS``.
+        ffn_options (`dict`, *optional*): The variant's options, for example ``{"grid_size": 3}``.
+        paired_intermediate_size (`int`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_source (`str`, *optional*): As in ``FFNGPTNeoConfig``.
+        layer_ffns (`list`, *optional*): As in ``FFNGPTNeoConfig``.
+        ffn_files (`dict`, *optional*): As in ``FFNGPTNeoConfig``.
+    """
+
+    model_type = "ffn_llama"
+
+    ffn: str = "swiglu"
+    ffn_options: dict | None = None
+    paired_intermediate_size: int | None = None
+    ffn_source: str | None = None
+    layer_ffns: list | None = None
+    ffn_files: dict | None = None
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        _check_ffn(self, "hidden_act")
+        if self.mlp_bias:
+            raise UsageError("mlp_bias has no effect: which biases an FFN has is the variant's; leave it out")
+
+    @staticmethod
+    def derived_values(values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return no field: transformers fills in those that follow from others."""
+        return {}
+
+
+FFNConfig = FFNGPTNeoConfig | FFNRobertaConfig | FFNT5Config | FFNLlamaConfig
 """The config of a model of any family."""
 
 

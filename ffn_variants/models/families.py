@@ -74,17 +74,16 @@ def build_model(
     ``paired_intermediate_size``. After the call the generator's state depends on the variant.
 
     Args:
-        family: ``"gpt_neo"`` for a causal language model, ``"roberta"`` for a masked one or ``"t5"`` for an
-            encoder-decoder.
+        family: ``"gpt_neo"`` or ``"llama"`` for a causal language model, ``"roberta"`` for a masked one or
+            ``"t5"`` for an encoder-decoder.
         ffn: A name in ``FFN_VARIANTS``. ``"gelu"`` without options is the stock model: tanh-GELU in GPT-Neo
-            and T5 (``feed_forward_proj`` "gelu_new"), erf-GELU in RoBERTa.
+            and T5 (``feed_forward_proj`` "gelu_new"), erf-GELU in RoBERTa; the stock Llama is ``"swiglu"``.
         ffn_options: Options of the variant.
         **config: Fields of the family's transformers config, such as hidden_size or num_hidden_layers (of a
             T5 those of the encoder; the decoder has as many); what is not given is as in the source study.
 
     Returns:
-        An ``FFNGPTNeoForCausalLM``, ``FFNRobertaForMaskedLM`` or ``FFNT5ForConditionalGeneration`` on the
-        default device.
+        The family's language model, such as an ``FFNGPTNeoForCausalLM``, on the default device.
 
     Raises:
         UsageError: For an unknown family, variant, option or config field.

@@ -10,11 +10,19 @@ from functools import singledispatch
 import torch
 from torch import Tensor, nn
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoBlock, GPTNeoMLP
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 from transformers.models.roberta.modeling_roberta import RobertaIntermediate, RobertaLayer
 from transformers.models.t5.modeling_t5 import T5DenseActDense, T5LayerFF
 
-from ffn_variants.models.configuration import FFNConfig, FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+from ffn_variants.models.configuration import (
+    FFNConfig,
+    FFNGPTNeoConfig,
+    FFNLlamaConfig,
+    FFNRobertaConfig,
+    FFNT5Config,
+)
 from ffn_variants.registry import get_variant
+from ffn_variants.variants.activations import ActivationFFN
 
 
 @singledispatch
@@ -118,6 +126,25 @@ def _(layer: T5LayerFF, config: FFNT5Config) -> None:
     if layer.DenseReluDense.wo.in_features != width:
         layer.DenseReluDense = T5DenseActDense(config)
     layer.DenseReluDense.act = _new_activation(config, width, family_gelu="tanh")
+
+
+@ffn_modules.register
+def _(layer: LlamaDecoderLayer) -> tuple[nn.Module, ...]:
+    return (layer.mlp,)
+
+
+@replace_ffn.register
+def _(layer: LlamaDecoderLayer, config: FFNLlamaConfig) -> None:
+    # An activation stands between two linear layers as in the other families, here without biases; the stock
+    # FFN, of three, is the block swiglu.
+    spec = get_variant(config.ffn)
+    width: int = config.intermediate_size
+    if spec.kind == "block":
+        ffn = spec.build(config.hidden_size, width, **spec.resolve(config.ffn_options))
+    else:
+        activation = _new_activation(config, width, family_gelu="none")
+        ffn = ActivationFFN(config.hidden_size, width, activation, bias=False)
+    layer.register_module("mlp", ffn)
 
 
 def _initialize_as_t5(ffn: nn.Module, factor: float) -> None:

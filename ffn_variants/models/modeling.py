@@ -19,6 +19,9 @@ from transformers import (
     GPTNeoForCausalLM,
     GPTNeoForSequenceClassification,
     GPTNeoModel,
+    LlamaForCausalLM,
+    LlamaForSequenceClassification,
+    LlamaModel,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaForMaskedLM,
@@ -36,6 +39,7 @@ from ffn_variants.models.attention import GPTNeoBackendAttention
 from ffn_variants.models.configuration import (
     FFNConfig,
     FFNGPTNeoConfig,
+    FFNLlamaConfig,
     FFNRobertaConfig,
     FFNT5Config,
     config_of_layer,
@@ -271,3 +275,21 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
         elif labels is not None:
             loss = nn.functional.cross_entropy(logits, labels)
         return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class FFNLlamaModel(FFNVariantMixin, LlamaModel):
+    """Llama without a head."""
+
+    config_class = FFNLlamaConfig
+
+
+class FFNLlamaForCausalLM(FFNVariantMixin, LlamaForCausalLM):
+    """Llama as a language model."""
+
+    config_class = FFNLlamaConfig
+
+
+class FFNLlamaForSequenceClassification(FFNVariantMixin, LlamaForSequenceClassification):
+    """Llama with transformers' classification head on the last token."""
+
+    config_class = FFNLlamaConfig

@@ -37,11 +37,11 @@ The feed-forward variant is in the other .py file, which is run then; all else i
 """
 
 try:
-    from ffn_variants import FFNGPTNeoConfig, FFNRobertaConfig, FFNT5Config
+    from ffn_variants import FFNGPTNeoConfig, FFNLlamaConfig, FFNRobertaConfig, FFNT5Config
 except ImportError as error:
     raise ImportError('this model needs ffn-ablations: pip install "ffn-ablations[torch]"') from error
 
-__all__ = ["FFNGPTNeoConfig", "FFNRobertaConfig", "FFNT5Config"]
+__all__ = ["FFNGPTNeoConfig", "FFNLlamaConfig", "FFNRobertaConfig", "FFNT5Config"]
 '''
 
 

@@ -7,7 +7,8 @@ from dataclasses import fields
 from pkgutil import resolve_name
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
@@ -52,6 +53,8 @@ def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
     name, options = ACTIVATIONS.get(next(filter(None, reversed(named)), ""), (None, None))
     if getattr(config, "is_gated_act", False):
         name, options = None, None
+    if config.model_type == "llama":  # of three linear layers
+        name, options = ("swiglu" if name == "silu" and not config.mlp_bias else None), None
     width = getattr(config, "d_ff", None) or config.intermediate_size or 4 * config.hidden_size
     return [{"ffn": name, "ffn_options": options, "intermediate_size": width}] * count
 
@@ -84,7 +87,7 @@ def exchange(
     target_class: Any = resolve_name(family.model_class)
     ffns = [dict(new) if number in chosen else old[number] for number in range(len(old))]
     target = target_class(_config(source, family, new, ffns if kept else None)).eval()
-    _take_over(source, target, old, chosen)
+    _take_over(source, target, old, chosen, family.stock_ffn)
     return target
 
 
@@ -108,17 +111,22 @@ def _config(
 
 
 def _take_over(
-    source: PreTrainedModel, target: PreTrainedModel, old: list[dict[str, Any]], chosen: Collection[int]
+    source: PreTrainedModel,
+    target: PreTrainedModel,
+    old: list[dict[str, Any]],
+    chosen: Collection[int],
+    stock_ffn: str,
 ) -> None:
     """Copy all weights of the source but those of chosen FFNs that the variant does not keep."""
-    weights, state = source.state_dict(), target.state_dict()
+    weights, state = _in_our_names(source.state_dict()), target.state_dict()
     fresh: set[str] = set()
     for number, (name, layer) in enumerate(layers_of(target).items()):
         if number not in chosen:
             continue
         new = ffn_of_layer(target.config, number)  # type: ignore[bad-argument-type]
         own, linear = _ffn_keys(name, layer)
-        keeps = get_variant(new["ffn"]).kind == "activation" and all(
+        is_stock = new["ffn"] == old[number]["ffn"] == stock_ffn
+        keeps = (is_stock or get_variant(new["ffn"]).kind == "activation") and all(
             key in weights and weights[key].shape == state[key].shape for key in linear
         )
         fresh |= own - linear if keeps and old[number] != new else set() if keeps else own
@@ -126,6 +134,18 @@ def _take_over(
     assert state.keys() == taken.keys() | fresh, "a weight outside the FFNs has no counterpart"
     target.load_state_dict(taken, strict=False)
     target.tie_weights()
+
+
+def _in_our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Name the FFN weights of a stock Llama as those of ``swiglu``: its gate above what it gates."""
+    named = dict(weights)
+    for key in weights:
+        if key.endswith(".mlp.gate_proj.weight"):
+            ffn = key.removesuffix("gate_proj.weight")
+            parts = [named.pop(f"{ffn}{name}.weight") for name in ("gate_proj", "up_proj")]
+            named[f"{ffn}c_fc.weight"] = torch.cat(parts)
+            named[f"{ffn}c_proj.weight"] = named.pop(f"{ffn}down_proj.weight")
+    return named
 
 
 def _ffn_keys(name: str, layer: nn.Module) -> tuple[set[str], set[str]]:

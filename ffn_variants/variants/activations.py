@@ -155,13 +155,14 @@ class ActivationFFN(nn.Module):
         hidden_size: D.
         intermediate_size: F.
         activation: Elementwise module on (..., F).
+        bias: Whether the linear layers have biases.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, activation: nn.Module):
+    def __init__(self, hidden_size: int, intermediate_size: int, activation: nn.Module, bias: bool = True):
         super().__init__()
-        self.c_fc = nn.Linear(hidden_size, intermediate_size)
+        self.c_fc = nn.Linear(hidden_size, intermediate_size, bias=bias)
         self.act = activation
-        self.c_proj = nn.Linear(intermediate_size, hidden_size)
+        self.c_proj = nn.Linear(intermediate_size, hidden_size, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.c_proj(self.act(self.c_fc(x)))

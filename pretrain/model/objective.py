@@ -98,12 +98,14 @@ class PackedLoss(nn.Module):
     def _document_mask(self, position_ids: Tensor, document_starts: Tensor | None) -> Tensor:
         """What limits attention to the documents, as the model's attention wants it.
 
-        transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to the past and their window.
+        transformers passes a 4-D mask on as it is; GPT-Neo's layers narrow it to their window.
         """
         if self.model.config._attn_implementation == packed_attention.NAME:
             return packed_attention.document_mask(self.model, position_ids, document_starts, self.is_causal)
         numbers = packed_attention.document_numbers(position_ids)
         same = numbers.transpose(2, 3) == numbers
+        if self.is_causal:  # GPT-Neo's layers would, Llama's do not
+            same = same.tril()
         if self.model.config._attn_implementation != "eager":
             return same
         return torch.zeros_like(same, dtype=self.model.dtype).masked_fill_(

@@ -71,6 +71,8 @@ def config_hash(config: RunConfig, rows_of_before: tuple[int, int] | None = None
     for name in ("txt_split", "validation_part"):
         if getattr(config.data, name) == getattr(DataConfig(), name):
             del decisive["data"][name]
+    if config.model.tie_word_embeddings is None:
+        del decisive["model"]["tie_word_embeddings"]
     if config.optim.optimizer == OptimConfig().optimizer:
         del decisive["optim"]["optimizer"]
     text = json.dumps(decisive, sort_keys=True)

@@ -50,7 +50,7 @@ def test_the_stock_architecture_has_the_same_name_and_dropout(spec: FamilySpec) 
     assert family_of(stock.model_type) is family_of(config_class.model_type) is spec
     known = {field.name for field in fields(config_class)}
     assert {name for names in spec.config_fields.values() for name in names} <= known
-    named = (*spec.config_fields["hidden_dropout"], *spec.config_fields["attention_dropout"])
+    named = (*spec.config_fields.get("hidden_dropout", ()), *spec.config_fields["attention_dropout"])
     assert {getattr(stock(), name) for name in named} == {spec.dropout}
 
 
@@ -73,11 +73,17 @@ def test_the_stock_model_counts_positions_and_has_biases_as_told(spec: FamilySpe
             module.register_forward_hook(lambda _, inputs, __: seen.append(int(inputs[0].flatten()[0])))
     ids = torch.tensor([[5, 6, 7]])
     model(input_ids=ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}))
-    assert seen == ([] if spec.name == "t5" else [spec.first_position])
+    assert seen == ([] if spec.name in ("t5", "llama") else [spec.first_position])
 
 
 def test_an_unknown_family_is_refused_and_a_foreign_one_keeps_its_name() -> None:
     with pytest.raises(UsageError, match="unknown family 'gptneo'; did you mean 'gpt_neo'"):
         get_family("gptneo")
     assert family_of("bert") is None
-    assert [family_label(name) for name in (*FAMILIES, "bert")] == ["GPT-Neo", "RoBERTa", "T5", "bert"]
+    assert [family_label(name) for name in (*FAMILIES, "bert")] == [
+        "GPT-Neo",
+        "RoBERTa",
+        "T5",
+        "Llama",
+        "bert",
+    ]

@@ -16,6 +16,8 @@ from transformers import (
     AutoModelForSequenceClassification,
     GPTNeoConfig,
     GPTNeoForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
     RobertaConfig,
     RobertaForMaskedLM,
     T5Config,
@@ -45,15 +47,22 @@ SIZES = {
     "num_hidden_layers": 2,
     "max_position_embeddings": 33,
 }
-AUTO = {"gpt_neo": AutoModelForCausalLM, "roberta": AutoModelForMaskedLM, "t5": AutoModelForSeq2SeqLM}
+AUTO = {
+    "gpt_neo": AutoModelForCausalLM,
+    "roberta": AutoModelForMaskedLM,
+    "t5": AutoModelForSeq2SeqLM,
+    "llama": AutoModelForCausalLM,
+}
 FFN_PARTS = {
     "gpt_neo": (".mlp.",),
     "roberta": (".intermediate.", ".output.dense."),
     "t5": (".DenseReluDense.",),
+    "llama": (".mlp.",),
 }
-HEADS = {"gpt_neo": "score.", "roberta": "classifier.", "t5": "classification_head."}
+HEADS = {"gpt_neo": "score.", "roberta": "classifier.", "t5": "classification_head.", "llama": "score."}
 # T5 has two layers in its encoder and two in its decoder.
-NUM_FFNS = {"gpt_neo": 2, "roberta": 2, "t5": 4}
+NUM_FFNS = {"gpt_neo": 2, "roberta": 2, "t5": 4, "llama": 2}
+STOCK_GELU = [name for name, spec in FAMILIES.items() if spec.stock_ffn == "gelu"]
 
 each_variant = pytest.mark.parametrize("ffn", FFN_VARIANTS)
 each_family = pytest.mark.parametrize("family", FAMILIES)
@@ -84,9 +93,10 @@ def inputs(family, ids):
 
 
 def ffn_parameters(family, ffn, hidden_size, intermediate_size):
-    """Of the whole model, by its spec; T5's linear layers have no biases."""
+    """Of the whole model, by its spec; T5's and Llama's linear layers have no biases."""
     spec = FFN_VARIANTS[ffn]
-    biases = hidden_size + intermediate_size if family == "t5" and spec.kind == "activation" else 0
+    without = family in ("t5", "llama") and spec.kind == "activation"
+    biases = hidden_size + intermediate_size if without else 0
     return NUM_FFNS[family] * (spec.num_params(hidden_size, intermediate_size) - biases)
 
 
@@ -119,7 +129,7 @@ def stock(family, **changes):
     return RobertaForMaskedLM(config).eval()
 
 
-@each_family
+@pytest.mark.parametrize("family", STOCK_GELU)
 def test_gelu_is_the_stock_model(family):
     model = make(family, "gelu", seed=4)
     torch.manual_seed(4)
@@ -132,7 +142,7 @@ def test_gelu_is_the_stock_model(family):
 
 
 @pytest.mark.parametrize(("ffn", "hidden_act"), [("relu", "relu"), ("silu", "silu")])
-@each_family
+@pytest.mark.parametrize("family", STOCK_GELU)
 def test_fixed_activations_equal_the_stock_model_with_them(family, ffn, hidden_act):
     field = {"gpt_neo": "activation_function", "roberta": "hidden_act", "t5": "feed_forward_proj"}[family]
     torch.manual_seed(4)
@@ -140,6 +150,35 @@ def test_fixed_activations_equal_the_stock_model_with_them(family, ffn, hidden_a
     ids = inputs(family, tokens())
     logits = make(family, ffn, seed=4)(**ids).logits
     torch.testing.assert_close(logits, reference(**ids).logits, atol=3e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("tie_word_embeddings", [True, False])
+def test_swiglu_is_the_stock_llama(tie_word_embeddings, tmp_path):
+    """At equal weights, whose gate stands above what it gates; also for texts that are padded."""
+    model = make("llama", "swiglu", tie_word_embeddings=tie_word_embeddings)
+    sizes = {**SIZES, "tie_word_embeddings": tie_word_embeddings}
+    torch.manual_seed(1)
+    reference = LlamaForCausalLM(LlamaConfig(**sizes, pad_token_id=0, bos_token_id=1, eos_token_id=2)).eval()
+    weights = {key: value for key, value in model.state_dict().items() if ".mlp." not in key}
+    for number, layer in enumerate(model.model.layers):
+        gate, up = layer.mlp.c_fc.weight.chunk(2)
+        parts = {"gate_proj": gate, "up_proj": up, "down_proj": layer.mlp.c_proj.weight}
+        weights |= {f"model.layers.{number}.mlp.{name}.weight": value for name, value in parts.items()}
+    reference.load_state_dict(weights)
+    assert model.num_parameters() == reference.num_parameters()
+    mask = torch.ones_like(tokens())
+    mask[1, 9:] = 0
+    seen = mask.bool()
+    logits, wanted = (each(tokens(), attention_mask=mask).logits[seen] for each in (model, reference))
+    torch.testing.assert_close(logits, wanted, atol=1e-6, rtol=1e-6)
+
+
+def test_weights_outside_the_ffn_are_those_of_the_stock_llama():
+    torch.manual_seed(4)
+    config = LlamaConfig(**SIZES, tie_word_embeddings=True, pad_token_id=0)
+    reference = LlamaForCausalLM(config).state_dict()
+    for key, value in outside_ffn(make("llama", "kan", seed=4), "llama").items():
+        assert torch.equal(value, reference[key]), key
 
 
 @each_family
@@ -150,7 +189,7 @@ def test_gelu_form_can_be_chosen(family):
         ).logits
         for form in (None, "tanh", "none")
     }
-    own, other = ("none", "tanh") if family == "roberta" else ("tanh", "none")
+    own, other = ("none", "tanh") if family in ("roberta", "llama") else ("tanh", "none")
     torch.testing.assert_close(logits[None], logits[own], atol=1e-6, rtol=1e-6)
     assert not torch.equal(logits[None], logits[other])
 
@@ -168,7 +207,7 @@ def test_every_layer_has_the_variant_and_learns(family, ffn):
     assert counts["total"] == model.num_parameters()
     assert counts["total"] == counts["ffn"] + counts["embedding"] + counts["other"]
     # T5 has 32 distances for 4 heads in encoder and decoder, in place of positions.
-    positions = {"gpt_neo": 24 * 33, "roberta": 24 * (33 + 2), "t5": 2 * 32 * 4}
+    positions = {"gpt_neo": 24 * 33, "roberta": 24 * (33 + 2), "t5": 2 * 32 * 4, "llama": 0}
     assert counts["embedding"] == 24 * 61 + positions[family]
 
 
@@ -216,7 +255,7 @@ def test_classification_and_backbone_miss_only_their_head(family, ffn, tmp_path)
 @each_family
 def test_weights_outside_the_ffn_are_those_of_the_seed(family):
     reference = outside_ffn(make(family, "gelu", seed=11), family)
-    assert len(reference) > 20
+    assert len(reference) >= 2 + 2 * (4 + 2)  # embeddings and norm; projections and norms of two layers
     for ffn in FFN_VARIANTS:
         weights = outside_ffn(make(family, ffn, seed=11), family)
         assert list(weights) == list(reference)
@@ -251,7 +290,7 @@ def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
     assert torch.equal(again(**ids).logits, paired(**ids).logits)
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
 @pytest.mark.parametrize("ffn", ["gelu", "none", "prelu", "kan"])
 def test_linear_layers_start_with_the_initializer_range(family, ffn):
     sizes = {"hidden_size": 128, "intermediate_size": 256, "initializer_range": 0.03}
@@ -335,7 +374,7 @@ def test_post_init_leaves_kan_layers_as_they_were_drawn(family):
             assert 0.98 * bound < module.spline_scaler.abs().max() <= bound
 
 
-@each_family
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])  # Llama's FFN has none
 def test_dropout_of_the_ffn_is_kept_for_blocks(family):
     field = {"gpt_neo": "resid_dropout", "roberta": "hidden_dropout_prob", "t5": "dropout_rate"}[family]
     layer = next(
@@ -370,6 +409,8 @@ def test_three_layers_and_generation(family):
     if family == "gpt_neo":
         assert model.config.attention_layers == ["global", "local", "global"]
         assert model.generate(tokens()[:1, :4], max_new_tokens=3, do_sample=False).shape == (1, 7)
+    if family == "llama":
+        assert model.generate(tokens()[:1, :4], max_new_tokens=3, do_sample=False).shape == (1, 7)
     assert model.config.num_hidden_layers == 3
 
 
@@ -391,6 +432,12 @@ PUBLISHED += [
     ("t5", "gelu", {"num_hidden_layers": 2}, None, 15_612_160),
     ("t5", "spline-kan", {}, None, 10_366_720 - 2 * 2 * 512 * 1024 + 2 * 4 * 512 * 10),
 ]
+# 10,000 x 512 tokens, and in each of two layers four projections, two or three matrices and two norms.
+LLAMA = 10_000 * 512 + 512 + 2 * (4 * 512 * 512 + 2 * 512)
+PUBLISHED += [
+    ("llama", "gelu", {}, None, LLAMA + 2 * 2 * 512 * 1024),
+    ("llama", "swiglu", {"tie_word_embeddings": False}, None, LLAMA + 10_000 * 512 + 2 * 3 * 512 * 1024),
+]
 
 
 @pytest.mark.parametrize(("family", "ffn", "config", "options", "total"), PUBLISHED)
@@ -402,7 +449,7 @@ def test_parameter_counts_of_the_source_study(family, ffn, config, options, tota
 
 
 def test_source_study_sizes_are_the_defaults():
-    neo, roberta, t5 = (build_config(family, "gelu") for family in FAMILIES)
+    neo, roberta, t5, llama = (build_config(family, "gelu") for family in FAMILIES)
     assert (neo.attention_layers, neo.window_size, neo.max_position_embeddings) == (
         ["global", "local"],
         256,
@@ -411,13 +458,16 @@ def test_source_study_sizes_are_the_defaults():
     assert (roberta.max_position_embeddings, roberta.type_vocab_size) == (513, 2)
     assert (t5.num_layers, t5.num_decoder_layers, t5.d_ff, t5.d_kv) == (1, 1, 1024, 128)
     assert (t5.max_position_embeddings, t5.decoder_start_token_id) == (512, 0)
-    for config in (neo, roberta, t5):
+    assert (llama.num_key_value_heads, llama.head_dim, llama.tie_word_embeddings) == (4, 128, True)
+    for config in (neo, roberta, t5, llama):
         assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (0, 1, 2)
         assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (10_000, 512, 4)
 
 
 def test_objectives():
-    assert [spec.objective for spec in FAMILIES.values()] == ["causal", "masked", "span_corruption"]
+    assert [spec.objective for spec in FAMILIES.values()] == [
+        "causal", "masked", "span_corruption", "causal",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -427,7 +477,7 @@ def test_objectives():
             lambda: build_model("gpt-neo", "gelu"),
             r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available",
         ),
-        (lambda: build_model("t6", "gelu"), r"unknown family 't6'; Available: gpt_neo, roberta, t5"),
+        (lambda: build_model("t6", "gelu"), r"unknown family 't6'; Available: gpt_neo, roberta, t5, llama"),
         (lambda: build_model("roberta", "swich"), r"unknown FFN variant 'swich'; did you mean 'swish'\?"),
         (lambda: build_model("roberta", "kan", {"grid": 3}), r"unknown option of FFN variant 'kan': 'grid'"),
         (

@@ -138,7 +138,7 @@ def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, reposito
     assert torch.equal(AutoModelForCausalLM.from_pretrained(folder)(TOKENS).logits, logits)
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_a_copy_of_a_copy_is_the_same_model(family, repository, tmp_path):
     load_variant(f"{repository}/examples/channel_elu.py:CHANNEL_ELU")
     build_model(family, "channel-elu", **SIZES).save_pretrained(tmp_path / "a")

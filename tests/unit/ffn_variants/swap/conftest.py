@@ -10,6 +10,8 @@ import torch
 from transformers import (
     GPTNeoConfig,
     GPTNeoForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
     PreTrainedTokenizerBase,
     RobertaConfig,
     RobertaForMaskedLM,
@@ -68,6 +70,10 @@ def stock(tokenizer):
             )
         elif family == "roberta":
             model = RobertaForMaskedLM(RobertaConfig(max_position_embeddings=65, **shared, **SIZES, **config))
+        elif family == "llama":
+            # Fewer heads of keys than of queries, as larger ones have.
+            config = {"num_key_value_heads": 1, "max_position_embeddings": 65, **shared, **SIZES, **config}
+            model = LlamaForCausalLM(LlamaConfig(**config))
         else:
             own = {"d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2, "d_kv": 8}
             model = T5ForConditionalGeneration(T5Config(**shared, **own, decoder_start_token_id=0, **config))

@@ -78,7 +78,7 @@ def test_what_cannot_be_done_is_told_in_one_line(ours, saved, texts, tmp_path):
     refused(Settings(tmp_path / "nothing" / "here" / "at-all", "kan", (texts,)), out, "holds no saved model")
     bert = BertConfig(hidden_size=8, num_attention_heads=1, intermediate_size=8, num_hidden_layers=1)
     BertModel(bert).save_pretrained(tmp_path / "bert")
-    match = "a model of type 'bert'; possible are gpt_neo, roberta, t5"
+    match = "a model of type 'bert'; possible are gpt_neo, roberta, t5, llama"
     refused(Settings(tmp_path / "bert", "kan", (texts,)), out, match)
     (tmp_path / "there").mkdir()
     with pytest.raises(UsageError, match="there exists; name another folder with --out"):
