@@ -246,11 +246,11 @@ class OutputConfig(Section):
 
 
 _LACKS = {
-    "initializer_range": "which draws every matrix with a standard deviation of its own",
-    "hidden_dropout": "which has none but on attention weights",
-    "tie_word_embeddings": "whose output embeddings are always its input embeddings",
+    "initializer_range": (None, "which draws every matrix with a standard deviation of its own"),
+    "hidden_dropout": (0.0, "which has none but on attention weights"),
+    "tie_word_embeddings": (True, "whose output embeddings are always its input embeddings"),
 }
-"""Fields of ``model:`` that not every family has, and what those have that lack them."""
+"""Fields of ``model:`` that not every family has: what those that lack one do, as a value and in words."""
 
 
 class RunConfig(Section):
@@ -299,8 +299,8 @@ class RunConfig(Section):
 
     def _check_fields_of(self, family: FamilySpec) -> None:
         model = self.model
-        for name, why in _LACKS.items():
-            if getattr(model, name) is not None and name not in family.config_fields:
+        for name, (has, why) in _LACKS.items():
+            if getattr(model, name) not in (None, has) and name not in family.config_fields:
                 raise ValueError(
                     f"model.{name} {getattr(model, name)} has no effect on {self.family}, {why}; leave it out"
                 )

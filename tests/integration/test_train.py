@@ -45,7 +45,7 @@ def command(repository):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_a_killed_run_ends_as_one_never_killed(command, tmp_path, family):
     flags = [*TINY, "--family", family]
     expected = train(load_config(None, [*flags, "--runs-dir", str(tmp_path), "--run-name", "whole"]))
@@ -134,7 +134,7 @@ def test_the_source_studys_sizes(repository, tmp_path, name, flags, parameters):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_two_processes_train_as_one_does(repository, tmp_path, family):
     """Data-parallel over two CPU processes as a user starts them, against one process.
 

@@ -133,7 +133,7 @@ def test_a_variant_with_another_width_stays_paired_with_the_base(write):
     assert load_config(path, ["--ffn", "relu"]).model.paired_intermediate_size is None
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_saved_config_is_a_valid_input_and_reads_back_the_same(write, tmp_path, family):
     config = load_config(write(VARIANTS), ["--ffn", "kan", "--family", family])
     write_config(tmp_path / "run", config)

@@ -53,7 +53,7 @@ def save_model(tmp_path_factory, tokenizer) -> Callable:
         folder = tmp_path_factory.mktemp(f"{family}-{ffn}")
         torch.manual_seed(0)
         layers = {"num_layers": 1, "num_heads": 2}
-        if family == "roberta":
+        if family in ("roberta", "llama"):
             layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
         sizes = {"vocab_size": len(tokenizer), "hidden_size": 16, "intermediate_size": 32}
         model = build_model(family, ffn, max_position_embeddings=33, **sizes, **layers, **IDS)

@@ -38,6 +38,7 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 MASK = 9999
 TINY = {"vocab_size": 10_000, "hidden_size": 64, "intermediate_size": 128, "initializer_range": 0.2, **IDS}
 CAUSAL = {"num_layers": 2, "num_heads": 2, "max_position_embeddings": 64, "window_size": 24}
+ROTARY = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 64}
 MASKED = {"num_hidden_layers": 2, "num_attention_heads": 2, "max_position_embeddings": 65}
 
 
@@ -180,9 +181,10 @@ def train_a_little(
 
 
 @pytest.mark.parametrize("steps", [0, 12], ids=["random", "trained"])
-def test_causal_scores_are_those_of_lm_eval(tokenizer, sentences, steps):
+@pytest.mark.parametrize(("family", "sizes"), [("gpt_neo", CAUSAL), ("llama", ROTARY)])
+def test_causal_scores_are_those_of_lm_eval(tokenizer, sentences, family, sizes, steps):
     torch.manual_seed(0)
-    model = build_model("gpt_neo", "gelu", **TINY, **CAUSAL).eval()
+    model = build_model(family, "gelu", **TINY, **sizes).eval()
     texts = encode(tokenizer, sentences, [])
     train_a_little(model, texts, is_causal=True, steps=steps)
     found, expected = causal_log_likelihoods(model, texts), hflm(model, tokenizer, sentences)
@@ -243,7 +245,7 @@ def test_what_follows_in_a_word_is_masked_too():
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
 def test_any_depth_long_texts_and_scored_parts(family, num_layers):
     torch.manual_seed(num_layers)
     sizes = {"vocab_size": 60, "hidden_size": 8, "intermediate_size": 8, "initializer_range": 0.5, **IDS}
@@ -255,7 +257,7 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
     model = build_model(family, "gelu", **sizes, **depth).eval()
     texts = random_texts(20, 60, 14)
     for batch_tokens in (7, 300):
-        if family == "gpt_neo":
+        if family != "roberta":
             assert_same(causal_log_likelihoods(model, texts, batch_tokens), causal_one_by_one(model, texts))
             continue
         for masking in ("original", "within_word_l2r"):
@@ -264,7 +266,7 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
 
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
 def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     torch.manual_seed(1)
     layers, heads = (
@@ -277,7 +279,7 @@ def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     texts = random_texts(12, 50, 8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # none of them takes the plain way
-        if family == "gpt_neo":
+        if family != "roberta":
             assert_same(causal_log_likelihoods(model, texts, 30), causal_one_by_one(model, texts))
         else:
             assert_same(pseudo_log_likelihoods(model, texts, 49, 30), masked_one_by_one(model, texts, 49))

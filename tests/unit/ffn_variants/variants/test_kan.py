@@ -395,7 +395,7 @@ def test_the_order_is_not_the_size_of_the_grid(grid, order):
         assert layer.spline_weight.shape[2] == grid + order
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 def test_every_family_has_two_kan_layers_in_each_ffn(family):
     model = build_model(family, "kan", hidden_size=16, intermediate_size=8, vocab_size=50)
     ffns = [module for module in model.modules() if isinstance(module, KANFFN)]

@@ -24,9 +24,11 @@ ROW, MASK = 40, 3
 
 def build(family, ffn):
     """A model in training mode, whose loss is that of a step, without dropout."""
-    own = {"window_size": 5}  # shorter than the documents
-    if family == "roberta":
-        own = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    own = {
+        "gpt_neo": {"window_size": 5},  # shorter than the documents
+        "roberta": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+        "llama": {},
+    }[family]
     torch.manual_seed(0)
     return build_model(
         family, ffn, num_hidden_layers=2, max_position_embeddings=41, initializer_range=0.2, **SIZES, **own
@@ -40,7 +42,7 @@ def tokens_and_chosen(family):
     starts = np.cumsum(LENGTHS) - LENGTHS
     chosen = np.ones(len(tokens), bool)
     chosen[starts] = False  # nothing comes before the first token of a document
-    return tokens, chosen if family == "gpt_neo" else rng.random(len(tokens)) < 0.3
+    return tokens, chosen if family != "roberta" else rng.random(len(tokens)) < 0.3
 
 
 def padded_loss(model, family):
@@ -51,7 +53,7 @@ def padded_loss(model, family):
     ends = np.cumsum(LENGTHS)
     for row, (start, end) in enumerate(zip(ends - LENGTHS, ends, strict=True)):
         document, predicted = tokens[start:end].astype(int), chosen[start:end]
-        visible = document if family == "gpt_neo" else np.where(predicted, MASK, document)
+        visible = document if family != "roberta" else np.where(predicted, MASK, document)
         ids[row, : end - start] = torch.from_numpy(visible)
         labels[row, : end - start] = torch.from_numpy(np.where(predicted, document, -100))
     loss = model(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss
@@ -67,7 +69,7 @@ def packed_loss(model, family):
     predicted = pack(np.where(chosen, 2, 1).astype(np.uint16), LENGTHS, ROW, 0)[0] == 2
     targets = torch.from_numpy(rows[predicted].astype(np.int64))
     index = torch.from_numpy(np.flatnonzero(predicted))
-    if family == "gpt_neo":
+    if family != "roberta":
         index = index - 1  # a token is predicted where the one before it stands
     else:
         rows = np.where(predicted, MASK, rows)
@@ -78,7 +80,7 @@ def packed_loss(model, family):
 @pytest.mark.parametrize("rows_per_chunk", [None, 7], ids=["whole", "chunked"])
 @pytest.mark.parametrize("backend", ["sdpa", "eager"])
 @pytest.mark.parametrize("ffn", ["gelu", "kan"])
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
 def test_loss_and_gradients_of_packed_rows_are_those_of_padded_documents(
     monkeypatch, family, ffn, backend, rows_per_chunk
 ):

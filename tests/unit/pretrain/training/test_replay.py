@@ -79,8 +79,9 @@ def runs_dir(tmp_path_factory) -> Path:
         ["--family", "gpt_neo"],
         ["--family", "roberta", "--ffn", "kan", "--splines.penalty", "1e-3"],
         pytest.param(["--family", "t5", "--optim.optimizer", "adafactor"], marks=pytest.mark.slow),
+        pytest.param(["--family", "llama"], marks=pytest.mark.slow),
     ],
-    ids=["gpt_neo", "roberta", "t5"],
+    ids=["gpt_neo", "roberta", "t5", "llama"],
 )
 def test_replayed_steps_are_the_usual_ones_to_the_bit(runs_dir, tmp_path, flags):
     """With dropout where the family has it, in two forward passes a step."""

@@ -13,7 +13,7 @@ from pretrain.training.usable import check_usable, count_roughly
 SIZES = ["--model.hidden-size", "256", "--model.intermediate-size", "512", "--data.vocab-size", "2000"]
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])
 @pytest.mark.parametrize("ffn", ["gelu", "kan", "swiglu", "gr-kan"])
 def test_parameters_are_estimated_within_a_fifth(family, ffn):
     """Against the model itself; what is refused is a factor of four away."""
