@@ -106,6 +106,15 @@ ENTRIES = {
   pages = {1--67},
   year = {2020}
 }""",
+    "touvron2023": r"""@misc{touvron2023,
+  author = {Touvron, Hugo and Lavril, Thibaut and Izacard, Gautier and Martinet, Xavier and
+           Lachaux, Marie-Anne and Lacroix, Timoth{\'e}e and Rozi{\`e}re, Baptiste and Goyal, Naman and
+           Hambro, Eric and Azhar, Faisal and Rodriguez, Aurelien and Joulin, Armand and Grave, Edouard and
+           Lample, Guillaume},
+  title = {{LLaMA}: Open and Efficient Foundation Language Models},
+  howpublished = {arXiv:2302.13971},
+  year = {2023}
+}""",
     "wang2019": r"""@inproceedings{wang2019,
   author = {Wang, Alex and Pruksachatkun, Yada and Nangia, Nikita and Singh, Amanpreet and Michael, Julian
            and Hill, Felix and Levy, Omer and Bowman, Samuel R.},
@@ -161,7 +170,7 @@ ENTRIES = {
 }""",
 }
 """By the key that a text cites."""
-OF_FAMILY = {"gpt_neo": "black2021", "roberta": "liu2019", "t5": "raffel2020"}
+OF_FAMILY = {"gpt_neo": "black2021", "roberta": "liu2019", "t5": "raffel2020", "llama": "touvron2023"}
 OF_SUITE = {
     "blimp": ("warstadt2020",),
     "blimp-fast": ("warstadt2020",),

@@ -374,7 +374,7 @@ def test_post_init_leaves_kan_layers_as_they_were_drawn(family):
             assert 0.98 * bound < module.spline_scaler.abs().max() <= bound
 
 
-@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5", "llama"])  # Llama's FFN has none
+@pytest.mark.parametrize("family", ["gpt_neo", "roberta", "t5"])  # Llama's FFN has none
 def test_dropout_of_the_ffn_is_kept_for_blocks(family):
     field = {"gpt_neo": "resid_dropout", "roberta": "hidden_dropout_prob", "t5": "dropout_rate"}[family]
     layer = next(
