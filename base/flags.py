@@ -149,11 +149,17 @@ def list_flags(kind: type, default: Any = None, path: FieldPath = (), prefix: st
             path=(*path, field),
             names=names,
             annotation=annotation,
-            has_opposite=inner is bool and not others and FlagCreatePairsOff not in metadata,
+            # Of a choice that may be left open, the help shows the values and no opposite.
+            has_opposite=_bare(annotation) is bool and FlagCreatePairsOff not in metadata,
             is_repeated=UseAppendAction in metadata,
             is_required=_is_required(kind, field),
             help=partial(_help_of, kind, field),
         )
+
+
+def _bare(annotation: Any) -> Any:
+    """A type without what is said beside it."""
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _help_of(kind: type, field: str) -> str:
