@@ -67,7 +67,7 @@ class Flag:
         kinds = [get_origin(kind) or kind for kind in members(self.annotation)]
         if any(kind in (tuple, list, dict) for kind in kinds):
             return "*"
-        return 0 if kinds == [bool] else 1
+        return 0 if _bare(self.annotation) is bool else 1
 
 
 def _split_last(name: str) -> tuple[str, str, str]:

@@ -37,6 +37,7 @@ class Everything(Section):
     number: float | None = Field(None, gt=0, le=2)
     text: str = ""
     switch: bool = False
+    left_open: bool | None = None
     word: Literal["a", "b"] = "a"
     several: tuple[int, ...] = ()
     either: Literal["run"] | tuple[int, ...] | None = None
@@ -48,7 +49,16 @@ class Everything(Section):
     [
         *("--whole x", "--whole -1", "--whole 9", "--whole 1.5", "--whole", "--whole None", "--number 0"),
         *("--number 3", "--number x", "--word c", "--several x", "--several 1 x", "--either x"),
-        *("--either 1 x", "--options a", "--switch --no-switch", "--switch=maybe", "--text", "--wohle 3"),
+        *(
+            "--either 1 x",
+            "--options a",
+            "--switch --no-switch",
+            "--switch=maybe",
+            "--left-open",
+            "--left-open perhaps",
+            "--text",
+            "--wohle 3",
+        ),
         "stray",
     ],
 )
@@ -58,6 +68,11 @@ def test_mistakes_are_told_in_plain_words(args: str) -> None:
     foreign = r"Input should|validation error|type=|literal\[|NoneType|is not allowed\b"
     assert not re.search(foreign, str(told.value))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("word", "value"), [("True", True), ("False", False), ("None", None)])
+def test_a_choice_that_may_be_left_open_takes_a_word(word: str, value: bool | None) -> None:
+    assert parse_flags(Everything, ["--left-open", word]).left_open is value
 
 
 @pytest.mark.parametrize(
