@@ -23,6 +23,7 @@ from eval.report.noise import analyse_items
 from eval.report.outcome_table import outcome_rows
 from eval.report.phenomena import compare_parts, means_over_parts, part_scores, part_tables
 from eval.report.published import Published, beside_published
+from eval.report.ranking import rank
 from eval.report.relabel import seen_by
 from eval.report.rules import judge, read_rule
 from eval.report.sensitivity import sensitivities
@@ -294,6 +295,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         parts=tuple(compare_parts(of_parts, baseline, others, inference)),
         bayesian=tuple(bayesian_view(tables.values(), of_parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
+        rankings=rank(found),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
         items=items,

@@ -20,6 +20,7 @@ from eval.report.noise import ItemAnalysis
 from eval.report.outcome_table import OutcomeRow
 from eval.report.power import Power
 from eval.report.published import Published
+from eval.report.ranking import Ranking
 from eval.report.readers.reading import Reading
 from eval.report.rules import ByRule
 from eval.report.run_facts import RunFacts
@@ -119,6 +120,8 @@ class Analysis(Findings):
     missing: pd.DataFrame
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
+    rankings: tuple[Ranking, ...] = ()
+    """Variants in their order on every primary outcome and family; empty for few."""
     head_trials: tuple[HeadTrials, ...] = ()
     """How heads were tuned in fine-tuning; empty where they were not."""
     tuned: Tuned | None = None

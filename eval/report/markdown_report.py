@@ -20,6 +20,7 @@ from eval.report.sections.noise import noise_section
 from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.phenomena import parts_section
 from eval.report.sections.published import published_section
+from eval.report.sections.ranking import ranking_section
 from eval.report.sections.rules import rules_section
 from eval.report.sections.scores import scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
@@ -33,6 +34,7 @@ from eval.report.source_study import source_study_section
 def render(analysis: Analysis, context: Context) -> str:
     """Write the whole report as Markdown: what it shows, then how, then every number."""
     sections = [
+        ranking_section(analysis, context),
         tuning_section(analysis, context),
         sizes_section(analysis, context),
         learning_curves_section(analysis, context),

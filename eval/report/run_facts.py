@@ -54,6 +54,8 @@ class RunFacts:
     reference: str = ""
     num_parameters: int | None = None
     num_ffn_parameters: int | None = None
+    num_active_parameters: int | None = None
+    """Those that one token meets: fewer where a router or keys choose."""
     intermediate_size: int | None = None
     """Inner width of the FFN."""
     ffn_budget: str | None = None
@@ -137,6 +139,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         reference=_text(provenance.get("variant_reference")),
         num_parameters=_whole(known["parameters"]),
         num_ffn_parameters=_whole(known["parameters of the FFN"]),
+        num_active_parameters=_active(known, ffn),
         intermediate_size=_whole(known["intermediate_size"]),
         ffn_budget=str(ffn["budget"]) if "budget" in ffn else None,
         flops_per_token=_whole(known["FLOPs a token"]),
@@ -153,6 +156,15 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         trained_with=_origin(provenance),
         unusable=tuple(f"{name} {why}" for name, why in sorted(wrong.items())),
     )
+
+
+def _active(known: Mapping[str, object], ffn: Mapping[str, Any]) -> int | None:
+    """All parameters but those of FFNs that a token does not meet; all where a record does not say."""
+    whole, of_ffns = (_whole(known[name]) for name in ("parameters", "parameters of the FFN"))
+    each, active = ffn.get("parameters_per_layer"), ffn.get("active_parameters_per_layer")
+    if whole is None or of_ffns is None or not each or active is None:
+        return whole
+    return round(whole - of_ffns * (1 - active / each))
 
 
 def _checked(run: RunFolder) -> tuple[Completion | None, dict[str, str]]:

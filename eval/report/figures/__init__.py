@@ -15,6 +15,7 @@ from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
 from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.published import draw_published
+from eval.report.figures.ranking import draw_ranking
 from eval.report.figures.seeds import draw_seeds
 from eval.report.figures.sizes import draw_across_sizes, draw_size_laws
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
@@ -35,6 +36,7 @@ PER_REPORT = {
     "gradient-norms": draw_gradient_norms,
     "published": draw_published,
     "tuning": draw_tuning,
+    "ranking": draw_ranking,
 }
 PER_BENCHMARK = {"forest": draw_forest, "heat-map": draw_heat_map}
 
@@ -44,7 +46,7 @@ def draw_all(analysis: Analysis) -> dict[str, tuple[Figure, str]]:
 
     Returns:
         File name without suffix (``forest``, ``seeds``, ``across-sizes``, ``size-laws``, ``cost``,
-        ``learning-curves``, ``gradient-norms``, ``published``, ``tuning``; ``heat-map-blimp``;
+        ``learning-curves``, ``gradient-norms``, ``published``, ``tuning``, ``ranking``; ``heat-map-blimp``;
         ``forest-blimp`` for what is not in ``forest``), mapped to the figure and its alt text.
     """
     return {name: found for name, draw in draws(analysis).items() if (found := settled(draw))}

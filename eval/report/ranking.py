@@ -1,0 +1,97 @@
+"""Variants in the order of their scores, in the groups that cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eval.report.findings import Findings
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark, Family, Level
+from eval.significance.comparison import Comparison
+from eval.significance.statistics.all_pairs import groups, letter, told_apart
+from eval.significance.statistics.looks import OneLook
+from eval.significance.statistics.tuning import NO_CHOICE
+
+FEWEST = 4
+"""Variants from which on their order is worth a table of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One variant in the order of an outcome."""
+
+    variant: Level
+    mean: float
+    """Of its runs."""
+    num_runs: int
+    letters: str
+    """Of its groups: two variants share a letter exactly where they are not told apart."""
+    comparison: Comparison | None
+    """With the baseline; None for the baseline itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The variants of one outcome and family, the best first."""
+
+    benchmark: Benchmark
+    family: Family
+    places: tuple[Place, ...]
+
+    @property
+    def leaders(self) -> list[Level]:
+        """Variants that are not told from the first."""
+        first = set(self.places[0].letters.split())
+        return [x.variant for x in self.places if first & set(x.letters.split())]
+
+
+def rank(findings: Findings) -> tuple[Ranking, ...]:
+    """Order the variants on every primary outcome, in each family by itself.
+
+    Nothing where runs are paired or the study is looked at several times: the tests of pairs know of neither.
+    """
+    how = findings.inference
+    if how.paired or not isinstance(how.looks, OneLook) or how.method != "welch":
+        return ()
+    found = (
+        _ranking(findings, findings.tables[benchmark], family)
+        for benchmark in findings.primary
+        for family in findings.families
+    )
+    return tuple(ranking for ranking in found if ranking is not None)
+
+
+def _ranking(findings: Findings, table: ArmTable, family: Family) -> Ranking | None:
+    arms = {
+        v: table.squares((family, v)) for v in findings.variants if len(table.runs.get((family, v), ())) > 1
+    }
+    if len(arms) < FEWEST:
+        return None
+    ordered = sorted(arms, key=lambda variant: -table.outcome.sign * arms[variant][1])
+    counts, means, squares = (np.array(x, dtype=float) for x in zip(*(arms[v] for v in ordered), strict=True))
+    choices = [table.choices.get((family, v), NO_CHOICE) for v in ordered]
+    differ = told_apart(
+        means, squares / (counts - 1), counts, findings.inference.level,
+        added=[x.variance for x in choices], added_df=[x.df for x in choices],
+    )  # fmt: skip
+    letters = _letters(groups(differ), len(ordered))
+    compared = {c.contrast.plus: c for c in findings.of(table.benchmark, family)}
+    places = tuple(
+        Place(
+            variant=variant,
+            mean=float(mean),
+            num_runs=int(count),
+            letters=own,
+            comparison=compared.get((variant,)),
+        )
+        for variant, mean, count, own in zip(ordered, means, counts, letters, strict=True)
+    )
+    return Ranking(benchmark=table.benchmark, family=family, places=places)
+
+
+def _letters(found: Sequence[Sequence[int]], count: int) -> list[str]:
+    """The letters of each arm's groups, with spaces between them."""
+    return [" ".join(letter(n) for n, group in enumerate(found) if arm in group) for arm in range(count)]

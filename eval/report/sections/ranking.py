@@ -1,0 +1,112 @@
+"""The standing table: variants in the order of their scores, what they cost, and who cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from eval.report.analysis import Analysis
+from eval.report.markdown import anchor, arrow, count, difference, interval, listed, millions, table
+from eval.report.names import family_label
+from eval.report.ranking import Place, Ranking
+from eval.report.run_facts import RunFacts
+from eval.report.sections.answer import in_a_word
+from eval.report.sections.context import Context, decimals_of, title
+
+MOST_NAMED = 8
+"""Variants that a sentence lists."""
+MET = "of them met by a token"
+
+
+def ranking_section(analysis: Analysis, context: Context) -> str:
+    """A sentence and a table for each primary outcome and family; empty for few variants."""
+    if not analysis.rankings:
+        return ""
+    parts = [
+        f"{_sentence(analysis, ranking)}\n\n{_table(analysis, ranking)}" for ranking in analysis.rankings
+    ]
+    return "\n\n".join(["## Standing", context.figure("ranking"), *parts, _text(analysis)])
+
+
+def _sentence(analysis: Analysis, ranking: Ranking) -> str:
+    """Say who is first and who is not told from it."""
+    first, *tied = ranking.leaders
+    best = "highest" if analysis.outcome(ranking.benchmark).better == "higher" else "lowest"
+    where = f"**{family_label(ranking.family)}, {title(ranking.benchmark)}.** "
+    said = f"{where}`{first}` has the {best} mean of {len(ranking.places)} {analysis.noun}s"
+    if not tied:
+        return f"{said}, and is told apart from every other."
+    if len(tied) > MOST_NAMED:
+        return f"{said}; {len(tied)} others cannot be told from it (its letters)."
+    return f"{said}; {listed(f'`{name}`' for name in tied)} cannot be told from it."
+
+
+def _table(analysis: Analysis, ranking: Ranking) -> str:
+    outcome, digits = (
+        analysis.outcome(ranking.benchmark),
+        decimals_of(analysis, ranking.benchmark, ranking.family),
+    )
+    facts = {x.variant: _facts(analysis, ranking, x.variant) for x in ranking.places}
+    header = ["", analysis.noun, f"{title(ranking.benchmark)} {arrow(outcome)}", "not told apart"]
+    header += [f"against `{analysis.baseline}`", "verdict"]
+    costs = _known_costs([run for runs in facts.values() for run in runs])
+    base = facts.get(analysis.baseline, ())
+    rows = [
+        [
+            str(number),
+            f"`{x.variant}`",
+            f"{x.mean:.{digits}f}",
+            x.letters,
+            *_against(x),
+            *(_costs(facts[x.variant], base)[name] for name in costs),
+        ]
+        for number, x in enumerate(ranking.places, 1)
+    ]
+    return table([*header, *costs], rows)
+
+
+def _against(place: Place) -> list[str]:
+    found = place.comparison
+    return ["-", "-"] if found is None else [f"{difference(found)} {interval(found)}", in_a_word(found)]
+
+
+def _facts(analysis: Analysis, ranking: Ranking, variant: object) -> Sequence[RunFacts]:
+    return [x for x in analysis.facts if (x.family, x.variant) == (ranking.family, variant)]
+
+
+def _known_costs(runs: Sequence[RunFacts]) -> list[str]:
+    """Columns: none for a table of scores; parameters of one token only where they are fewer somewhere."""
+    if not runs:
+        return []
+    differ = any(x.num_active_parameters != x.num_parameters for x in runs)
+    return ["parameters", *([MET] if differ else []), "MFLOP a token", "time"]
+
+
+def _costs(runs: Sequence[RunFacts], base: Sequence[RunFacts]) -> dict[str, str]:
+    first = runs[0] if runs else RunFacts(run_id="", family="", variant="", seed=0)
+    speed, usual = _speed(runs), _speed(base)
+    return {
+        "parameters": count(first.num_parameters),
+        MET: count(first.num_active_parameters),
+        "MFLOP a token": millions(first.flops_per_token),
+        "time": f"{usual / speed:.2f}x" if speed and usual else "-",
+    }
+
+
+def _speed(runs: Sequence[RunFacts]) -> float | None:
+    """Tokens a second, of the middle run: others may have had to share the machine with something else."""
+    known = [x.tokens_per_s for x in runs if x.tokens_per_s]
+    return float(np.median(known)) if known else None
+
+
+def _text(analysis: Analysis) -> str:
+    link = "#" + anchor(f"Differences to `{analysis.baseline}`")
+    return (
+        f"Sorted by the mean over seeds. *Not told apart*: {analysis.noun}s that share a letter. Every pair "
+        "is compared by Welch's test, corrected by Holm over all pairs of the table at "
+        f"{analysis.confidence:.0%}; that is more tests than those against `{analysis.baseline}`, whose "
+        f"intervals and verdicts are those of [all differences]({link}). *Time*: that of one training token "
+        f"over that of `{analysis.baseline}`, by the middle run of each, on machines that runs may have "
+        "shared."
+    )

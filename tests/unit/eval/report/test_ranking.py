@@ -1,0 +1,72 @@
+"""The standing table: its order, its letters and its figure, from a table of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
+from eval.report.figures import draw_all
+from eval.report.sections.context import Context
+from eval.report.sections.ranking import ranking_section
+from eval.report.sources import read_source
+
+VARIANTS = {"gelu": 3.0, "swiglu": 2.7, "relu": 3.01, "none": 3.5, "kan": 3.2}
+
+
+def made(folder: Path, variants: Collection[str] = VARIANTS, paired: bool = False) -> Analysis:
+    rng = np.random.default_rng(3)
+    rows = [
+        ("gpt_neo", variant, seed, "held-out-loss", centre + 0.02 * rng.normal())
+        for variant, centre in VARIANTS.items()
+        for seed in range(1, 7)
+        if variant in variants
+    ]
+    frame = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    frame.to_csv(folder / "scores.csv", index=False)
+    asked = Request(baseline="gelu", primary=("held-out-loss",), paired=paired)
+    return analyse(read_source(folder / "scores.csv"), asked)
+
+
+@pytest.fixture
+def analysis(tmp_path) -> Analysis:
+    return made(tmp_path)
+
+
+def test_variants_are_sorted_and_share_letters_where_they_are_not_told_apart(analysis):
+    (ranking,) = analysis.rankings
+    table = next(iter(analysis.tables.values()))
+    runs = {v: table.runs["gpt_neo", v].to_numpy() for v in VARIANTS}
+    assert [x.variant for x in ranking.places] == sorted(VARIANTS, key=lambda v: runs[v].mean())
+    for one, other in combinations(ranking.places, 2):
+        p = stats.ttest_ind(runs[one.variant], runs[other.variant], equal_var=False).pvalue
+        shares = set(one.letters.split()) & set(other.letters.split())
+        # Ten pairs, of which one is of equals: the others are below any of Holm's levels.
+        assert bool(shares) == ({one.variant, other.variant} == {"gelu", "relu"})
+        assert (p < 0.05 / 10) == (not shares)
+    assert ranking.leaders == ["swiglu"]
+
+
+def test_the_section_says_the_order_and_has_a_figure(analysis):
+    drawn = draw_all(analysis)
+    context = Context(command="", versions={}, figures={name: alt for name, (_, alt) in drawn.items()})
+    text = ranking_section(analysis, context)
+    assert "`swiglu` has the lowest mean of 5 variants, and is told apart from every other." in text
+    lines = [line for line in text.splitlines() if line.startswith("| ") and "`" in line][1:]
+    assert [line.split("`")[1] for line in lines] == ["swiglu", "gelu", "relu", "kan", "none"]
+    assert "swiglu, gelu, relu, kan, none" in drawn["ranking"][1]
+    assert "figures/ranking.svg" in text
+
+
+def test_few_variants_and_paired_runs_have_none(tmp_path):
+    assert made(tmp_path, paired=True).rankings == ()
+    three = made(tmp_path, ("gelu", "relu", "none"))
+    assert three.rankings == ()
+    assert ranking_section(three, Context(command="", versions={}, figures={})) == ""
