@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
 
 from base.errors import UsageError
 
@@ -36,6 +36,10 @@ class SubmitArgs:
     trust_remote_code: Annotated[bool, FlagCreatePairsOff] = False
     """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
     that its backbones bring. Read them before."""
+    add: Annotated[tuple[str, ...], UseAppendAction] = ()
+    """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
+    mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
+    May be given several times."""
     retry_failed: Annotated[bool, FlagCreatePairsOff] = False
     """Also try cells again that ended with an error of their own."""
     cancel: Annotated[bool, FlagCreatePairsOff] = False

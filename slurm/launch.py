@@ -54,7 +54,7 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     overrides = runs_dir_override(options.runs_dir)
     if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
         return cancel_study(folder)  # which runs nothing of the study
-    study = load(options.study, overrides, options.trust_remote_code)
+    study = load(options.study, overrides, options.trust_remote_code, add=options.add)
     if options.cancel:
         return cancel_study(study.folder)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)

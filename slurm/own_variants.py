@@ -101,6 +101,29 @@ def places_in(path: Path, named: Any) -> dict[str, str]:
     return found
 
 
+def with_added(named: list[Any], add: Iterable[str]) -> list[Any]:
+    """Put variants of a command line behind those of a study, where they are not there already.
+
+    Args:
+        named: What stands under ``variants``.
+        add: The same, but that relative paths start here.
+
+    Raises:
+        UsageError: For a text that looks like a file and names no Python file.
+    """
+    found = list(named)
+    for text in add:
+        place, rest = split_file(text)
+        if names_file(place):
+            try:
+                text = f"{absolute_place(place)}{rest}"
+            except UsageError as error:
+                raise UsageError(f"--add: {error}") from None
+        if text not in found:
+            found.append(text)
+    return found
+
+
 def load_named(path: Path, places: Iterable[str], trust_remote_code: bool) -> list[str]:
     """Run the files that a study names; returns their variants' names.
 

@@ -7,7 +7,7 @@ folder, whose name carries the hash of everything that can change the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -32,7 +32,7 @@ from pretrain.run.folders import StudyFolder
 from slurm.axes.levels import split_file
 from slurm.cells import Cell, expand_backbones, trained_cells
 from slurm.expansion import Expansion
-from slurm.own_variants import load_named, places_in
+from slurm.own_variants import load_named, places_in, with_added
 from slurm.study_config import StudyConfig
 from slurm.tuning.cells import check_values, main_cells, plan_of, shared_cells, shares_its_best, tuning_cells
 
@@ -143,8 +143,9 @@ class Study:
         if self.tuning_plan:
             found = read_tuning(self.folder)
             # Of another plan nothing follows: slurm.submit refuses it.
-            is_own = found is not None and found.plan.in_order == self.tuning_plan.in_order
-            study = replace(self, tuning=found if is_own else Tuning(plan=self.tuning_plan))
+            plan = found.plan.grown_to(self.tuning_plan) if found else None
+            tuning = replace(found, plan=plan) if found and plan else Tuning(plan=self.tuning_plan)
+            study = replace(self, tuning=tuning)
         if not self.config.stages:
             return study
         return replace(study, decisions=read_decisions(self.folder) or Decisions(plan=study.plan))
@@ -221,6 +222,7 @@ def load_study(
     overrides: Mapping[str, Any] | None = None,
     trust_remote_code: bool = False,
     change: Callable[[StudyConfig], Mapping[str, Any]] | None = None,
+    add: Sequence[str] = (),
 ) -> Study:
     """Read a study and expand it into cells.
 
@@ -230,12 +232,13 @@ def load_study(
         trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
             those that its backbones bring.
         change: Makes another study of the one in the file: what would stand in its own.
+        add: Variants beside those in the file, as they would stand there; paths start here.
 
     Raises:
         UsageError: If the file is missing or a value in it does not fit; names the file and the key.
     """
     path = find_config(path, "study")
-    config = _read(path, trust_remote_code)
+    config = _read(path, trust_remote_code, add)
     if change is not None:
         config = check_config(dict(change(config)), StudyConfig, path)
     extra = deep_merge(config.config, dict(overrides or {}))
@@ -282,8 +285,12 @@ def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Pat
     return Path(output.runs_dir) / output.study
 
 
-def _read(path: Path, trust_remote_code: bool) -> StudyConfig:
+def _read(path: Path, trust_remote_code: bool, add: Sequence[str] = ()) -> StudyConfig:
     values = read_yaml(path)
+    if add:
+        if not isinstance(values.get("variants"), list):
+            raise UsageError(f"{path}: it names no variants that --add could stand beside; leave --add out")
+        values["variants"] = with_added(values["variants"], add)
     if places := places_in(path, values.get("variants")):
         loaded = load_named(path, places.values(), trust_remote_code)
         names = {text: f"{name}{split_file(text)[1]}" for text, name in zip(places, loaded, strict=True)}

@@ -3,6 +3,7 @@
     python -m slurm.submit quickstart --workers 2
     python -m slurm.submit thesis --cluster slurm --preset one-gpu
     python -m slurm.submit my-study.yaml --dry-run
+    python -m slurm.submit zoo --add mine.py:SPEC --trust-remote-code
 
 The same command again repeats nothing: cells that are done, queued or running are left alone, unfinished ones
 resume from their last checkpoint. With --cluster slurm the command returns at once; the study goes on without

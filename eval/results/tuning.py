@@ -55,6 +55,8 @@ class TuningPlan:
     """Families and places, in each of which every variant is tuned."""
     cells: tuple[str, ...] = ()
     """Runs of the first round, whose names say how they are trained."""
+    later: tuple[tuple[str, ...], ...] = ()
+    """Variants that entered when others had been tuned, those that entered together in one."""
 
     @property
     def in_order(self) -> TuningPlan:
@@ -68,10 +70,46 @@ class TuningPlan:
         )
 
     @property
+    def founders(self) -> tuple[str, ...]:
+        """Variants that were there from the first round on."""
+        return tuple(name for name in self.variants if not any(name in entered for entered in self.later))
+
+    def grown_to(self, other: TuningPlan) -> TuningPlan | None:
+        """Return this plan with the variants and settings that another has beside its own.
+
+        None where the other lacks one of this plan's, or trains or tunes otherwise.
+        """
+        if self.what_differs(other) is not None:
+            return None
+        entered = tuple(name for name in other.variants if name not in self.variants)
+        return replace(
+            self,
+            variants=(*self.variants, *entered),
+            settings=(*self.settings, *(one for one in other.settings if one not in self.settings)),
+            cells=other.cells,
+            later=(*self.later, entered) if entered else self.later,
+        )
+
+    def what_differs(self, other: TuningPlan) -> str | None:
+        """Name the first field in which another plan is none that this one may grow to."""
+        ours, theirs = vars(self.in_order), vars(other.in_order)
+        for name in ours:
+            if name in ("variants", "settings", "cells"):
+                if not set(ours[name]) <= set(theirs[name]):
+                    return name
+            elif name != "later" and ours[name] != theirs[name]:
+                return name
+        return None
+
+    @property
     def groups(self) -> list[Group]:
-        """Who goes on together: all variants of a setting, as they share a grid; with halving each alone."""
+        """Who goes on together: variants of a setting that entered together, as they share a grid.
+
+        With halving each variant goes on alone.
+        """
         if self.method == "grid":
-            return [Group(family, places, self.variants) for family, places in self.settings]
+            entered = (self.founders, *self.later)
+            return [Group(family, places, some) for family, places in self.settings for some in entered]
         return [
             Group(family, places, (variant,)) for family, places in self.settings for variant in self.variants
         ]
@@ -206,7 +244,7 @@ class Tuning:
     def due(self, group: Group) -> list[Wanted]:
         """What a group has to try in its present round; nothing where it is through."""
         rounds = self.rounds_of(group)
-        following = next_grid(self.plan, rounds)
+        following = self.following(group)
         if following is None:
             return []
         grid, share = following
@@ -215,6 +253,20 @@ class Tuning:
             for point in _new_points(self.plan, rounds, grid)
             for variant in group.variants
         ]
+
+    def following(self, group: Group) -> tuple[dict[str, tuple[Value, ...]], float] | None:
+        """Say what a group tries next: the grid, and the share of a run's tokens; None for nothing, as yet.
+
+        Who enters later tries, in one round, all that the others tried in several, so that it has as many
+        runs; before they are through it waits.
+        """
+        rounds = self.rounds_of(group)
+        if self.plan.method != "grid" or group.variants == self.plan.founders:
+            return next_grid(self.plan, rounds)
+        first = self.rounds_of(replace(group, variants=self.plan.founders))
+        if rounds or not first or next_grid(self.plan, first) is not None:
+            return None
+        return first[-1].grid, 1.0
 
     def advanced(self, losses: Losses, today: str) -> Tuning:
         """Return it with the rounds that have ended, and what they chose."""
@@ -228,7 +280,7 @@ class Tuning:
         """The present round of a group, if all its runs have ended."""
         due = self.due(group)
         found = [(one, losses(one)) for one in due]
-        following = next_grid(self.plan, self.rounds_of(group))
+        following = self.following(group)
         if following is None or any(values is None for _, values in found):
             return None
         tried = (Tried(variant=w.variant, point=w.point, losses=values) for w, values in found if values)
@@ -245,7 +297,7 @@ class Tuning:
     def _with(self, group: Group, ended: Round) -> Tuning:
         now = replace(self, rounds=(*self.rounds, ended))
         rounds = now.rounds_of(group)
-        if next_grid(self.plan, rounds) is not None:
+        if now.following(group) is not None:
             return now
         chosen = [choose(self.plan, rounds, variant) for variant in group.variants]
         return replace(now, chosen=(*self.chosen, *chosen))

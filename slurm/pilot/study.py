@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,18 @@ WITHOUT = "none"
 
 
 def load_pilot(
-    path: Path, overrides: Mapping[str, Any] | None = None, trust_remote_code: bool = False
+    path: Path,
+    overrides: Mapping[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    add: Sequence[str] = (),
 ) -> Study:
     """Read a study and expand its pilot into cells; arguments are those of ``load_study``.
 
     Raises:
         UsageError: If the study or its pilot does not fit; names the file.
     """
+    if add:
+        raise UsageError("a pilot runs the variants of its section; name them there, and leave out --add")
     asked: dict[str, Any] = {}
 
     def change(config: StudyConfig) -> dict[str, Any]:

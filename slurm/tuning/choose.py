@@ -29,7 +29,6 @@ _NAMES = {
     "fields": "what is tuned",
     "seeds": "the tuning's seeds",
     "baseline": "the baseline",
-    "variants": "its variants",
     "settings": "its families or axes",
     "cells": "its training",
 }
@@ -47,8 +46,13 @@ def check_tuning_plan(study: Study) -> None:
     file = StudyFolder(study.folder).tuning_file
     if study.tuning_plan is None:
         raise UsageError(f"study {study.config.name}: it was tuned ({file}), and tune: is gone; put it back")
-    old, new = vars(before.plan.in_order), vars(study.tuning_plan.in_order)
-    if changed := next((name for name in old if old[name] != new[name]), None):
+    if gone := [name for name in before.plan.variants if name not in study.tuning_plan.variants]:
+        raise UsageError(
+            f"study {study.config.name}: it was tuned with {', '.join(gone)}, which is not among its "
+            "variants now; put it back, or --add it again, give the study another name, or remove "
+            f"{file}, and what was chosen is forgotten"
+        )
+    if changed := before.plan.what_differs(study.tuning_plan):
         raise UsageError(
             f"study {study.config.name}: {_NAMES.get(changed, f'tune.{changed}')} changed after its first "
             f"round of tuning; change it back, give the study another name, or remove {file}, and what was "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,3 +84,33 @@ def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
     status = ffn_ablations.study(file).run(workers=2)
     assert told(tmp_path) == undisturbed
     assert status.counts == {"done": len(undisturbed["cells"])}
+
+
+@pytest.mark.slow
+def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(tmp_path: Path, repository: Path) -> None:
+    """By the command as typed: its tuning, its runs and its verdict come to those that are there."""
+    file, study = write_study(tmp_path), tmp_path / "runs" / "study"
+    call = [sys.executable, "-m", "slurm.submit", str(file), "--workers", "2", "--cells-per-job", "4"]
+    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    before = json.loads((study / "tuning.json").read_text())
+    ends = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/COMPLETED")}
+    shutil.copy(repository / "examples/xielu.py", tmp_path / "mine.py")
+
+    refused = subprocess.run([*call, "--add", "mine.py:XIELU"], capture_output=True, text=True, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "consent to run it with --trust-remote-code" in refused.stderr
+    call += ["--add", "mine.py:XIELU", "--trust-remote-code"]
+    ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+
+    assert {path: path.stat().st_mtime_ns for path in ends} == ends
+    now = json.loads((study / "tuning.json").read_text())
+    assert now["rounds"][: len(before["rounds"])] == before["rounds"]
+    assert now["chosen"][: len(before["chosen"])] == before["chosen"]
+    assert [one["variant"] for one in now["chosen"][len(before["chosen"]) :]] == ["my-xielu"]
+    report = json.loads((study / "report" / "report.json").read_text())
+    assert "my-xielu" in json.dumps(report["comparisons"])
+    assert "`my-xielu`" in (study / "report" / "report.md").read_text()
+    again = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
+    assert "0 cells run" in again.stdout, again.stdout

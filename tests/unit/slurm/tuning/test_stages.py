@@ -34,6 +34,9 @@ BEST = {"gelu": 3e-3, "relu": 3e-3, "kan": 1e-2}
 """Of every variant; kan's is at the edge, and stays best when the grid has grown."""
 
 
+HALVING = {RATE: [3e-4, 1e-3, 3e-3, 1e-2], "seeds": [101], "method": "successive-halving"}
+
+
 def loss(variant: str, rate: float, seed: int) -> float:
     """A bowl in the logarithm of the rate; seeds differ by as much everywhere."""
     return 3.0 + math.log(rate / BEST[variant]) ** 2 + seed / 1e4
@@ -278,7 +281,7 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
         ({"tune": tune | {RATE: [1e-3, 3e-3]}}, "what is tuned changed after its first round of tuning"),
         ({"tune": tune | {"seeds": [101, 103]}}, "the tuning's seeds changed"),
         ({"tune": tune | {"widen": 0}}, "tune.widen changed"),
-        ({"variants": ["gelu", "kan"]}, "its variants changed"),
+        ({"variants": ["gelu", "kan"]}, "it was tuned with relu, which is not among its variants now"),
         ({"config": runs | {"optim": {"max_steps": 7}}}, "its training changed"),
         ({"tune": None}, "tune: is gone"),
     ]:
@@ -291,6 +294,91 @@ def test_what_was_tuned_cannot_be_changed_after_the_first_round(run, tmp_path):
     assert load_study(tmp_path / "study.yaml").tuning.rounds == tried
     assert run(seeds=[1, 2, 3], **again) == 0
     assert read_tuning(tmp_path / "runs" / "tuned").rounds[: len(tried)] == tried
+
+
+def tuned_runs(trainer: Trainer) -> list[tuple[str, str]]:
+    """Variant and stage of what was run."""
+    return sorted({(cell.variant, cell.stage) for cell in trainer.cells})
+
+
+@pytest.mark.parametrize("by_flag", [True, False], ids=["--add", "file"])
+def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run, tmp_path, by_flag):
+    """After the grid has grown, so that the newcomer tries in one round what took the others several."""
+    study, two = tmp_path / "runs" / "tuned", {"variants": ["gelu", "kan"]}
+    assert run(**two) == 0
+    before = read_tuning(study)
+    grown = before.rounds[-1].grid
+    assert len(grown[RATE]) > len(RATES)
+    ends = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/COMPLETED")}
+    flags, named = (("--add", "relu"), two) if by_flag else ((), {"variants": ["relu", "gelu", "kan"]})
+    trainer = Trainer()
+    assert run(*flags, trainer=trainer, **named) == 0
+    assert tuned_runs(trainer) == [("relu", "main"), ("relu", "tune")]
+    assert {path: path.stat().st_mtime_ns for path in ends} == ends
+    now = read_tuning(study)
+    assert now.is_over
+    assert now.plan.later == (("relu",),)
+    assert now.rounds[: len(before.rounds)] == before.rounds
+    assert now.chosen[: len(before.chosen)] == before.chosen
+    assert now.choice("gpt_neo", (), "relu").point == {RATE: BEST["relu"]}
+    tried = Counter(one.variant for each in now.rounds for one in each.tried)
+    assert len(set(tried.values())) == 1
+    again = Trainer()
+    assert run(*flags, trainer=again, **named) == 0
+    assert not again.ran
+    if by_flag:
+        with pytest.raises(UsageError, match=r"it was tuned with relu, .* or --add it again"):
+            run(**two)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stops_at", [1, 3, 8, 9, 12])
+def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at):
+    """Before the others are through it waits for their grid; a second one enters by itself."""
+    with pytest.raises(KeyboardInterrupt):
+        run(variants=["gelu", "kan"], trainer=Trainer(stops_at=14))
+    with pytest.raises(KeyboardInterrupt):
+        run("--add", "relu", variants=["gelu", "kan"], trainer=Trainer(stops_at=stops_at))
+    assert run("--add", "relu", variants=["gelu", "kan"]) == 0
+    tuning = read_tuning(tmp_path / "runs" / "tuned")
+    assert tuning.is_over
+    tried = {name: set() for name in BEST}
+    for each in tuning.rounds:
+        for one in each.tried:
+            tried[one.variant].add(one.point[RATE])
+    assert tried["relu"] == tried["gelu"] == tried["kan"]
+    assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
+
+
+def test_a_family_may_be_added_too(run, tmp_path, repository):
+    """It is tuned by itself, and the choices of the other stay."""
+    two = {"variants": ["gelu", "relu"]}
+    assert run(**two) == 0
+    before = read_tuning(tmp_path / "runs" / "tuned")
+    families = {
+        "gpt_neo": repository / "configs/tiny.yaml",
+        "roberta": repository / "configs/tiny-roberta.yaml",
+    }
+    trainer = Trainer()
+    assert run(families={name: str(path) for name, path in families.items()}, trainer=trainer, **two) == 0
+    now = read_tuning(tmp_path / "runs" / "tuned")
+    assert {cell.config.family for cell in trainer.cells} == {"roberta"}
+    assert now.is_over
+    assert now.chosen[:2] == before.chosen
+    assert {(one.family, one.variant) for one in now.chosen[2:]} == {("roberta", "gelu"), ("roberta", "relu")}
+
+
+def test_in_successive_halving_a_newcomer_goes_through_its_own_rungs(run, tmp_path):
+    config = {"output": {"runs_dir": str(tmp_path / "runs")}, "optim": {"max_steps": 40}}
+    halving = {"tune": HALVING, "config": config, "variants": ["gelu", "kan"]}
+    assert run(**halving) == 0
+    before = read_tuning(tmp_path / "runs" / "tuned")
+    trainer = Trainer()
+    assert run("--add", "relu", trainer=trainer, **halving) == 0
+    now = read_tuning(tmp_path / "runs" / "tuned")
+    assert {cell.variant for cell in trainer.cells} == {"relu"}
+    assert now.rounds[: len(before.rounds)] == before.rounds
+    assert [len(each.tried) for each in now.rounds[len(before.rounds) :]] == [4, 2, 1]
 
 
 @pytest.mark.slow
@@ -318,9 +406,6 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
     assert all(one.at_edge == ((RATE,) if one.variant == "kan" else ()) for one in tuning.chosen)
     levels = told(tmp_path)["levels"].values()
     assert {tuple(sorted(level)) for level in levels} == {(RATE, "size", "variant"), ("size", "variant")}
-
-
-HALVING = {RATE: [3e-4, 1e-3, 3e-3, 1e-2], "seeds": [101], "method": "successive-halving"}
 
 
 def test_in_successive_halving_no_variant_waits_for_another(run, tmp_path):
