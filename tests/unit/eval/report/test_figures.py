@@ -304,7 +304,7 @@ def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
 
 def test_only_what_is_known_is_drawn(analysis: Analysis):
     bare = replace(analysis, source=replace(analysis.source, facts=()), curves=LearningCurves(), parts=())
-    assert set(draw_all(bare)) == {"forest", "seeds"}
+    assert set(draw_all(bare)) == {"forest", "seeds", "ranking"}
     sizes = [
         RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
         for x in analysis.facts
