@@ -36,6 +36,11 @@ class SubmitArgs:
     trust_remote_code: Annotated[bool, FlagCreatePairsOff] = False
     """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
     that its backbones bring. Read them before."""
+    variants: tuple[str, ...] | None = None
+    """These variants instead of those in the file, as for a sitting that has time for some of them; the same
+    command without it goes on with all."""
+    seeds: str | None = None
+    """These seeds instead of those in the file: 1-2, or 1,2,5."""
     add: Annotated[tuple[str, ...], UseAppendAction] = ()
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
@@ -68,6 +73,8 @@ def check_options(options: SubmitArgs) -> None:
     Raises:
         UsageError: Naming one of them.
     """
+    if options.variants == ():
+        raise UsageError("--variants needs a value: names of variants, as under variants: of a study")
     for name in ("workers", "cells_per_job", "cells_at_once", "max_running"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise UsageError(f"--{name.replace('_', '-')} is {value}; it must be 1 or more")

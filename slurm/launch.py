@@ -34,7 +34,7 @@ from slurm.snapshot import take_snapshot
 from slurm.sources import other_source_lines
 from slurm.squeue import read_queue
 from slurm.stages import Growing, end_stage
-from slurm.study import Study, folder_of_own, load_study
+from slurm.study import Asked, Study, folder_of_own, load_study
 from slurm.submissions import sole_submitter
 from slurm.todo import Todo, find_todo, take_over
 from slurm.tuning.cells import compared_data
@@ -54,7 +54,8 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     overrides = runs_dir_override(options.runs_dir)
     if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
         return cancel_study(folder)  # which runs nothing of the study
-    study = load(options.study, overrides, options.trust_remote_code, add=options.add)
+    asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
+    study = load(options.study, overrides, options.trust_remote_code, asked=asked)
     if options.cancel:
         return cancel_study(study.folder)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)

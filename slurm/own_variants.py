@@ -101,12 +101,13 @@ def places_in(path: Path, named: Any) -> dict[str, str]:
     return found
 
 
-def with_added(named: list[Any], add: Iterable[str]) -> list[Any]:
+def with_added(named: list[Any], add: Iterable[str], flag: str) -> list[Any]:
     """Put variants of a command line behind those of a study, where they are not there already.
 
     Args:
         named: What stands under ``variants``.
         add: The same, but that relative paths start here.
+        flag: That they are from.
 
     Raises:
         UsageError: For a text that looks like a file and names no Python file.
@@ -118,7 +119,7 @@ def with_added(named: list[Any], add: Iterable[str]) -> list[Any]:
             try:
                 text = f"{absolute_place(place)}{rest}"
             except UsageError as error:
-                raise UsageError(f"--add: {error}") from None
+                raise UsageError(f"{flag}: {error}") from None
         if text not in found:
             found.append(text)
     return found

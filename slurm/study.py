@@ -7,7 +7,7 @@ folder, whose name carries the hash of everything that can change the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import explain
 from base.sealed_text import sealed_text
+from base.seeds import parse_seeds
 from base.shipped import find_config
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.report.history import remember_question
@@ -217,12 +218,24 @@ class Study:
         remember_question(self.folder, self.config.report.model_dump(mode="json"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a command line has in place of a study's file; relative paths of it start here."""
+
+    variants: tuple[str, ...] = ()
+    """Instead of those in the file."""
+    add: tuple[str, ...] = ()
+    """Beside them."""
+    seeds: str = ""
+    """Instead of those in the file."""
+
+
 def load_study(
     path: Path,
     overrides: Mapping[str, Any] | None = None,
     trust_remote_code: bool = False,
     change: Callable[[StudyConfig], Mapping[str, Any]] | None = None,
-    add: Sequence[str] = (),
+    asked: Asked | None = None,
 ) -> Study:
     """Read a study and expand it into cells.
 
@@ -232,13 +245,13 @@ def load_study(
         trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
             those that its backbones bring.
         change: Makes another study of the one in the file: what would stand in its own.
-        add: Variants beside those in the file, as they would stand there; paths start here.
+        asked: What a command line has in place of the file.
 
     Raises:
         UsageError: If the file is missing or a value in it does not fit; names the file and the key.
     """
     path = find_config(path, "study")
-    config = _read(path, trust_remote_code, add)
+    config = _read(path, trust_remote_code, asked or Asked())
     if change is not None:
         config = check_config(dict(change(config)), StudyConfig, path)
     extra = deep_merge(config.config, dict(overrides or {}))
@@ -251,6 +264,18 @@ def load_study(
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
     return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
+
+
+def _seeds(text: str) -> list[int]:
+    """Read seeds of a command line, as in a study's file.
+
+    Raises:
+        UsageError: If they are none.
+    """
+    try:
+        return list(parse_seeds(text.split(","), "", "1-2 or 1,2,5"))
+    except UsageError as error:
+        raise UsageError(f"--seeds: {error}") from None
 
 
 def _of_backbones(config: StudyConfig, path: Path, values: dict[str, Any], trust_remote_code: bool) -> Study:
@@ -285,12 +310,16 @@ def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Pat
     return Path(output.runs_dir) / output.study
 
 
-def _read(path: Path, trust_remote_code: bool, add: Sequence[str] = ()) -> StudyConfig:
+def _read(path: Path, trust_remote_code: bool, asked: Asked) -> StudyConfig:
     values = read_yaml(path)
-    if add:
-        if not isinstance(values.get("variants"), list):
-            raise UsageError(f"{path}: it names no variants that --add could stand beside; leave --add out")
-        values["variants"] = with_added(values["variants"], add)
+    if (asked.variants or asked.add) and not isinstance(values.get("variants"), list):
+        raise UsageError(f"{path}: it names no variants; leave out --variants and --add")
+    if asked.variants:
+        values["variants"] = with_added([], asked.variants, "--variants")
+    if asked.add:
+        values["variants"] = with_added(values["variants"], asked.add, "--add")
+    if asked.seeds:
+        values["seeds"] = _seeds(asked.seeds)
     if places := places_in(path, values.get("variants")):
         loaded = load_named(path, places.values(), trust_remote_code)
         names = {text: f"{name}{split_file(text)[1]}" for text, name in zip(places, loaded, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from pretrain.run.folders import PILOT
 from slurm.axes.points import TOKENS
 from slurm.axes.tokens import read_tokens
 from slurm.pilot.config import FIRST_SEED, PilotConfig
-from slurm.study import Study, load_study
+from slurm.study import Asked, Study, load_study
 from slurm.study_config import StudyConfig
 
 USUAL = 0.02
@@ -27,26 +27,28 @@ def load_pilot(
     path: Path,
     overrides: Mapping[str, Any] | None = None,
     trust_remote_code: bool = False,
-    add: Sequence[str] = (),
+    asked: Asked | None = None,
 ) -> Study:
     """Read a study and expand its pilot into cells; arguments are those of ``load_study``.
 
     Raises:
         UsageError: If the study or its pilot does not fit; names the file.
     """
-    if add:
-        raise UsageError("a pilot runs the variants of its section; name them there, and leave out --add")
-    asked: dict[str, Any] = {}
+    if asked and asked != Asked():
+        raise UsageError(
+            "a pilot runs the variants and seeds of its section; leave out --variants, --add and --seeds"
+        )
+    question: dict[str, Any] = {}
 
     def change(config: StudyConfig) -> dict[str, Any]:
         try:
             pilot = _pilot_of(config)
-            asked.update(_question(config, pilot))
-            return _values(config, pilot, asked)
+            question.update(_question(config, pilot))
+            return _values(config, pilot, question)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
 
-    return replace(load_study(path, overrides, trust_remote_code, change), pilot=asked)
+    return replace(load_study(path, overrides, trust_remote_code, change), pilot=question)
 
 
 def _pilot_of(config: StudyConfig) -> PilotConfig:

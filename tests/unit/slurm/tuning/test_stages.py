@@ -350,6 +350,21 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
 
 
+def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path):
+    """The same command without the flags goes on with the others."""
+    first = Trainer()
+    assert run("--variants", "gelu", "relu", "--seeds", "1", trainer=first) == 0
+    assert {cell.variant for cell in first.cells} == {"gelu", "relu"}
+    assert {cell.seed for cell in first.cells if cell.stage != "tune"} == {1}
+    rest = Trainer()
+    assert run(trainer=rest) == 0
+    assert not set(first.ran) & set(rest.ran)
+    assert {(cell.variant, cell.seed) for cell in rest.cells if cell.stage == "main"} == {
+        ("kan", 1), ("kan", 2), ("gelu", 2), ("relu", 2),
+    }  # fmt: skip
+    assert read_tuning(tmp_path / "runs" / "tuned").plan.later == (("kan",),)
+
+
 def test_a_family_may_be_added_too(run, tmp_path, repository):
     """It is tuned by itself, and the choices of the other stay."""
     two = {"variants": ["gelu", "relu"]}
