@@ -15,7 +15,7 @@ from eval.report.training_times import clock, training_times
 from eval.results.rows import some_of
 from eval.significance.arms import Key
 
-BUDGETS = {"params": "parameters", "flops": "FLOPs"}
+BUDGETS = {"params": "parameters", "active-params": "parameters met by a token", "flops": "FLOPs"}
 
 
 def gradient_norms(context: Context) -> str:
