@@ -59,7 +59,7 @@ class RunFacts:
     intermediate_size: int | None = None
     """Inner width of the FFN."""
     ffn_budget: str | None = None
-    """What of the FFN was held equal to the baseline's: params, active-params, flops; width if nothing was."""
+    """What of the FFN was held equal to the baseline's, params or flops, say; width if nothing was."""
     flops_per_token: int | None = None
     """Of the model's forward pass, for rows of the run's block size."""
     ffn_flops_per_token: int | None = None
