@@ -6,8 +6,9 @@ python -m benchmarks.ffn --rows 65536 --device cuda --dtype bfloat16
 
 Each round runs every case once, so that whatever else the machine does falls on all of them. A ratio is the
 median over the rounds of a variant's time over its MLP's in the same round. The MLP is linear - tanh-GELU -
-linear, eager, with the width that gives it the variant's multiply-adds; a spline-kan has none to speak of and
-is held against 512-1024-512, as are all variants in the last column. Prints markdown.
+linear, eager, with the width that gives it the variant's multiply-adds; spline-kan has none to speak of and
+no-ffn none at all, so that both are held against 512-1024-512, as are all variants in the last column.
+Prints markdown.
 
 Modes: ``eager``; ``compiled``, the project's switch, which compiles the variants' own functions;
 ``torch.compile``, the layer in a user's torch.compile, held against the faster of the MLP and the MLP in
@@ -41,8 +42,11 @@ from ffn_variants.kernels.compilation import compile_seconds, use_compiled_kerne
 HIDDEN_SIZE = 512
 REFERENCE_WIDTH = 1024
 KAN_WIDTH = 256
-NARROW = ("kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan")
-"""Variants measured at ``KAN_WIDTH``, as the source study trained them."""
+NARROW = (
+    *("kan", "efficient-kan", "fourier-kan", "cheby-kan", "rbf-kan", "jacobi-kan", "hermite-kan", "relu-kan"),
+    *("sine-kan", "wav-kan", "mlp-edge"),
+)
+"""Variants measured at ``KAN_WIDTH``, as the source study trained its KAN."""
 UNCOMPILED = ("efficient-kan",)
 MODES: dict[str, bool | None] = {"eager": False, "compiled": True, "torch.compile": None}
 """What ``use_compiled_kernels`` is told."""
@@ -170,10 +174,8 @@ def variant_width(name: str) -> int:
 
 def matched_width(name: str) -> int:
     """Width of the MLP with a variant's multiply-adds."""
-    if name == "spline-kan":
-        return REFERENCE_WIDTH
     flops = FFN_VARIANTS[name].flops_per_token(HIDDEN_SIZE, variant_width(name))
-    return round(flops / 4 / HIDDEN_SIZE)
+    return REFERENCE_WIDTH if name == "spline-kan" or not flops else round(flops / 4 / HIDDEN_SIZE)
 
 
 def ratio(case: Case, base: Case, seconds: str = "total_s") -> float:

@@ -21,6 +21,7 @@ from eval.classification.inputs.layout import padded_inputs
 from eval.classification.inputs.segments import Segmented
 from eval.classification.inputs.tokens import Encoded, Resident
 from eval.models.transfers import all_to_device
+from ffn_variants.models.autocast import cast_inputs_once
 
 Batch = Encoded | Resident | Segmented
 
@@ -136,6 +137,7 @@ class PaddedClassifier(Classifier):
     def __init__(self, model: PreTrainedModel) -> None:
         super().__init__()
         self.model: Any = model
+        cast_inputs_once(model)
 
     @property
     def body(self) -> PreTrainedModel:

@@ -91,6 +91,7 @@ class PaddedEncoder(nn.Module):
     def __init__(self, model: PreTrainedModel, whole_mask: bool | None = None) -> None:
         super().__init__()
         self.body: Any = model.get_encoder() if model.config.is_encoder_decoder else model.base_model
+        cast_inputs_once(self.body)
         is_known = isinstance(self.body, T5Stack) and self.body.config._attn_implementation == "sdpa"
         self.whole_mask = is_known and (model.device.type != "cpu" if whole_mask is None else whole_mask)
 

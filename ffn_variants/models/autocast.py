@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.models.llama.modeling_llama import LlamaAttention
 from transformers.models.roberta.modeling_roberta import RobertaSelfAttention
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -24,13 +25,16 @@ def product_dtype(model: PreTrainedModel, device: torch.device) -> torch.dtype:
 
 
 def cast_inputs_once(model: nn.Module) -> None:
-    """Have RoBERTa's and T5's attention layers cast what they read once, where each projection would.
+    """Have attention layers cast what they read once, where each projection would; GPT-Neo's does by itself.
 
-    The gradients of the three projections are then added in the dtype of autocast.
+    The gradients of the three projections are then added in the dtype of autocast. Llama's rotations are
+    applied in it, too, as in a model of that dtype: those in float32 would make queries and keys float32.
     """
     for module in model.modules():
         if isinstance(module, (RobertaSelfAttention, T5Attention)):
             module.register_forward_pre_hook(_cast_inputs, with_kwargs=True)
+        elif isinstance(module, LlamaAttention):
+            module.register_forward_pre_hook(_cast_rotated, with_kwargs=True)
 
 
 def _cast_inputs(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
@@ -41,6 +45,16 @@ def _cast_inputs(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, 
     others = {"key_value_states": kwargs.get("key_value_states")}  # of the encoder, which two of three read
     cast = {name: tensor.to(dtype) for name, tensor in others.items() if tensor is not None}
     return (args[0].to(dtype), *args[1:]), kwargs | cast
+
+
+def _cast_rotated(_: nn.Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+    states: Tensor = kwargs["hidden_states"]
+    device = states.device.type
+    if device != "cuda" or not torch.is_autocast_enabled(device):
+        return None
+    dtype = torch.get_autocast_dtype(device)
+    rotations = tuple(part.to(dtype) for part in kwargs["position_embeddings"])
+    return args, kwargs | {"hidden_states": states.to(dtype), "position_embeddings": rotations}
 
 
 def biased_attention(

@@ -37,7 +37,7 @@ def test_a_bias_and_a_mask_in_bfloat16_are_their_sum_in_float32_once_that_is_cas
     assert early.isfinite().all()
 
 
-@pytest.mark.parametrize("family", ["roberta", "t5"])
+@pytest.mark.parametrize("family", ["roberta", "t5", "llama"])
 def test_a_cpu_casts_for_each_projection(family):
     torch.manual_seed(0)
     model = build_model(family, "gelu", num_hidden_layers=1, **SIZES).eval()
