@@ -121,7 +121,7 @@ class Analysis(Findings):
     """benchmark, family, variant, seeds: arms that lack scores of these seeds."""
     warnings: tuple[str, ...]
     rankings: tuple[Ranking, ...] = ()
-    """Variants in their order on every primary outcome and family; empty for few."""
+    """Variants in their order on the leading outcome, in each family; empty for few."""
     head_trials: tuple[HeadTrials, ...] = ()
     """How heads were tuned in fine-tuning; empty where they were not."""
     tuned: Tuned | None = None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eval.report.findings import Findings
+from eval.report.standing import by_standing
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison
@@ -49,18 +50,15 @@ class Ranking:
 
 
 def rank(findings: Findings) -> tuple[Ranking, ...]:
-    """Order the variants on every primary outcome, in each family by itself.
+    """Order the variants on the outcome that a reader meets first, in each family by itself.
 
     Nothing where runs are paired or the study is looked at several times: the tests of pairs know of neither.
     """
     how = findings.inference
     if how.paired or not isinstance(how.looks, OneLook) or how.method != "welch":
         return ()
-    found = (
-        _ranking(findings, findings.tables[benchmark], family)
-        for benchmark in findings.primary
-        for family in findings.families
-    )
+    table = findings.tables[by_standing(findings)[0]]
+    found = (_ranking(findings, table, family) for family in findings.families)
     return tuple(ranking for ranking in found if ranking is not None)
 
 

@@ -22,11 +22,11 @@ LOOKS = {"better": (BLUE, "better than"), "worse": (VERMILION, "worse than"), ""
 
 
 def draw_ranking(analysis: Analysis) -> tuple[Figure, str] | None:
-    """Draw the order on the first primary outcome, a panel a family, the best on top."""
-    if not analysis.rankings:
+    """Draw the order on the leading outcome, a panel a family, the best on top."""
+    chosen = analysis.rankings
+    if not chosen:
         return None
-    benchmark = analysis.rankings[0].benchmark
-    chosen = [x for x in analysis.rankings if x.benchmark == benchmark]
+    benchmark = chosen[0].benchmark
     rows = max(len(x.places) for x in chosen)
     columns = min(MOST_PANELS, len(chosen))
     figure, drawn = panels(len(chosen), BELOW_IN + ROW_IN * rows, columns=columns)

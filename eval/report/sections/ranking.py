@@ -20,7 +20,7 @@ MET = "of them met by a token"
 
 
 def ranking_section(analysis: Analysis, context: Context) -> str:
-    """A sentence and a table for each primary outcome and family; empty for few variants."""
+    """A sentence and a table of the leading outcome for each family; empty for few variants."""
     if not analysis.rankings:
         return ""
     parts = [
