@@ -40,6 +40,7 @@ from pretrain.run.run_dir import read_run, run_dir, write_config
 from pretrain.training.dry_run import describe_run
 from pretrain.training.train import train
 from slurm.study import load_study
+from tests.cases import diagonal_is_fast
 
 D, F = 64, 128
 WIDTHLESS = "spline-kan"
@@ -316,8 +317,7 @@ def test_a_study_sets_the_budget_for_all_variants_or_for_one(repository, tmp_pat
         load_study(file)
 
 
-@each_family
-@each_matchable
+@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), MATCHABLE))
 def test_all_weights_outside_the_ffn_are_the_baselines(base, family, ffn):
     def outside(name: str) -> dict[str, torch.Tensor]:
         flags = ["--family", family, "--ffn", name, "--ffn-budget", "params"]

@@ -38,6 +38,7 @@ from ffn_variants import (
     count_parameters,
 )
 from ffn_variants.variants.kan import KANLinear
+from tests.cases import diagonal_is_fast
 
 SIZES = {
     "hidden_size": 24,
@@ -230,8 +231,7 @@ def test_saved_models_come_back_as_they_were(family, ffn, tmp_path):
         assert torch.equal(saved, loaded), key
 
 
-@each_variant
-@each_family
+@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
 def test_classification_and_backbone_miss_only_their_head(family, ffn, tmp_path):
     model = make(family, ffn)
     model.save_pretrained(tmp_path)
