@@ -28,6 +28,7 @@ MARGIN = 0.02
 RATES = 7
 DRAWS = 100
 """For each variant of a study; the report takes more."""
+LATE = 0.3
 THREEFOLD = float(np.log(3))
 
 
@@ -60,6 +61,9 @@ class Setting:
     of the grid."""
     steeper: float = 0.0
     """How the curve bends: its second derivative is exp(this) times as large a threefold higher."""
+    late: float = 0.0
+    """Share of the runs at higher rates than the best that end ``LATE`` nats higher, as those do that leave
+    the plateau of word frequencies late."""
     differences: tuple[float, ...] = (0.0,) * (VARIANTS - 1)
     """True ones to the baseline, each at its own best."""
 
@@ -85,6 +89,12 @@ class Setting:
         bent = self.steeper
         shape = off**2 if not bent else 2 * (np.expm1(bent * off) - bent * off) / bent**2
         return self.cost * shape + np.array([0.0, *self.differences])[:, None]
+
+    def is_late(self, optima: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """(S, V, R, n) which runs at rates (S, V, R, n), in threefolds, leave the plateau late."""
+        step = self.rates[1] - self.rates[0]
+        is_high = rates > optima[..., None, None] + step / 2
+        return is_high & (rng.random(rates.shape) < self.late)
 
 
 @dataclass(frozen=True)
@@ -154,6 +164,8 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     on_grid = setting.losses(optima, np.broadcast_to(setting.rates, (*optima.shape, RATES)))
     spread = setting.spread
     tuning = on_grid[..., None] + spread * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
+    at = np.broadcast_to(setting.rates[:, None], tuning.shape)
+    tuning = tuning + LATE * setting.is_late(optima, at, rng)
     means = tuning.mean(-1)
     chosen = means.argmin(-1)
     noises = [noise for of_study in tuning if (noise := pooled_noise(of_study)) is not None]
@@ -163,6 +175,7 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     own, one = (
         np.take_along_axis(on_grid, places[..., None], -1)
         + spread * rng.standard_normal((*chosen.shape, setting.seeds))
+        + LATE * _late_at(setting, optima, places, rng)
         for places in (chosen, np.repeat(chosen[:, :1], VARIANTS, axis=1))
     )
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
@@ -174,6 +187,14 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
             for runs, extra in ((one, nothing), (own, nothing), (own, added))
         )
     )
+
+
+def _late_at(
+    setting: Setting, optima: np.ndarray, places: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """(S, V, n) which of the main runs are late."""
+    at = np.broadcast_to(setting.rates[places][..., None, None], (*places.shape, 1, setting.seeds))
+    return setting.is_late(optima, at, rng)[:, :, 0]
 
 
 def _compare(runs: np.ndarray, added: np.ndarray, df: float) -> Welch:
@@ -210,6 +231,9 @@ EQUAL: tuple[Setting, ...] = (
     replace(BASE, steeper=1.0, optima="between"),
     replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
     replace(BASE, steeper=1.0, factor=2.0, spread=0.01, tuning_seeds=5, seeds=12, optima="between"),
+    replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, late=0.3),
+    replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, late=0.3, cost=0.2),
+    replace(BASE, factor=2.0, late=0.5, optima="between"),
     replace(BASE, optima="threefold"),
     replace(BASE, optima="threefold", factor=2.0, spread=0.005),
 )
@@ -230,6 +254,7 @@ REVERSED: tuple[Setting, ...] = tuple(
 def _row(setting: Setting) -> list[str]:
     factor = f"{setting.factor:.3g}"
     curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
+    curve += f", {setting.late:.0%} late" if setting.late else ""
     numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
     return [factor, *map(str, numbers)]
 

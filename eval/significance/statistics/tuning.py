@@ -89,9 +89,11 @@ class Lowest(NamedTuple):
 
 
 def pooled_noise(losses: ArrayLike) -> Noise | None:
-    """Pool the variance over seeds at each variant's best rate and its neighbours.
+    """Pool the variance over seeds at each variant's best rate.
 
-    Far from the optimum runs are spread more widely, and tell nothing of the choice.
+    At other rates, the next higher one above all, some variants are unstable and their runs spread many times
+    as widely, which says nothing of others. That the rate is chosen by its mean does not make the spread
+    there smaller than it is: of normal runs the two are independent.
 
     Args:
         losses: (V, R, T) losses, nan where a rate was not tried or a run diverged.
@@ -100,19 +102,16 @@ def pooled_noise(losses: ArrayLike) -> Noise | None:
         None where no rate has two seeds.
     """
     losses = np.asarray(losses, dtype=float)
-    arms = [arm for of_variant in losses for arm in _near_best(of_variant)]
+    arms = [arm for of_variant in losses if (arm := _at_best(of_variant)) is not None]
     df = sum(len(arm) - 1 for arm in arms)
     squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
     return Noise(squares / df, df) if df else None
 
 
-def _near_best(losses: np.ndarray) -> np.ndarray:
-    """(<=3, T) the rows of the best rate and its neighbours, of rates without a divergence."""
+def _at_best(losses: np.ndarray) -> np.ndarray | None:
+    """(T,) runs at the best rate, of rates without a divergence; None where there is none."""
     known = losses[np.isfinite(losses).all(-1)]
-    if not len(known):
-        return known
-    best = int(known.mean(-1).argmin())
-    return known[max(0, best - 1) : best + 2]
+    return known[int(known.mean(-1).argmin())] if len(known) else None
 
 
 def lowest(rates: ArrayLike, losses: ArrayLike) -> Lowest:
