@@ -114,15 +114,16 @@ class DataConfig(Section):
 class OptimConfig(Section):
     """The optimizer, its schedule, and how long."""
 
-    optimizer: Literal["adamw", "adafactor"] = "adamw"
+    optimizer: Literal["adamw", "adafactor", "muon"] = "adamw"
     """adafactor = what T5 was trained with: steps in proportion to each parameter's size, few moments. The
-    learning rate is relative then, and 0.01 its usual value."""
+    learning rate is relative then, and 0.01 its usual value. muon = Muon (momentum 0.95) for the weights of
+    linear layers, AdamW for all else: embeddings, output head, vectors, KAN coefficients."""
     learning_rate: float = Field(5e-4, gt=0)
-    """Peak learning rate."""
+    """Peak learning rate. muon has one for both: Muon's updates are scaled to the usual size of AdamW's."""
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled decay of matrices; vectors (biases, norms, per-channel parameters) are never decayed."""
     adam_beta1: Fraction = 0.9
-    """Decay of the first moment."""
+    """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Fraction = 0.999
     """Decay of the second moment."""
     adam_epsilon: float = Field(1e-8, gt=0)
@@ -142,7 +143,7 @@ class OptimConfig(Section):
 
     @model_validator(mode="after")
     def _adam_belongs_to_adamw(self) -> OptimConfig:
-        if self.optimizer != "adamw":
+        if self.optimizer == "adafactor":
             for name in ("adam_beta1", "adam_beta2", "adam_epsilon"):
                 if getattr(self, name) != type(self).model_fields[name].default:
                     raise ValueError(f"optim.{name} has no effect with optim.optimizer {self.optimizer!r}")

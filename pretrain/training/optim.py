@@ -9,6 +9,7 @@ tensors, as a CUDA graph needs.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from transformers import get_scheduler
 
 from pretrain.config import OptimConfig
 from pretrain.training.adafactor import DeviceAdafactor
+from pretrain.training.muon import DeviceMuon, MuonWithAdamW, hidden_matrices
 
 
 def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
@@ -31,7 +33,8 @@ def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = Fals
     """Make the optimizer; it decays matrices only: decay would pull norms and activations towards zero.
 
     Adafactor (Shazeer and Stern 2018) is torch's, or computes the same, with T5's settings: no momentum,
-    updates clipped at a root mean square of 1 and then scaled by that of the parameter.
+    updates clipped at a root mean square of 1 and then scaled by that of the parameter. Muon is torch's, or
+    computes the same, for the weights of linear layers; what else there is has AdamW.
 
     Args:
         model: Whose parameters it updates.
@@ -40,28 +43,52 @@ def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = Fals
             beside the parameters, and all state lies there too.
     """
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": optim.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
     if optim.optimizer == "adafactor":
         kind = DeviceAdafactor if on_device else torch.optim.Adafactor
-        built = kind(groups, lr=optim.learning_rate)
+        built = kind(_groups(parameters, optim), lr=optim.learning_rate)
+    elif optim.optimizer == "muon":
+        matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
+        inside = set(map(id, matrices))
+        others = [parameter for parameter in parameters if id(parameter) not in inside]
+        built = MuonWithAdamW(_muon(matrices, optim, on_device), _adamw(others, optim, on_device))
     else:
-        betas = (optim.adam_beta1, optim.adam_beta2)
-        built = torch.optim.AdamW(
-            groups,
-            lr=optim.learning_rate,
-            betas=betas,
-            eps=optim.adam_epsilon,
-            fused=True,
-            capturable=on_device,
-        )
+        built = _adamw(parameters, optim, on_device)
     if on_device:  # not in the constructor, which compares the rate with 0 on the host
         rate = torch.full((), optim.learning_rate, dtype=torch.float32, device=parameters[0].device)
         for group in built.param_groups:
             group["lr"] = rate
     return built
+
+
+def _groups(parameters: list[nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
+    """Parameters that decay and those that do not."""
+    return [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": optim.weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+
+
+def _adamw(parameters: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
+    return torch.optim.AdamW(
+        _groups(parameters, optim),
+        lr=optim.learning_rate,
+        betas=(optim.adam_beta1, optim.adam_beta2),
+        eps=optim.adam_epsilon,
+        fused=True,
+        capturable=on_device,
+    )
+
+
+def _muon(matrices: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
+    kind = DeviceMuon if on_device else torch.optim.Muon
+    groups = [{"params": matrices}]  # a list that may be empty, in a group
+    # Updates as large as AdamW's usually are: a root mean square of 0.2 (Liu et al. 2025, arXiv:2502.16982).
+    return kind(
+        groups,
+        lr=optim.learning_rate,
+        weight_decay=optim.weight_decay,
+        adjust_lr_fn="match_rms_adamw",
+    )
 
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:

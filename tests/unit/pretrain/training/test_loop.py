@@ -231,8 +231,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, fami
     assert kept[0] == kept[1]
 
 
-def test_a_run_with_adafactor_goes_on_to_the_same_bits(tiny, monkeypatch):
-    flags = ("--optim.optimizer", "adafactor", "--run-name")
+@pytest.mark.parametrize("optimizer", ["adafactor", "muon"])
+def test_a_run_with_another_optimizer_goes_on_to_the_same_bits(tiny, monkeypatch, optimizer):
+    flags = ("--optim.optimizer", optimizer, "--run-name")
     expected = train(tiny("gpt_neo", *flags, "whole"))
     config = tiny("gpt_neo", *flags, "stopped")
 
