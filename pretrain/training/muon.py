@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from transformers import PreTrainedModel
 
 
 def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
@@ -23,7 +24,7 @@ def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
     ``nn.Linear``, as its shape does not say what it is: coefficients of KANs are stacks of numbers of edges,
     a memory's values are rows that are looked up, and some two-dimensional ones are knots.
     """
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    head = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
     modules = list(model.modules())
     tables = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or m is head}
     inside = {id(m.weight) for m in modules if isinstance(m, nn.Linear)} - tables
