@@ -8,6 +8,7 @@ folder, whose name carries the hash of everything that can change the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,9 +29,10 @@ from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.report.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
 from eval.results.tuning import Tuning, TuningPlan, read_tuning
+from eval.significance.contrasts import parse_contrast
 from pretrain.config import OutputConfig, RunConfig
 from pretrain.run.folders import StudyFolder
-from slurm.axes.levels import split_file
+from slurm.axes.levels import canonical, canonical_contrast, split_file
 from slurm.cells import Cell, expand_backbones, trained_cells
 from slurm.expansion import Expansion
 from slurm.own_variants import load_named, places_in, with_added
@@ -324,4 +326,19 @@ def _read(path: Path, trust_remote_code: bool, asked: Asked) -> StudyConfig:
         loaded = load_named(path, places.values(), trust_remote_code)
         names = {text: f"{name}{split_file(text)[1]}" for text, name in zip(places, loaded, strict=True)}
         values["variants"] = [names.get(text, text) for text in values["variants"]]
+    if asked.variants:
+        values["report"] = _of_share(mapping(values.get("report")), values["variants"])
     return check_config(values, StudyConfig, path)
+
+
+def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:
+    """What a report is asked of some of a study's variants: contrasts that name others are left out."""
+    contrasts = report.get("contrasts")
+    if not isinstance(contrasts, list):
+        return report
+    names, kept = [canonical(name) for name in variants], []
+    for text in contrasts:
+        with suppress(UsageError):
+            parse_contrast(canonical_contrast(str(text)), names, canonical(str(report.get("baseline", ""))))
+            kept.append(text)
+    return report | {"contrasts": kept}

@@ -352,12 +352,14 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
 
 def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path):
     """The same command without the flags goes on with the others."""
-    first = Trainer()
-    assert run("--variants", "gelu", "relu", "--seeds", "1", trainer=first) == 0
+    first, asked = Trainer(), {"report": {"baseline": "gelu", "contrasts": ["relu - kan", "relu - gelu"]}}
+    assert run("--variants", "gelu", "relu", "--seeds", "1", trainer=first, **asked) == 0
+    share = yaml.safe_load((tmp_path / "runs" / "tuned" / "study.yaml").read_text())
+    assert share["report"]["contrasts"] == ["relu - gelu"]
     assert {cell.variant for cell in first.cells} == {"gelu", "relu"}
     assert {cell.seed for cell in first.cells if cell.stage != "tune"} == {1}
     rest = Trainer()
-    assert run(trainer=rest) == 0
+    assert run(trainer=rest, **asked) == 0
     assert not set(first.ran) & set(rest.ran)
     assert {(cell.variant, cell.seed) for cell in rest.cells if cell.stage == "main"} == {
         ("kan", 1), ("kan", 2), ("gelu", 2), ("relu", 2),
