@@ -188,9 +188,14 @@ def _provenance(run: RunFolder, wrong: dict[str, str]) -> dict[str, Any]:
         return {}
 
 
+_MAY_BE_ZERO = ("parameters of the FFN", "FLOPs a token of the FFN")
+"""Sizes that a model without any FFN has none of."""
+
+
 def _positive(name: str, value: object, wrong: dict[str, str]) -> object:
     """A size as it is; notes in ``wrong``, and returns None for, what nothing can have."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+    least = 0 if name in _MAY_BE_ZERO else 1e-300
+    if isinstance(value, int | float) and not isinstance(value, bool) and value < least:
         wrong[f"{name} in provenance.json"] = f"is {value}"
         return None
     return value

@@ -28,7 +28,11 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path for folder in (".", "benchmarks", "docs", "docs/*") for path in ROOT.glob(f"{folder}/*.md")
 )
-WRITTEN_BY_HAND = [path for path in DOCUMENTS if not path.parent.name.startswith("example-")]
+WRITTEN_BY_HAND = [
+    path
+    for path in DOCUMENTS
+    if not path.parent.name.startswith("example-") and path != ROOT / "docs" / "zoo" / "report.md"
+]
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 PACKAGES = ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
 # From the ground up: what stands on a floor may import what stands below it, and nothing beside or above it.
