@@ -407,6 +407,19 @@ def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, kernel):
     assert not read_facts(RunFolder(other), "run").is_compile_failed
 
 
+@pytest.mark.parametrize("ffn", ["no-ffn", "moe"])
+def test_a_report_reads_the_parameters_of_a_run_that_a_token_meets(tiny, ffn):
+    """No FFN at all is a size, too; of eight experts a token meets two."""
+    path = train(tiny("gpt_neo", "--ffn", ffn))
+    facts, state = read_facts(RunFolder(path), "run"), weights(path)
+    assert facts.unusable == ()
+    own = sum(value.numel() for key, value in state.items() if ".mlp." in key and value.is_floating_point())
+    experts = sum(value.numel() for key, value in state.items() if ".mlp.ffn.c_" in key)
+    assert facts.num_ffn_parameters == own
+    assert facts.num_active_parameters == facts.num_parameters - round(experts * 6 / 8)
+    assert (facts.ffn_flops_per_token == 0) == (ffn == "no-ffn")
+
+
 def test_memory_that_runs_out_in_a_kernel_halves_a_pass_and_compiling_goes_on(tiny, kernel, capsys):
     calls = []
 
