@@ -226,7 +226,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
         (lambda runs: ffa.train(3), "config is 3; give a name, a path or a mapping"),
         (lambda runs: ffa.train({"optm": {}}), "optm: unknown key, did you mean optim?"),
         (lambda runs: ffa.train(CONFIG, fnn="kan"), "unknown setting 'fnn', did you mean ffn?"),
-        (lambda runs: ffa.train(CONFIG, ffn="gleu"), "did you mean 'gelu'?"),
+        (lambda runs: ffa.train(CONFIG, ffn="geluu"), "did you mean 'gelu'?"),
         (lambda runs: ffa.train(CONFIG, seed=-1), "seed: must be at least 0"),
         (lambda runs: ffa.train(CONFIG, seeds=[]), "give whole numbers"),
         (lambda runs: ffa.train(CONFIG, seeds=[1.5]), "give whole numbers"),
