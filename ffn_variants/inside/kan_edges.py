@@ -132,15 +132,13 @@ def _(layer: PolynomialKANLinear, removed: Tensor) -> None:
 
 @edges_of.register
 def _(layer: ReLUKANLinear) -> Edges:
-    shape = layer.left_knots.shape
-
     @torch.no_grad()
     def features(x: Tensor) -> Tensor:
-        return layer.bumps(x.repeat(1, shape[0]), layer.left_knots, layer.right_knots).unflatten(1, shape)
+        return layer.bumps(x, layer.left_knots, layer.right_knots)
 
     return Edges(
         kind="bumps of two ReLUs",
-        weight=layer.weight.detach().unflatten(1, shape),
+        weight=layer.weight.detach().unflatten(1, layer.left_knots.shape),
         bias=layer.bias.detach(),
         features=features,
         coordinates=itself,
@@ -159,8 +157,7 @@ def _(layer: ReLUKANLinear, removed: Tensor) -> None:
 def _(layer: SineKANLinear) -> Edges:
     @torch.no_grad()
     def features(x: Tensor) -> Tensor:
-        repeated = x.repeat(1, len(layer.frequency))
-        return waves(repeated, layer.frequency, layer.phase).unflatten(1, layer.phase.shape)
+        return waves(x, layer.frequency, layer.phase)
 
     return Edges(
         kind="sines",

@@ -23,12 +23,15 @@ from ffn_variants.kernels.triton_ops import triton_kernels
 
 Basis = Callable[..., Tensor]
 """``basis(x, *constants)``: (N, I) inputs to (N, K, I) features, each input on its own; constants are tensors
-that broadcast over the rows and take no gradient. Hashable, as kernels are kept by it: a function of a module
-or a frozen dataclass."""
+that broadcast over the rows, learned or not. Hashable, as kernels are kept by it: a function of a module or a
+frozen dataclass."""
 
 
 class Unsettled(Protocol):
-    """What only the values of the constants make a basis; a frozen dataclass of numbers and text."""
+    """What only the values of the constants make a basis; a frozen dataclass of numbers and text.
+
+    Its constants are not learned.
+    """
 
     @property
     def settle(self) -> Callable[..., tuple[Basis, tuple[Tensor, ...]]]:
@@ -42,13 +45,16 @@ class Unsettled(Protocol):
 BLOCK_NUMBERS = {"cpu": 2**21, "cuda": 2**26}
 """Features in a block: few enough for a processor's cache, enough to fill its matrix units."""
 
+SUM_NUMBERS = {"cpu": 2**17}
+"""Of them, how many rows are summed over at once for what is learned of a basis; a GPU sums over a block."""
+
 
 def basis_linear(x: Tensor, weight: Tensor, basis: Basis | Unsettled, *constants: Tensor) -> Tensor:
     """Apply the layer.
 
     Under autocast the matrix products are in its dtype. The features are computed in float32 at least, then
-    rounded to the dtype of the products. Gradients are those of ``basis`` by torch.func; they cannot be
-    differentiated again.
+    rounded to the dtype of the products. Gradients, also of the constants that require them, are those of
+    ``basis`` by torch.func; they cannot be differentiated again.
 
     In somebody's ``torch.compile`` it is one operation, ``ffn_variants::basis_linear``, with kernels of its
     own. Only a basis that no text can name (see ``naming``) is traced there, with features that exist whole.
@@ -95,8 +101,9 @@ class _BasisLinear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, ...]:  # type: ignore[bad-override]
         x, weight, *constants = ctx.saved_tensors
-        of_inputs = _gradients(grads[0], x, weight, ctx.basis, constants, *ctx.needs_input_grad[:2])
-        return *of_inputs, None, *(None for _ in constants)
+        needs_x, needs_weight, _, *needs = ctx.needs_input_grad
+        found = _gradients(grads[0], x, weight, ctx.basis, constants, [needs_x, needs_weight, *needs])
+        return *found[:2], None, *found[2:]
 
 
 # The same as an operation of a graph, which neither Dynamo nor Inductor looks into. Not for CUDA graphs that
@@ -123,33 +130,24 @@ def _(x: Tensor, weight: Tensor, *_: Any) -> Tensor:
 @torch.library.custom_op(
     "ffn_variants::basis_linear_backward",
     mutates_args=(),
-    schema="(Tensor grad, Tensor x, Tensor weight, str basis, Tensor[] constants, bool needs_x, "
-    "bool needs_weight) -> (Tensor, Tensor)",
+    schema="(Tensor grad, Tensor x, Tensor weight, str basis, Tensor[] constants, bool[] needs) -> Tensor[]",
     tags=_UNRECORDED,
 )
 def _backward_operation(
-    grad: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    basis: str,
-    constants: list[Tensor],
-    needs_x: bool,
-    needs_weight: bool,
-) -> tuple[Tensor, Tensor]:
+    grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
+) -> list[Tensor]:
     with in_compiled_graph():
-        settled = _settled(named(basis), constants)
-        grad_x, grad_weight = _gradients(grad, x, weight, *settled, needs_x, needs_weight)
+        found = _gradients(grad, x, weight, *_settled(named(basis), constants), needs)
     # An operation has tensors as its results; an empty one stands for none.
-    none = x.new_empty(0)
-    return none if grad_x is None else grad_x, none.clone() if grad_weight is None else grad_weight
+    return [x.new_empty(0) if each is None else each for each in found]
 
 
 @_backward_operation.register_fake
 def _(
-    grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: Any, needs_x: bool, needs_weight: bool
-) -> tuple[Tensor, Tensor]:
-    grad_x = torch.empty_like(x) if needs_x else x.new_empty(0)
-    return grad_x, torch.empty_like(weight) if needs_weight else x.new_empty(0)
+    grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
+) -> list[Tensor]:
+    inputs = (x, weight, *constants)
+    return [torch.empty_like(t) if need else x.new_empty(0) for t, need in zip(inputs, needs, strict=True)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -159,16 +157,18 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     x, weight, *constants = ctx.saved_tensors
-    needs_x, needs_weight = ctx.needs_input_grad[:2]
-    grad_x, grad_weight = _backward_operation(grad, x, weight, ctx.basis, constants, needs_x, needs_weight)
-    return grad_x if needs_x else None, grad_weight if needs_weight else None, None, [None] * len(constants)
+    needs_x, needs_weight, _, needs_constants = ctx.needs_input_grad
+    needs = [needs_x, needs_weight, *needs_constants]
+    found = _backward_operation(grad, x, weight, ctx.basis, constants, needs)
+    of_x, of_weight, *of_constants = (each if need else None for each, need in zip(found, needs, strict=True))
+    return of_x, of_weight, None, of_constants
 
 
 _operation.register_autograd(_backward, setup_context=_keep)
 
 
 def _values(x: Tensor, weight: Tensor, basis: Basis, constants: Sequence[Tensor]) -> Tensor:
-    features, _ = _kernels(basis)
+    features = _features(basis)
     out = x.new_empty(len(x), len(weight), dtype=weight.dtype)
     for block, buffer in _blocks(x, weight):
         features(x[block], buffer, *constants)
@@ -182,15 +182,16 @@ def _gradients(
     weight: Tensor,
     basis: Basis,
     constants: Sequence[Tensor],
-    needs_x: bool,
-    needs_weight: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    """Those of x and of the weights, from (N, O) of the result."""
-    features, slopes = _kernels(basis)
-    grad_x = torch.empty_like(x) if needs_x else None
+    needs: Sequence[bool],
+) -> list[Tensor | None]:
+    """Those of x, of the weights and of the constants, as needed, from (N, O) of the result."""
+    needs_x, needs_weight, *needs_constants = needs
+    learned = tuple(index for index, need in enumerate(needs_constants) if need)
+    features, slopes = _features(basis), _slopes(basis, learned)
+    grad_x = torch.empty_like(x) if needs_x or learned else None
     # In float32 at least: a long sum of bf16 blocks would lose its small terms.
-    exact = torch.promote_types(weight.dtype, torch.float32)
-    grad_weight = torch.zeros_like(weight, dtype=exact) if needs_weight else None
+    grad_weight = _zeros(weight) if needs_weight else None
+    sums = {index: _zeros(constants[index]) for index in learned}
     for block, buffer in _blocks(x, weight):
         x_block, grad_block = x[block], grad[block]
         if grad_weight is not None:
@@ -198,8 +199,20 @@ def _gradients(
             add_product(grad_weight, grad_block.t(), buffer.flatten(1))
         if grad_x is not None:
             torch.mm(grad_block, weight, out=buffer.flatten(1))
-            slopes(x_block, buffer, grad_x[block], *constants)
-    return grad_x, None if grad_weight is None else grad_weight.to(weight.dtype)
+            for rows in _rows_of_a_sum(buffer) if learned else (slice(None),):
+                parts = slopes(x_block[rows], buffer[rows], grad_x[block][rows], *constants)
+                for index, part in zip(learned, parts, strict=True):
+                    sums[index] += part
+    of_constants = (sums[i].to(c.dtype) if i in sums else None for i, c in enumerate(constants))
+    return [
+        grad_x if needs_x else None,
+        None if grad_weight is None else grad_weight.to(weight.dtype),
+        *of_constants,
+    ]
+
+
+def _zeros(parameter: Tensor) -> Tensor:
+    return torch.zeros_like(parameter, dtype=_wide(parameter), memory_format=torch.contiguous_format)
 
 
 def add_product(total: Tensor, left: Tensor, right: Tensor) -> None:
@@ -216,22 +229,47 @@ def _add(total: Tensor, part: Tensor) -> None:
 
 
 @functools.cache
-def _kernels(basis: Basis) -> tuple[Callable[..., None], Callable[..., None]]:
-    """The features of a block, and the gradient of x from theirs; both written where they are told."""
+def _features(basis: Basis) -> Callable[..., None]:
+    """Make the features of a block, written where it is told."""
 
     def features(x: Tensor, out: Tensor, *constants: Tensor) -> None:
         out.copy_(_exact(basis, x, *constants))
 
-    def slopes(x: Tensor, grad: Tensor, out: Tensor, *constants: Tensor) -> None:
-        value, pull_back = torch.func.vjp(lambda x: _exact(basis, x, *constants), x)  # type: ignore[bad-unpacking]
-        out.copy_(pull_back(grad.to(value.dtype))[0])
+    by_hand = triton_kernels(basis)
+    return compiled(features, by_hand and by_hand[0])
 
-    of_features, of_slopes = triton_kernels(basis) or (None, None)
-    return compiled(features, of_features), compiled(slopes, of_slopes)
+
+@functools.cache
+def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tensor, ...]]:
+    """From the features' gradient that of x, written where it is told, and those of the learned constants."""
+
+    def slopes(x: Tensor, grad: Tensor, out: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
+        def with_learned(x: Tensor, *values: Tensor) -> Tensor:
+            given = dict(enumerate(constants)) | dict(zip(learned, values, strict=True))
+            return _exact(basis, x, *given.values())
+
+        values = (constants[index].to(_wide(constants[index])) for index in learned)
+        made, pull_back = torch.func.vjp(with_learned, x, *values)  # type: ignore[bad-unpacking]
+        first, *parts = pull_back(grad.to(made.dtype))
+        out.copy_(first)
+        return tuple(parts)
+
+    by_hand = None if learned else triton_kernels(basis)
+    return compiled(slopes, by_hand and by_hand[1])
 
 
 def _exact(basis: Basis, x: Tensor, *constants: Tensor) -> Tensor:
-    return basis(x.to(torch.promote_types(x.dtype, torch.float32)), *constants)
+    return basis(x.to(_wide(x)), *constants)
+
+
+def _wide(values: Tensor) -> torch.dtype:
+    return torch.promote_types(values.dtype, torch.float32)
+
+
+def _rows_of_a_sum(features: Tensor) -> Iterator[slice]:
+    """Cut a block so that what is summed over its rows stays in the cache nearest to a core."""
+    length = max(1, SUM_NUMBERS.get(features.device.type, features.numel()) // max(1, features[0].numel()))
+    return (slice(start, start + length) for start in range(0, len(features), length))
 
 
 def _blocks(x: Tensor, weight: Tensor) -> Iterator[tuple[slice, Tensor]]:

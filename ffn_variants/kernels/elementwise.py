@@ -3,7 +3,7 @@
 Autograd would keep every intermediate value of them. Here the backward pass keeps x alone and computes the
 rest again, in blocks of rows that stay in a processor's cache while the parameters' gradients are summed.
 
-Shapes: N rows, C channels.
+Shapes: N rows, C channels, E channels of the result, which are most often as many.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ffn_variants.kernels.compilation import compiled, compiled_kernels_in_use, 
 from ffn_variants.kernels.naming import name_of, named
 
 Function = Callable[..., Tensor]
-"""``function(x, *parameters)``: (N, C) to (N, C), each row on its own; a function of a module."""
+"""``function(x, *parameters)``: (N, C) to (N, E), each row on its own; a function of a module."""
 
 Gradients = Callable[..., tuple[Tensor, ...]]
-"""``gradients(grad, x, *parameters)``: those of x and of each parameter, from the (N, C) of the result."""
+"""``gradients(grad, x, *parameters)``: those of x and of each parameter, from the (N, E) of the result."""
 
 BLOCK_NUMBERS = {"cpu": 2**17}
 """Values of x in a block; a GPU sums over all rows at once."""
@@ -43,14 +43,14 @@ def elementwise(
         gradients: Its gradients, where they are cheaper than what torch.func makes of ``function``.
 
     Returns:
-        (..., C) in the dtype of x.
+        (..., E) in the dtype of x.
     """
     rows = x.reshape(-1, x.shape[-1])
     if torch.compiler.is_compiling():
         out = _in_a_graph(function, gradients, rows, parameters)
     else:
         out = _Elementwise.apply(function, gradients, rows, *parameters)
-    return out.view_as(x)  # type: ignore[union-attr]
+    return out.view(*x.shape[:-1], out.shape[-1])  # type: ignore[union-attr]
 
 
 def _in_a_graph(
@@ -93,8 +93,9 @@ def _operation(x: Tensor, parameters: list[Tensor], function: str, gradients: st
 
 
 @_operation.register_fake
-def _(x: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+def _(x: Tensor, parameters: list[Tensor], function: str, gradients: str) -> Tensor:
+    channels = named(function)(x[:1], *parameters).shape[1]
+    return x.new_empty(len(x), channels)
 
 
 @torch.library.custom_op(
@@ -133,7 +134,7 @@ def _values(forward: Callable[..., Tensor], x: Tensor, parameters: Sequence[Tens
     if compiled_kernels_in_use():
         return forward(x, *parameters)
     # Operation by operation, it is the temporaries that want to stay in the cache.
-    out = torch.empty_like(x)
+    out = x.new_empty(len(x), forward(x[:1], *parameters).shape[1])
     for block in _blocks(x):
         out[block] = forward(x[block], *parameters)
     return out

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base.options import Option
+from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
 
 
@@ -126,10 +127,26 @@ class ThesisSwish(nn.Module):
         return x * F.silu(self.beta.to(x.dtype) * x)
 
 
+def snake(x: Tensor, frequency: Tensor) -> Tensor:
+    """X + sin(a x)^2 / a as x + a x^2 sinc(a x)^2, which is x at a = 0 and divides by nothing."""
+    return x + frequency * (x * _sinc(frequency * x)).square()
+
+
+def snake_gradients(grad: Tensor, x: Tensor, frequency: Tensor) -> tuple[Tensor, Tensor]:
+    """1 + sin(2 a x) for x; x^2 s (2 cos(a x) - s) for a, where s = sin(a x) / (a x)."""
+    angle = frequency * x
+    sinc, cosine = _sinc(angle), angle.cos()
+    of_frequency = grad * x.square() * sinc * (2 * cosine - sinc)
+    return grad * (1 + 2 * angle * sinc * cosine), of_frequency.sum(0)
+
+
+def _sinc(angle: Tensor) -> Tensor:
+    """sin(x) / x, which is 1 at zero."""
+    return torch.where(angle == 0, 1, angle.sin() / torch.where(angle == 0, 1, angle))
+
+
 class Snake(nn.Module):
     """Snake with a learnable frequency per channel: x + sin(a x)^2 / a (Ziyin et al. 2020).
-
-    As x + a x^2 sinc(a x)^2, which is x at a = 0 and divides by nothing.
 
     Args:
         intermediate_size: Number of channels F.
@@ -141,8 +158,7 @@ class Snake(nn.Module):
         self.frequency = nn.Parameter(torch.full((intermediate_size,), init))
 
     def forward(self, x: Tensor) -> Tensor:
-        frequency = self.frequency.to(x.dtype)
-        return x + frequency * (x * torch.sinc(frequency * x / torch.pi)).square()
+        return elementwise(snake, x, self.frequency, gradients=snake_gradients)
 
 
 class ActivationFFN(nn.Module):

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffn_variants.kernels.elementwise import elementwise
 from ffn_variants.spec import FFNSpec
 
 SHAZEER = "Shazeer 2020, arXiv:2002.05202"
@@ -68,6 +69,10 @@ def clamped_swiglu(projected: Tensor) -> Tensor:
 
     g is the first half of the channels and v the second, as elsewhere here; gpt-oss has them in turns.
     """
+    return elementwise(_clamped_swiglu, projected)
+
+
+def _clamped_swiglu(projected: Tensor) -> Tensor:
     gate, value = projected.chunk(2, dim=-1)
     gate, value = gate.clamp(max=CLAMP), value.clamp(-CLAMP, CLAMP)
     return gate * torch.sigmoid(STEEPNESS * gate) * (value + 1)

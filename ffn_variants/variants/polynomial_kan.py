@@ -137,6 +137,7 @@ JACOBI_SPEC = FFNSpec(
     reference=kan_layers.JACOBI_KAN.reference,
     options=kan_layers.JACOBI_KAN.options,
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+    earlier_sources=("70d414fc4390",),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -147,4 +148,5 @@ HERMITE_SPEC = FFNSpec(
     reference=kan_layers.HERMITE_KAN.reference,
     options=kan_layers.HERMITE_KAN.options,
     multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
+    earlier_sources=("aa536428c1e7",),
 )

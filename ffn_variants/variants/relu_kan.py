@@ -13,11 +13,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base import kan_layers
-from ffn_variants.kernels.elementwise import elementwise
+from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
 
 GRID_RANGE = (-2.0, 2.0)
@@ -34,9 +33,9 @@ class Bumps:
     factor: float
 
     def __call__(self, x: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """Evaluate x (N, K I), all inputs once for every bump, with ends (K, I)."""
-        u = x.unflatten(1, left.shape)
-        return (self.factor * torch.relu(right - u) * torch.relu(u - left)).square().flatten(1)
+        """Evaluate x (N, I) with ends (K, I) to (N, K, I)."""
+        u = x.unsqueeze(1)
+        return (self.factor * torch.relu(right - u) * torch.relu(u - left)).square()
 
 
 class ReLUKANLinear(nn.Module):
@@ -74,9 +73,8 @@ class ReLUKANLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        repeated = x.repeat(*[1] * (x.dim() - 1), len(self.left_knots))
-        features = elementwise(self.bumps, repeated, self.left_knots, self.right_knots)
-        return F.linear(features, self.weight, self.bias)
+        out = basis_linear(x, self.weight, self.bumps, self.left_knots, self.right_knots)
+        return out + self.bias.to(out.dtype)
 
 
 def _mean_square(starts: list[float], width: float) -> float:

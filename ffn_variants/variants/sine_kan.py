@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base import kan_layers
-from ffn_variants.kernels.elementwise import elementwise
+from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
 
 RATIO = (0.9724108095811765, 0.9884401790754128, 0.999449553483052)
@@ -22,9 +21,8 @@ RATIO = (0.9724108095811765, 0.9884401790754128, 0.999449553483052)
 
 
 def waves(x: Tensor, frequency: Tensor, phase: Tensor) -> Tensor:
-    """sin(w_g x_i + p_gi): x (N, G I), all inputs once for every g; frequency (G,), phase (G, I)."""
-    angle = frequency.unsqueeze(1) * x.unflatten(1, phase.shape) + phase
-    return angle.sin().flatten(1)
+    """Evaluate sin(w_g x_i + p_gi): x (N, I), frequency (G,), phase (G, I) to (N, G, I)."""
+    return (frequency.unsqueeze(1) * x.unsqueeze(1) + phase).sin()
 
 
 class SineKANLinear(nn.Module):
@@ -53,8 +51,8 @@ class SineKANLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         # (O, I, G) to all inputs' first sine, second sine, ...
         weight = self.amplitudes.transpose(1, 2).flatten(1)
-        repeated = x.repeat(*[1] * (x.dim() - 1), len(self.frequency))
-        return F.linear(elementwise(waves, repeated, self.frequency, self.phase), weight, self.bias)
+        out = basis_linear(x, weight, waves, self.frequency, self.phase)
+        return out + self.bias.to(out.dtype)
 
 
 def _phases(numbers: Tensor, in_features: int) -> Tensor:

@@ -33,7 +33,8 @@ def tensors(rows=11, inputs=4, outputs=5, dtype=torch.float64, count=3):
 
 def gradients(function, x, weight, *arguments):
     y = function(x, weight, *arguments)
-    wanted = [t for t in (x, weight) if t.requires_grad]
+    constants = [t for t in arguments if isinstance(t, torch.Tensor)]
+    wanted = [t for t in (x, weight, *constants) if t.requires_grad]
     return y, *torch.autograd.grad(y, wanted, torch.linspace(-1, 2, y.numel()).to(y).view_as(y))
 
 
@@ -59,6 +60,43 @@ def test_any_cut_into_blocks_gives_the_gradients_of_autograd(sizes, room, consta
 def test_gradients_agree_with_finite_differences():
     x, weight, c = tensors()
     assert torch.autograd.gradcheck(lambda x, w: basis_linear(x, w, powers, c), (x, weight))
+
+
+@given(sizes=st.tuples(st.integers(0, 20), st.integers(1, 5), st.integers(1, 5)), room=st.integers(1, 200))
+def test_what_is_learned_of_a_basis_gets_the_gradients_of_autograd(sizes, room):
+    x, weight, c = tensors(*sizes)
+    c.requires_grad_()
+    expected = gradients(plain, x, weight, powers, c)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_NUMBERS", {"cpu": 2 * room})
+        patch.setattr(module, "SUM_NUMBERS", {"cpu": room})
+        assert_same(gradients(basis_linear, x, weight, powers, c), expected)
+
+
+def waved(x, fixed, learned):
+    """A basis with a constant that is fixed, and after it one that is learned."""
+    return torch.stack([x * fixed, (x * learned).sin()], 1)
+
+
+@pytest.mark.parametrize("needs_x", [True, False])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_one_constant_is_learned_and_one_is_not(needs_x, compiled):
+    x, weight, c = tensors(count=2)
+    x.requires_grad_(needs_x)
+    fixed, learned = c.clone(), c.clone().requires_grad_()
+    call = torch.compile(basis_linear, fullgraph=True) if compiled else basis_linear
+    found, expected = (gradients(f, x, weight, waved, fixed, learned) for f in (call, plain))
+    assert_same(found, expected)
+    assert len(found) == 3 + needs_x
+
+
+def test_what_is_learned_of_a_basis_is_summed_in_float32():
+    rounded = [t.detach().bfloat16().requires_grad_() for t in tensors(rows=4096)]
+    wide = [t.detach().float().requires_grad_() for t in rounded]
+    *_, found = gradients(basis_linear, *rounded[:2], powers, rounded[2])
+    *_, expected = gradients(plain, *wide[:2], powers, wide[2])
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), expected, atol=0.01 * expected.abs().max().item(), rtol=0)
 
 
 @pytest.mark.parametrize("only", ["x", "weight"])

@@ -45,6 +45,25 @@ def test_any_cut_into_blocks_gives_the_gradients_of_autograd(rows, channels, roo
         assert_same(gradients(in_blocks, *inputs), gradients(wave, *inputs))
 
 
+def gate(x, scale):
+    """Twice the channels of its result; scale: (C / 2,)."""
+    left, right = x.chunk(2, 1)
+    return (scale * left).sin() * right
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rows", [0, 7])
+def test_a_result_may_have_other_channels(rows, compiled):
+    x, scale, _ = tensors(rows, 6)
+    inputs = x, scale[:3].detach().requires_grad_()
+    call = torch.compile(elementwise, fullgraph=True) if compiled else elementwise
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK_NUMBERS", {"cpu": 12})
+        found = gradients(lambda *each: call(gate, *each), *inputs)
+    assert found[0].shape == (rows, 3)
+    assert_same(found, gradients(gate, *inputs))
+
+
 def test_gradients_agree_with_finite_differences():
     assert torch.autograd.gradcheck(in_blocks, tensors())
 
