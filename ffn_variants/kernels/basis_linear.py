@@ -201,7 +201,7 @@ def _gradients(
             torch.mm(grad_block, weight, out=buffer.flatten(1))
             for rows in _rows_of_a_sum(buffer) if learned else (slice(None),):
                 parts = slopes(x_block[rows], buffer[rows], grad_x[block][rows], *constants)
-                for index, part in zip(learned, parts, strict=True):
+                for index, part in zip(learned, parts or (), strict=True):
                     sums[index] += part
     of_constants = (sums[i].to(c.dtype) if i in sums else None for i, c in enumerate(constants))
     return [
@@ -240,8 +240,11 @@ def _features(basis: Basis) -> Callable[..., None]:
 
 
 @functools.cache
-def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tensor, ...]]:
-    """From the features' gradient that of x, written where it is told, and those of the learned constants."""
+def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tensor, ...] | None]:
+    """From the features' gradient that of x, written where it is told, and those of the learned constants.
+
+    Kernels by hand return nothing; they are for bases of which nothing is learned.
+    """
 
     def slopes(x: Tensor, grad: Tensor, out: Tensor, *constants: Tensor) -> tuple[Tensor, ...]:
         def with_learned(x: Tensor, *values: Tensor) -> Tensor:
