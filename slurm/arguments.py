@@ -37,8 +37,8 @@ class SubmitArgs:
     """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
     that its backbones bring. Read them before."""
     variants: tuple[str, ...] | None = None
-    """These variants instead of those in the file, as for a sitting that has time for some of them; the same
-    command without it goes on with all."""
+    """These variants instead of those in the file, as for a sitting that has time for some of them, and those
+    that were tuned in sittings before it; the same command without it goes on with all."""
     seeds: str | None = None
     """These seeds instead of those in the file: 1-2, or 1,2,5."""
     add: Annotated[tuple[str, ...], UseAppendAction] = ()

@@ -225,7 +225,7 @@ class Asked:
     """What a command line has in place of a study's file; relative paths of it start here."""
 
     variants: tuple[str, ...] = ()
-    """Instead of those in the file."""
+    """Instead of those in the file, but for those that were tuned in an earlier sitting."""
     add: tuple[str, ...] = ()
     """Beside them."""
     seeds: str = ""
@@ -253,7 +253,7 @@ def load_study(
         UsageError: If the file is missing or a value in it does not fit; names the file and the key.
     """
     path = find_config(path, "study")
-    config = _read(path, trust_remote_code, asked or Asked())
+    config = _read(path, trust_remote_code, asked or Asked(), overrides)
     if change is not None:
         config = check_config(dict(change(config)), StudyConfig, path)
     extra = deep_merge(config.config, dict(overrides or {}))
@@ -303,8 +303,13 @@ def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Pat
     """
     path = find_config(path, "study")
     values = read_yaml(path)
+    return _folder(path, values, overrides) if places_in(path, values.get("variants")) else None
+
+
+def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path | None:
+    """Find a study's folder without its cells; None without families."""
     families = mapping(values.get("families"))
-    if not families or not places_in(path, values.get("variants")):
+    if not families:
         return None
     base = read_yaml(find_config(Path(str(next(iter(families.values())))), "config", path.parent))
     given = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
@@ -312,12 +317,15 @@ def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Pat
     return Path(output.runs_dir) / output.study
 
 
-def _read(path: Path, trust_remote_code: bool, asked: Asked) -> StudyConfig:
+def _read(
+    path: Path, trust_remote_code: bool, asked: Asked, overrides: Mapping[str, Any] | None
+) -> StudyConfig:
     values = read_yaml(path)
     if (asked.variants or asked.add) and not isinstance(values.get("variants"), list):
         raise UsageError(f"{path}: it names no variants; leave out --variants and --add")
     if asked.variants:
-        values["variants"] = with_added([], asked.variants, "--variants")
+        tuned = _tuned_before(path, values, overrides)
+        values["variants"] = with_added(tuned, asked.variants, "--variants")
     if asked.add:
         values["variants"] = with_added(values["variants"], asked.add, "--add")
     if asked.seeds:
@@ -329,6 +337,15 @@ def _read(path: Path, trust_remote_code: bool, asked: Asked) -> StudyConfig:
     if asked.variants:
         values["report"] = _of_share(mapping(values.get("report")), values["variants"])
     return check_config(values, StudyConfig, path)
+
+
+def _tuned_before(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> list[Any]:
+    """Variants of a study's file that took part in its tuning, so that none of them can be left out."""
+    folder = _folder(path, values, overrides)
+    tuning = read_tuning(folder) if folder else None
+    if tuning is None:
+        return []
+    return [each for each in values["variants"] if canonical(str(each)) in tuning.plan.variants]
 
 
 def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:

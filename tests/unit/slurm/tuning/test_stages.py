@@ -350,8 +350,9 @@ def test_a_newcomer_may_enter_at_any_time_and_be_killed(run, tmp_path, stops_at)
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
 
 
-def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path):
-    """The same command without the flags goes on with the others."""
+@pytest.mark.parametrize("by", ["all", "the rest"])
+def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path, by):
+    """The same command without the flags goes on with the others, and so does one that names them alone."""
     first, asked = Trainer(), {"report": {"baseline": "gelu", "contrasts": ["relu - kan", "relu - gelu"]}}
     assert run("--variants", "gelu", "relu", "--seeds", "1", trainer=first, **asked) == 0
     share = yaml.safe_load((tmp_path / "runs" / "tuned" / "study.yaml").read_text())
@@ -359,7 +360,8 @@ def test_a_sitting_may_have_some_of_the_variants_and_seeds(run, tmp_path):
     assert {cell.variant for cell in first.cells} == {"gelu", "relu"}
     assert {cell.seed for cell in first.cells if cell.stage != "tune"} == {1}
     rest = Trainer()
-    assert run(trainer=rest, **asked) == 0
+    flags = () if by == "all" else ("--variants", "kan")
+    assert run(*flags, trainer=rest, **asked) == 0
     assert not set(first.ran) & set(rest.ran)
     assert {(cell.variant, cell.seed) for cell in rest.cells if cell.stage == "main"} == {
         ("kan", 1), ("kan", 2), ("gelu", 2), ("relu", 2),
