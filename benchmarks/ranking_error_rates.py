@@ -1,29 +1,37 @@
 """How often the standing table tells equal variants apart, and what it tells apart where they differ.
 
     python -m benchmarks.ranking_error_rates
+    python -m benchmarks.ranking_error_rates --runs runs/zoo-null
 
 Simulates tables of variants whose runs are normal, compares every pair as the report does
 (``eval.significance.statistics.all_pairs``), and beside it by the studentized range with Welch's degrees of
-freedom (Games and Howell 1976), which it does not use. Prints markdown; numbers are percentages of tables.
+freedom (Games and Howell 1976), which it does not use. With ``--runs`` tables are real runs of one variant,
+dealt to as many names as have five each. Prints markdown; numbers are percentages of tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy import stats
 from scipy.interpolate import PchipInterpolator
 
 from base.command_line import parse_flags
-from base.errors import run_cli
+from base.errors import UsageError, run_cli
 from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.welch import welch
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import read_completion
+from pretrain.run.run_dir import read_run
 
 LEVEL = 0.05
 SIZES = (5, 16, 40)
 SEEDS = (3, 5, 8)
+DEALT = 5
+"""Real runs for each name that they are dealt to."""
 DFS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 40, 200)
 """Degrees of freedom at which the studentized range is computed; in between it is interpolated."""
 
@@ -36,6 +44,8 @@ class RankingArgs:
     """Simulated tables for each row."""
     generator_seed: int = 0
     """Seed of the simulation."""
+    runs: Path | None = None
+    """Deal the finished runs of this study, which must be of one variant, instead of simulating."""
 
 
 def spreads(kind: str, variants: int, rng: np.random.Generator) -> np.ndarray:
@@ -93,14 +103,44 @@ def power_row(variants: int, seeds: int, step: float, options: RankingArgs) -> l
     return [str(variants), str(seeds), f"{step:g}", *cells, f"{100 * false / options.tables:.1f}"]
 
 
+def held_out_losses(study: Path) -> np.ndarray:
+    """(N,) final held-out losses of the finished runs in a study's folder, by seed.
+
+    Raises:
+        UsageError: If it has runs of several variants, or fewer than four times ``DEALT``.
+    """
+    runs = {read_run(marker.parent).seed: marker.parent for marker in study.glob("*/*/*/COMPLETED")}
+    if len({run.parent for run in runs.values()}) != 1 or len(runs) < 4 * DEALT:
+        raise UsageError(f"--runs {study}: it must have {4 * DEALT} finished runs or more, of one variant")
+    ends = [read_completion(RunFolder(run)) for _, run in sorted(runs.items())]
+    return np.array([end.results["eval_loss"] for end in ends if end is not None], dtype=float)
+
+
+def dealt_row(losses: np.ndarray, options: RankingArgs) -> list[str]:
+    """How often runs that are dealt to names are told apart: by seed as they come, and in any other way."""
+    rng, variants = np.random.default_rng(options.generator_seed), len(losses) // DEALT
+
+    def differ(runs: np.ndarray) -> bool:
+        names = runs[: variants * DEALT].reshape(variants, DEALT)
+        return bool(told_apart(names.mean(-1), names.var(-1, ddof=1), DEALT, LEVEL).any())
+
+    false = np.mean([differ(rng.permutation(losses)) for _ in range(options.tables)])
+    by_seed = "some" if differ(losses) else "none"
+    return [str(len(losses)), f"{losses.std(ddof=1):.3f}", str(variants), by_seed, f"{100 * false:.1f}"]
+
+
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *rows))
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Print both tables."""
+    """Print both tables, or that of real runs."""
     options = parse_flags(RankingArgs, args, prog="python -m benchmarks.ranking_error_rates")
+    if options.runs is not None:
+        header = ["runs", "spread", "names", "told apart by seed", "told apart, dealt in any way"]
+        print(table(header, [dealt_row(held_out_losses(options.runs), options)]))
+        return 0
     kinds = ("equal", "lognormal", "one")
     header = ["variants", "seeds", "spreads", "told apart", "by the studentized range"]
     print(table(header, [null_row(v, s, k, options) for v in SIZES for s in SEEDS for k in kinds]))
