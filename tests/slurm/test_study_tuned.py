@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -103,6 +104,40 @@ def test_in_successive_halving_jobs_hand_in_the_next_rung_of_their_variant(
     logs = "".join(path.read_text() for path in (submitted.study.folder / "jobs").glob("*_log.out"))
     assert "cells are submitted, as what they rest on has ended" in logs
     assert "report.md" in submitted.last_words()
+
+
+NEWCOMER = """
+from torch import nn
+from ffn_variants import FFNSpec
+
+BEND = FFNSpec(name="bend", kind="activation", build=lambda width: nn.Softplus(), formula="ln(1 + e^x)",
+               reference="Dugas et al. 2001", multiply_adds=lambda d, f: 2 * d * f)
+"""
+
+
+@pytest.mark.slow
+def test_a_newcomer_joins_a_finished_study_by_jobs_of_its_own(
+    on_cluster: Callable[..., SubmittedStudy],
+    here: TinyStudy,
+    tmp_path_factory: pytest.TempPathFactory,
+    base_config: Path,
+) -> None:
+    """From a file: tuned, trained and judged by jobs; what was finished is neither run nor written again."""
+    mine = tmp_path_factory.mktemp("mine") / "mine.py"
+    mine.write_text(NEWCOMER)
+    flags = ("--add", f"{mine}:BEND", "--trust-remote-code")
+    local = TinyStudy(tmp_path_factory.mktemp("local"), base_config, **TUNED)
+    submitted = on_cluster(**TUNED)
+    for study in (local, submitted.study):
+        shutil.copytree(here.folder, study.folder)
+    before = {path: path.stat().st_mtime_ns for path in submitted.study.folder.glob("*/*/*/COMPLETED")}
+    run_here(local, "--cluster", "local", "--cells-per-job", 6, *flags)
+    submitted.submit(*PACKED, *flags)
+    submitted.wait_until_over()
+    assert told(submitted.study) == told(local)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert {cell.split("/")[1] for cell in told(local)["cells"]} == {"gelu", "relu", "bend"}
+    assert "`bend`" in (submitted.study.folder / "report" / "report.md").read_text()
 
 
 def has_main(study: TinyStudy) -> bool:
