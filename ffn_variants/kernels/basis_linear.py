@@ -138,7 +138,9 @@ def _backward_operation(
 ) -> list[Tensor]:
     with in_compiled_graph():
         found = _gradients(grad, x, weight, *_settled(named(basis), constants), needs)
-    # An operation has tensors as its results; an empty one stands for none.
+    # An operation has tensors as its results; an empty one stands for none, also for the constants beyond
+    # those that a basis settled on: it reads what it was given, so none of that is learned.
+    found += [None] * (len(needs) - len(found))
     return [x.new_empty(0) if each is None else each for each in found]
 
 
