@@ -148,8 +148,12 @@ def _backward_operation(
 def _(
     grad: Tensor, x: Tensor, weight: Tensor, basis: str, constants: list[Tensor], needs: list[bool]
 ) -> list[Tensor]:
-    inputs = (x, weight, *constants)
-    return [torch.empty_like(t) if need else x.new_empty(0) for t, need in zip(inputs, needs, strict=True)]
+    # That of x is laid out as x is; sums over blocks are contiguous.
+    made = (
+        torch.empty_like(x),
+        *(parameter.new_empty(parameter.shape) for parameter in (weight, *constants)),
+    )
+    return [each if need else x.new_empty(0) for each, need in zip(made, needs, strict=True)]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

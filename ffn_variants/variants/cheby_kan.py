@@ -87,5 +87,5 @@ SPEC = FFNSpec(
     reference=kan_layers.CHEBY_KAN.reference,
     options=kan_layers.CHEBY_KAN.options,
     multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
-    earlier_sources=("cde817ff742e", "fdb478a5789c", "1df03e6522f3"),
+    earlier_sources=("cde817ff742e", "fdb478a5789c", "1df03e6522f3", "7691008b153a"),
 )

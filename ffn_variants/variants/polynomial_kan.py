@@ -137,7 +137,7 @@ JACOBI_SPEC = FFNSpec(
     reference=kan_layers.JACOBI_KAN.reference,
     options=kan_layers.JACOBI_KAN.options,
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=("70d414fc4390",),
+    earlier_sources=("70d414fc4390", "cb106686ab0c"),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -148,5 +148,5 @@ HERMITE_SPEC = FFNSpec(
     reference=kan_layers.HERMITE_KAN.reference,
     options=kan_layers.HERMITE_KAN.options,
     multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
-    earlier_sources=("aa536428c1e7",),
+    earlier_sources=("aa536428c1e7", "6ba09fd563f2"),
 )

@@ -21,6 +21,7 @@ from ffn_variants.variants.cheby_kan import ChebyshevBasis
 from ffn_variants.variants.spline_kan import FeatureSplines
 
 CHEBYSHEV = "ffn_variants.variants.cheby_kan:ChebyshevBasis:{'degree': 2}"
+SINES = "ffn_variants.variants.sine_kan:waves:"
 SPLINES = tuple(
     f"ffn_variants.variants.spline_kan:{name}:" for name in ("truncated_power_splines", "spline_gradients")
 )
@@ -161,11 +162,13 @@ def test_a_graph_is_told_the_shapes_strides_and_dtypes_that_operations_give(tran
         return flat.view(columns, rows).t() if transposed else flat.view(rows, columns)
 
     x, weight, knots = tensor(7, 3), tensor(2, 9), tensor(4, 3)
+    sines = [torch.randn(3, dtype=dtype), tensor(3, 3)]
     for operation, *arguments in (
         (basis_linear._operation, x, weight, CHEBYSHEV, []),
-        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], True, True),
-        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], False, True),
-        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], True, False),
+        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], [True, True]),
+        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], [False, True]),
+        (basis_linear._backward_operation, tensor(7, 2), x, weight, CHEBYSHEV, [], [True, False]),
+        (basis_linear._backward_operation, tensor(7, 2), x, weight, SINES, sines, [True, True, True, False]),
         (elementwise._operation, x, [knots, knots], *SPLINES),
         (elementwise._backward_operation, tensor(7, 3), x, [knots, knots], *SPLINES),
     ):
