@@ -3,10 +3,11 @@
     python -m benchmarks.ranking_error_rates
     python -m benchmarks.ranking_error_rates --runs runs/zoo-null
 
-Simulates tables of variants whose runs are normal, compares every pair as the report does
-(``eval.significance.statistics.all_pairs``), and beside it by the studentized range with Welch's degrees of
-freedom (Games and Howell 1976), which it does not use. With ``--runs`` tables are real runs of one variant,
-dealt to as many names as have five each. Prints markdown; numbers are percentages of tables.
+Simulates tables of variants whose runs are normal, or skewed as exponential ones are, compares every pair as
+the report does (``eval.significance.statistics.all_pairs``), and beside it by the studentized range with
+Welch's degrees of freedom (Games and Howell 1976), which it does not use. With ``--runs`` tables are real
+runs of one variant, dealt to as many names as have five each. Prints markdown; numbers are percentages of
+tables.
 """
 
 from __future__ import annotations
@@ -48,13 +49,17 @@ class RankingArgs:
     """Deal the finished runs of this study, which must be of one variant, instead of simulating."""
 
 
-def spreads(kind: str, variants: int, rng: np.random.Generator) -> np.ndarray:
-    """(V,) standard deviations of the variants."""
-    if kind == "equal":
-        return np.ones(variants)
+def equal_arms(kind: str, variants: int, seeds: int, rng: np.random.Generator) -> np.ndarray:
+    """(V, S) runs of variants with one mean."""
+    shape, skewed = (variants, seeds), "skewed" in kind
+    runs = rng.exponential(size=shape) - 1 if skewed else rng.normal(size=shape)
+    if "both ways" in kind:
+        runs[::2] *= -1
+    if "lognormal" in kind:
+        runs *= np.exp(rng.normal(0, 0.6, (variants, 1)))
     if kind == "one":
-        return np.r_[5.0, np.ones(variants - 1)]
-    return np.exp(rng.normal(0, 0.6, variants))
+        runs[0] *= 5
+    return runs
 
 
 def games_howell(means: np.ndarray, variances: np.ndarray, seeds: int, critical: PchipInterpolator) -> bool:
@@ -77,7 +82,7 @@ def null_row(variants: int, seeds: int, kind: str, options: RankingArgs) -> list
     rng = np.random.default_rng([options.generator_seed, variants, seeds, len(kind)])
     critical, false = studentized_range(variants), np.zeros((options.tables, 2))
     for row in false:
-        runs = rng.normal(size=(variants, seeds)) * spreads(kind, variants, rng)[:, None]
+        runs = equal_arms(kind, variants, seeds, rng)
         means, variances = runs.mean(-1), runs.var(-1, ddof=1)
         row[0] = told_apart(means, variances, seeds, LEVEL).any()
         row[1] = games_howell(means, variances, seeds, critical)
@@ -141,7 +146,7 @@ def main(args: Sequence[str] | None = None) -> int:
         header = ["runs", "spread", "names", "told apart by seed", "told apart, dealt in any way"]
         print(table(header, [dealt_row(held_out_losses(options.runs), options)]))
         return 0
-    kinds = ("equal", "lognormal", "one")
+    kinds = ("equal", "lognormal", "one", "equal, skewed", "lognormal, skewed", "equal, skewed both ways")
     header = ["variants", "seeds", "spreads", "told apart", "by the studentized range"]
     print(table(header, [null_row(v, s, k, options) for v in SIZES for s in SEEDS for k in kinds]))
     header = [

@@ -41,6 +41,8 @@ class Ranking:
     benchmark: Benchmark
     family: Family
     places: tuple[Place, ...]
+    left_out: tuple[Level, ...]
+    """Variants with fewer than two runs, of which no test says anything."""
 
     @property
     def leaders(self) -> list[Level]:
@@ -63,9 +65,12 @@ def rank(findings: Findings) -> tuple[Ranking, ...]:
 
 
 def _ranking(findings: Findings, table: ArmTable, family: Family) -> Ranking | None:
-    arms = {
-        v: table.squares((family, v)) for v in findings.variants if len(table.runs.get((family, v), ())) > 1
-    }
+    arms, left_out = {}, []
+    for variant in findings.variants:
+        if len(table.runs.get((family, variant), ())) > 1:
+            arms[variant] = table.squares((family, variant))
+        else:
+            left_out.append(variant)
     if len(arms) < FEWEST:
         return None
     ordered = sorted(arms, key=lambda variant: -table.outcome.sign * arms[variant][1])
@@ -87,7 +92,7 @@ def _ranking(findings: Findings, table: ArmTable, family: Family) -> Ranking | N
         )
         for variant, mean, count, own in zip(ordered, means, counts, letters, strict=True)
     )
-    return Ranking(benchmark=table.benchmark, family=family, places=places)
+    return Ranking(benchmark=table.benchmark, family=family, places=places, left_out=tuple(left_out))
 
 
 def _letters(found: Sequence[Sequence[int]], count: int) -> list[str]:

@@ -35,11 +35,13 @@ def _sentence(analysis: Analysis, ranking: Ranking) -> str:
     best = "highest" if analysis.outcome(ranking.benchmark).better == "higher" else "lowest"
     where = f"**{family_label(ranking.family)}, {title(ranking.benchmark)}.** "
     said = f"{where}`{first}` has the {best} mean of {len(ranking.places)} {analysis.noun}s"
+    out = [f"`{name}`" for name in ranking.left_out]
+    end = f" Not in it, with fewer than two runs: {listed(out)}." if out else ""
     if not tied:
-        return f"{said}, and is told apart from every other."
+        return f"{said}, and is told apart from every other.{end}"
     if len(tied) > MOST_NAMED:
-        return f"{said}; {len(tied)} others cannot be told from it (its letters)."
-    return f"{said}; {listed(f'`{name}`' for name in tied)} cannot be told from it."
+        return f"{said}; {len(tied)} others cannot be told from it (its letters).{end}"
+    return f"{said}; {listed(f'`{name}`' for name in tied)} cannot be told from it.{end}"
 
 
 def _table(analysis: Analysis, ranking: Ranking) -> str:
@@ -49,7 +51,7 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
     )
     facts = {x.variant: _facts(analysis, ranking, x.variant) for x in ranking.places}
     header = ["", analysis.noun, f"{title(ranking.benchmark)} {arrow(outcome)}", "not told apart"]
-    header += [f"against `{analysis.baseline}`", "verdict"]
+    header += [*(["runs"] if _runs_differ(ranking) else []), f"against `{analysis.baseline}`", "verdict"]
     costs = _known_costs([run for runs in facts.values() for run in runs])
     base = facts.get(analysis.baseline, ())
     rows = [
@@ -58,12 +60,18 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
             f"`{x.variant}`",
             f"{x.mean:.{digits}f}",
             x.letters,
+            *([str(x.num_runs)] if _runs_differ(ranking) else []),
             *_against(x),
             *(_costs(facts[x.variant], base)[name] for name in costs),
         ]
         for number, x in enumerate(ranking.places, 1)
     ]
     return table([*header, *costs], rows)
+
+
+def _runs_differ(ranking: Ranking) -> bool:
+    """Whether some have fewer: a mean is then one of survivors, which a reader must see."""
+    return len({x.num_runs for x in ranking.places}) > 1
 
 
 def _against(place: Place) -> list[str]:
@@ -102,11 +110,13 @@ def _speed(runs: Sequence[RunFacts]) -> float | None:
 
 def _text(analysis: Analysis) -> str:
     link = "#" + anchor(f"Differences to `{analysis.baseline}`")
+    some = any(map(_runs_differ, analysis.rankings))
+    runs = " *Runs*: those that a mean is of; runs that failed are in none." if some else ""
     return (
         f"Sorted by the mean over seeds. *Not told apart*: {analysis.noun}s that share a letter. Every pair "
         "is compared by Welch's test, corrected by Holm over all pairs of the table at "
         f"{analysis.confidence:.0%}; that is more tests than those against `{analysis.baseline}`, whose "
         f"intervals and verdicts are those of [all differences]({link}). *Time*: that of one training token "
         f"over that of `{analysis.baseline}`, by the middle run of each, on machines that runs may have "
-        "shared."
+        f"shared.{runs}"
     )

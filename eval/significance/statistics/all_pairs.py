@@ -28,6 +28,9 @@ def told_apart(
 ) -> np.ndarray:
     """Say which arms are shown to differ; the chance of any false one among all pairs is at most the level.
 
+    That is so of normal runs, also of unlike spreads, and of skewed ones whose spreads and skew are alike. Of
+    skewed runs whose spreads or skew differ it is more, and the more so the more arms (docs/error-rates.md).
+
     Args:
         means: (K,) of the runs of each arm.
         variances: (K,) unbiased; of two arms without any spread nothing is shown.
@@ -56,21 +59,43 @@ def told_apart(
 
 
 def groups(differ: np.ndarray) -> list[list[int]]:
-    """Put arms into the largest groups within which no two are told apart (Piepho 2004, insert and absorb).
+    """Put arms into groups within which no two are told apart (Piepho 2004: insert, absorb and sweep).
 
     Args:
         differ: (K, K) of ``told_apart``, its arms in the order in which they are to be read.
 
     Returns:
         Members of each group in their order, groups by their first members; every arm is in one at least,
-        and two arms share a group exactly where they are not told apart.
+        and two arms share a group exactly where they are not told apart. No arm is in a group in vain:
+        without it some pair that is not told apart would share none.
     """
     found = [frozenset(range(len(differ)))]
     for one, other in zip(*np.nonzero(np.triu(differ)), strict=True):
         both = frozenset((one, other))
         parts = [part for group in found for part in (_parts(group, both) if both <= group else [group])]
         found = _without_parts(parts)
-    return sorted(map(sorted, found))
+    return sorted(sorted(group) for group in _swept(found, len(differ)))
+
+
+def _swept(found: Sequence[frozenset[int]], count: int) -> list[set[int]]:
+    """Take arms out of groups that are not needed for any pair, from what stands last.
+
+    Of 0 1 2, 1 2 3 and 2 3 4 the middle one becomes 1 3: its 2 shares the first with 1 and the last with 3.
+    """
+    kept = [set(group) for group in sorted(found, key=sorted)]
+    # Of each pair, and on the diagonal of each arm, how many groups have it.
+    shared = np.zeros((count, count), dtype=int)
+    for group in kept:
+        shared[np.ix_(sorted(group), sorted(group))] += 1
+    for group in reversed(kept):
+        for arm in sorted(group, reverse=True):
+            members = sorted(group)
+            if (shared[arm, members] > 1).all():
+                shared[arm, members] -= 1
+                shared[members, arm] -= 1
+                shared[arm, arm] += 1  # was taken twice
+                group.remove(arm)
+    return [group for group in kept if group]
 
 
 def _parts(group: frozenset[int], both: frozenset[int]) -> list[frozenset[int]]:

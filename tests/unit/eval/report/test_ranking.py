@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from pathlib import Path
 
@@ -21,13 +21,19 @@ from eval.report.sources import read_source
 VARIANTS = {"gelu": 3.0, "swiglu": 2.7, "relu": 3.01, "none": 3.5, "kan": 3.2}
 
 
-def made(folder: Path, variants: Collection[str] = VARIANTS, paired: bool = False) -> Analysis:
+def made(
+    folder: Path,
+    variants: Collection[str] = VARIANTS,
+    paired: bool = False,
+    fewer: Mapping[str, int] | None = None,
+) -> Analysis:
+    """Analyse six runs of each variant, or ``fewer``."""
     rng = np.random.default_rng(3)
     rows = [
         ("gpt_neo", variant, seed, "held-out-loss", centre + 0.02 * rng.normal())
         for variant, centre in VARIANTS.items()
         for seed in range(1, 7)
-        if variant in variants
+        if variant in variants and seed <= (fewer or {}).get(variant, 6)
     ]
     frame = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
     frame.to_csv(folder / "scores.csv", index=False)
@@ -63,6 +69,23 @@ def test_the_section_says_the_order_and_has_a_figure(analysis):
     assert [line.split("`")[1] for line in lines] == ["swiglu", "gelu", "relu", "kan", "none"]
     assert "swiglu, gelu, relu, kan, none" in drawn["ranking"][1]
     assert "figures/ranking.svg" in text
+
+
+def test_who_has_fewer_runs_is_seen(tmp_path):
+    text = ranking_section(
+        made(tmp_path, fewer={"kan": 1, "swiglu": 3}), Context(command="", versions={}, figures={})
+    )
+    assert "`swiglu` has the lowest mean of 4 variants" in text
+    assert "Not in it, with fewer than two runs: `kan`." in text
+    header, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    runs = header.index("runs")
+    assert [line[runs] for line in lines[1:]] == ["3", "6", "6", "6"]
+
+
+def test_the_same_number_of_runs_needs_no_column(analysis):
+    text = ranking_section(analysis, Context(command="", versions={}, figures={"ranking": ""}))
+    assert "| runs |" not in text
+    assert "*Runs*" not in text
 
 
 def test_few_variants_and_paired_runs_have_none(tmp_path):

@@ -45,7 +45,7 @@ def test_arms_without_spread_are_not_told_apart():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_two_arms_share_a_group_exactly_where_they_are_not_told_apart(seed):
-    """For any pattern at all, transitive or not; and no group is part of another."""
+    """For any pattern at all, transitive or not; and no group is part of another, no arm in one in vain."""
     rng = np.random.default_rng(seed)
     count = int(rng.integers(1, 9))
     differ = np.triu(rng.random((count, count)) < rng.random(), 1)
@@ -58,6 +58,16 @@ def test_two_arms_share_a_group_exactly_where_they_are_not_told_apart(seed):
         assert not set(one) <= set(other)
         assert not set(other) <= set(one)
     assert found == sorted(found)
+    for group in found:
+        for arm in group:
+            others = [set(other) for other in found if other is not group]
+            pairs = [{arm, member} for member in group]
+            assert any(not any(pair <= other for other in others) for pair in pairs)
+
+
+def test_a_group_keeps_whom_its_pairs_need():
+    differ = np.abs(np.subtract.outer(range(5), range(5))) > 2
+    assert groups(differ) == [[0, 1, 2], [1, 3], [2, 3, 4]]
 
 
 def test_letters_go_on_after_z():
