@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,11 @@ class FileState:
 
     size: int
     sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> FileState:
+        """Return the state of a file with this content."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
 
 
 def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:

@@ -36,8 +36,12 @@ def write_record(path: Path, content: Any) -> None:
         path: The file; its folder is made if need be.
         content: A dataclass or a mapping, of JSON values.
     """
-    values: dict[str, Any] = dict(content) if isinstance(content, Mapping) else asdict(content)
-    write_text(path, json.dumps(values | {SEAL: seal(values)}, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, sealed(dict(content) if isinstance(content, Mapping) else asdict(content)))
+
+
+def sealed(values: Mapping[str, Any]) -> str:
+    """Return the text of a state file: JSON values and their checksum."""
+    return json.dumps({**values, SEAL: seal(values)}, indent=1, ensure_ascii=False) + "\n"
 
 
 def read_record(path: Path, kind: type[Kind]) -> Kind | None:

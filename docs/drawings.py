@@ -160,6 +160,7 @@ STUDY_FOLDER = (
     ("  model/", "Hugging Face model, tokenizer, card", "train"),
     ("  COMPLETED", "written last: results, checksums", "train"),
     ("  FAILED", "in its place where the loss diverged", "train"),
+    ("  ARCHIVED", "in place of a model that was left out", "submit"),
     ("  eval/rows.parquet", "every score", "eval"),
     ("  eval/rows.csv", "the same; each mends the other", "eval"),
     ("  eval/items/", "how the run did on each item", "eval"),

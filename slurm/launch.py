@@ -16,6 +16,7 @@ from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
+from slurm.archive.lacking import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.cells import Cell, backbone_cells, own_variants, trained_cells
@@ -28,6 +29,7 @@ from slurm.own_variants import contents
 from slurm.plan.command import make_plan
 from slurm.progress import StudyProgress
 from slurm.report import unfinished
+from slurm.same_texts import check_same_texts
 from slurm.sbatch import Packing, SlurmSubmitter
 from slurm.settle import settle
 from slurm.snapshot import take_snapshot
@@ -87,6 +89,8 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
         if todo.cells:
             if options.cluster == "slurm":
                 _submitter(study, options)  # a mistake in the preset is told before data is prepared
+            check_same_texts(study, todo)
+            check_archived(todo.cells)
             _prepare(study, todo.cells)
         study.write()
         if options.cluster == "slurm":

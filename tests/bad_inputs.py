@@ -823,6 +823,13 @@ TYPED: list[tuple[str, str]] = [
     ("slurm.list absent", "no folder absent"),
     ("slurm.list folder", "holds no study"),
     ("slurm.list one.jsonl", "no folder one.jsonl"),
+    ("slurm.archive.keep absent --out out", "absent holds no study"),
+    ("slurm.archive.keep folder --out out", "folder holds no study"),
+    ("slurm.archive.keep folder", "--out is missing"),
+    ("slurm.archive.restore absent", "absent holds no archives of a study"),
+    ("slurm.archive.restore folder", "folder holds no archives of a study"),
+    ("slurm.archive.restore one.jsonl", "one.jsonl holds no archives of a study"),
+    ("slurm.archive.restore folder --run-dir x", "did you mean --runs-dir?"),
     # The one command.
     ("ffn_ablations frobnicate", "unknown command 'frobnicate'"),
     ("ffn_ablations {long}", "unknown command"),

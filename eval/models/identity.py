@@ -12,6 +12,7 @@ from base.records import peek_record
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
 from ffn_variants.models.own_variants import admit_variants
+from pretrain.run.archived import read_archived
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import damage, read_completion
 from pretrain.run.run_dir import read_run, run_id
@@ -83,6 +84,11 @@ def model_folder(run_dir: Path) -> Path:
             )
         return Path(other.folder)
     folder = RunFolder(run_dir)
+    if folder.is_archived:
+        raise UsageError(
+            f"{run_dir} was archived without its model, so it has the scores that were archived and no "
+            "others; remove the folder, and the command that trains this run makes its model"
+        )
     if not folder.has_model:
         raise UsageError(
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"
@@ -104,9 +110,13 @@ def admit_run(run_dir: Path, trust_remote_code: bool) -> None:
 def weights_hash(run_dir: Path) -> str:
     """Return 16 hexadecimal digits that change with a run's weights, model config or tokenizer.
 
+    Of an archived run they are those of the model that was left out.
+
     Raises:
         UsageError: If there is no model, or it is not as its training left it.
     """
+    if (archived := read_archived(RunFolder(run_dir))) is not None:
+        return archived.weights
     files = model_files(model_folder(run_dir))
     _refuse_damage(RunFolder(run_dir), files)
     return fingerprint(files)

@@ -51,12 +51,20 @@ def find_runs(
             runs.append(path)  # a run, or nothing: whoever opens it says so
             continue
         trained = [run.path for run in inside if run.has_model]
+        num_archived = sum(run.is_archived for run in inside)
+        if not trained and num_archived:
+            raise UsageError(
+                f"{path} holds {num_archived} runs that were archived without their models; their scores are "
+                f"there: ffn-ablations report {path}"
+            )
         if not trained:
             raise UsageError(f"{path} holds {len(inside)} runs and none is trained yet; train one first")
         runs += trained
         # One that has lost its configuration: whoever opens it says so.
         runs += [run.path for run in found if not run.is_run and (run.has_model or run.is_scored)]
-        if untrained := [run.run_id for run in inside if not run.has_model]:
+        if num_archived:
+            notes.append(f"{path}: left out, archived without their models: {num_archived} runs")
+        if untrained := [run.run_id for run in inside if not (run.has_model or run.is_archived)]:
             names = ", ".join(untrained)
             notes.append(f"{path}: left out, not trained yet: {names}")
     return runs, notes

@@ -58,6 +58,8 @@ class RunFolder:
     """The trained model with its tokenizer and card."""
     completion_marker = Inside("COMPLETED")
     """Written last; a run without it is unfinished."""
+    archive_marker = Inside("ARCHIVED")
+    """In place of a model that was left out: whose scores they are (see ``pretrain.run.archived``)."""
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
     lock_file = Inside(".lock")
@@ -102,6 +104,22 @@ class RunFolder:
         tables = (self.rows_file, self.rows_csv_file)
         return [*(path for path in tables if path.is_file()), *sorted(self.items_dir.glob("*.parquet"))]
 
+    def lasting_files(self) -> list[Path]:
+        """What of a run a report reads, and nothing that is large: no model, no checkpoint, no log."""
+        single = (
+            self.config_file,
+            self.provenance_file,
+            self.metrics_file,
+            self.variant_file,
+            self.completion_marker,
+            self.failure_marker,
+            self.archive_marker,
+            self.ledger_file,
+            self.baselines_file,
+            self.contamination_file,
+        )
+        return [*(path for path in single if path.is_file()), *self.score_files()]
+
     @property
     def checkpoints(self) -> dict[int, Path]:
         """By step the checkpoints that there are, the oldest first."""
@@ -142,6 +160,11 @@ class RunFolder:
     def has_model(self) -> bool:
         """Whether there is a trained model."""
         return (self.model_dir / "config.json").is_file()
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether its model was left out when the run was archived."""
+        return self.archive_marker.is_file() and not self.has_model
 
     @property
     def is_backbone(self) -> bool:
@@ -201,6 +224,11 @@ class StudyFolder:
         """Every folder where a run has its place, in the order of their names, whatever is in it."""
         found = sorted(self.path.glob(f"{family}/{variant}/*"))
         return [RunFolder(path) for path in found if path.is_dir()]
+
+    def lasting_files(self) -> list[Path]:
+        """What the report of a study reads beside its runs."""
+        files = (self.study_file, self.tuning_file, self.decisions_file, self.history_file)
+        return [path for path in files if path.is_file()]
 
     def cell_file(self, run_id: str) -> Path:
         """Where a cell stands."""

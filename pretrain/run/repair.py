@@ -12,6 +12,7 @@ from base.checksums import damage, file_states
 from base.errors import UsageError
 from base.records import set_aside, write_record
 from pretrain.config import RunConfig
+from pretrain.run.archived import lasting_states
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion
 from pretrain.run.run_dir import read_run, write_config
@@ -30,11 +31,12 @@ def is_finished_and_whole(path: Path) -> bool:
     completion = read_completion(run)
     if completion is None:
         return False
-    found = damage(path, completion.files)
+    found = damage(path, lasting_states(run, completion))
     for name, wrong in found.items():
         cure = "it cannot be made again, and no report will use it" if name in _lasting(run) else _MADE_AGAIN
         print(f"note: {path / name} {wrong}; {cure}", file=sys.stderr, flush=True)
-    return run.has_model and not (found.keys() - _lasting(run)) and _has_config(path)
+    has_all = run.has_model or run.is_archived
+    return has_all and not (found.keys() - _lasting(run)) and _has_config(path)
 
 
 def repair(path: Path, config: RunConfig) -> None:
@@ -49,7 +51,7 @@ def repair(path: Path, config: RunConfig) -> None:
     """
     run = RunFolder(path)
     completion = read_completion(run)
-    found = damage(path, completion.files) if completion else {}
+    found = damage(path, lasting_states(run, completion)) if completion else {}
     if (run.is_run or completion) and (run.config_file.name in found or not _has_config(path)):
         _write_config_anew(run, config, completion)
     if completion is None:
@@ -61,7 +63,7 @@ def repair(path: Path, config: RunConfig) -> None:
         _record_anew(run, run.variant_file)
     if wrong := _of_model(run, found):
         set_aside(run.model_dir, f"{Path(wrong[0]).name} {found[wrong[0]]}")
-    if wrong or not run.has_model:
+    if wrong or not (run.has_model or run.is_archived):
         run.completion_marker.unlink()
         print(f"{path}: its model is made again, from its last checkpoint", flush=True)
 

@@ -22,6 +22,7 @@ RUN_NAMES = {
     "model_dir": "model",
     "completion_marker": "COMPLETED",
     "failure_marker": "FAILED",
+    "archive_marker": "ARCHIVED",
     "lock_file": ".lock",
     "holder_file": ".lock-holder",
     "backbone_file": "backbone.yaml",

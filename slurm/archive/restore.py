@@ -1,0 +1,71 @@
+"""Bring back a study from its archives: what its report reads, without models.
+
+    python -m slurm.archive.restore docs/zoo/runs
+    python -m eval.report runs/zoo --out report
+    python -m slurm.submit zoo --add mine.py:SPEC --trust-remote-code
+
+The second line writes the report again, from the same numbers. The third goes on with the study: what was
+brought back is finished, and a newcomer is trained and judged like the others. Runs and files that are there
+already stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from base.command_line import parse_flags
+from base.config_input import read_yaml
+from base.errors import UsageError, run_cli
+from pretrain.run.folders import StudyFolder
+from slurm.archive.placing import place_archive, place_study_files
+from slurm.archive.tar import SUFFIX
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreArgs:
+    """Bring back a study from its archives: what its report reads, without models."""
+
+    archives: Positional[Path]
+    """The folder that python -m slurm.archive.keep wrote."""
+    runs_dir: Path = Path("runs")
+    """Folder of all runs; the study gets one in it, of its name."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command; returns 1 where something is damaged, and the others are brought back."""
+    options = parse_flags(RestoreArgs, args, prog="python -m slurm.archive.restore", description=__doc__)
+    found = StudyFolder(options.archives)
+    archives = sorted(options.archives.glob(f"*/*{SUFFIX}"))
+    if not archives or not found.study_file.is_file():
+        raise UsageError(
+            f"{options.archives} holds no archives of a study ({found.study_file.name} and "
+            f"<family>/<variant>{SUFFIX}); name the folder that ffn-ablations study archive wrote"
+        )
+    study = StudyFolder(options.runs_dir / _name_of(found.study_file))
+    place_study_files(found, study)
+    num_restored, num_there, wrong = 0, 0, []
+    for archive in archives:
+        placed = place_archive(archive, study)
+        num_restored += placed.restored
+        num_there += placed.there
+        wrong += placed.wrong
+    for line in wrong:
+        print(f"left out: {line}")
+    there = f"; {num_there} were there already" if num_there else ""
+    print(f"{study.path}: {num_restored} finished runs brought back, without their models{there}")
+    return 1 if wrong else 0
+
+
+def _name_of(study_file: Path) -> str:
+    name = read_yaml(study_file).get("name")
+    if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+        raise UsageError(f"{study_file}: name {name!r} is no name of a folder")
+    return name
+
+
+if __name__ == "__main__":
+    run_cli(main)

@@ -1,0 +1,214 @@
+"""A tuned study archived without its models, brought back elsewhere, and gone on with there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import lzma
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ffn_ablations
+from tests.bad_inputs import CONFIG, STUDY
+from tests.processes import run_command
+
+TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 0, "shared": False}
+
+
+def write_study(folder: Path, evaluation: dict[str, Any] | None = None) -> Path:
+    """A study of two variants and two seeds whose runs take a second, on texts in the folder."""
+    rows = [
+        json.dumps({"text": f"Once there was a cat who saw {i} dogs and {i % 7} birds."}) for i in range(80)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, some in (("train.jsonl", rows[:64]), ("held-out.jsonl", rows[64:])):
+        (folder / name).write_text("\n".join(some) + "\n")
+    files = {"train_files": ["train.jsonl"], "validation_files": ["held-out.jsonl"]}
+    config = CONFIG | {"output": {"runs_dir": "runs"}, "optim": {"max_steps": 6}}
+    config["data"] = {"source": "files", "vocab_size": 270, "block_size": 64, **files}
+    (folder / "tiny.yaml").write_text(yaml.safe_dump(config))
+    scored = {"suites": ["embedded-pairs"], "max_pairs": 4} | (evaluation or {})
+    file = folder / "study.yaml"
+    file.write_text(yaml.safe_dump(STUDY | {"tune": TUNE, "evaluation": scored}))
+    return file
+
+
+def run_in(folder: Path, module: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder."""
+    with contextlib.chdir(folder):
+        return run_command(module, *args)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study that is finished, and its archives."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_study(folder)
+    with contextlib.chdir(folder):
+        ffn_ablations.study(folder / "study.yaml").run(workers=2, cells_per_job=2)
+    done = run_in(folder, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert done.returncode == 0, done.stderr
+    assert "8 runs in 2 archives" in done.stdout
+    return folder
+
+
+@pytest.fixture
+def elsewhere(finished: Path, tmp_path: Path) -> Path:
+    """Another folder with the same texts and study, where the archives were brought back."""
+    write_study(tmp_path)
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "runs/study: 8 finished runs brought back, without their models\n"
+    return tmp_path
+
+
+def numbers(folder: Path, out: str = "report") -> dict[str, Any]:
+    """Every number of a report, without the days and places on which it was written."""
+    done = run_in(folder, "eval.report", "runs/study", "--out", out)
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / out / "report.json").read_text())
+
+
+def rewrite(archive: Path, change) -> None:
+    """Write an archive again with changed members."""
+    with tarfile.open(fileobj=io.BytesIO(lzma.decompress(archive.read_bytes()))) as tar:
+        members = [(one, tar.extractfile(one).read()) for one in tar]
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for member, content in members:
+            new, new_content = change(member, content)
+            new.size = len(new_content)
+            tar.addfile(new, io.BytesIO(new_content))
+    archive.write_bytes(lzma.compress(stream.getvalue()))
+
+
+def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
+    assert numbers(elsewhere) == numbers(finished)
+    assert not list(elsewhere.glob("runs/study/*/*/*/model"))
+
+
+def test_nothing_is_run_again_and_a_newcomer_is_judged_beside_the_others(elsewhere: Path) -> None:
+    before = {path: path.read_bytes() for path in elsewhere.glob("runs/study/*/*/*/COMPLETED")}
+    call = ("slurm.submit", "study.yaml", "--workers", "2", "--cells-per-job", "2")
+    again = run_in(elsewhere, *call)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "0 cells run" in again.stdout
+    added = run_in(elsewhere, *call, "--add", "silu")
+    assert added.returncode == 0, added.stdout + added.stderr
+    assert "4 cells run" in added.stdout
+    assert {path: path.read_bytes() for path in before} == before
+    report = json.loads((elsewhere / "runs/study/report/report.json").read_text())
+    assert "silu" in json.dumps(report["comparisons"])
+
+
+def test_archiving_is_repeatable_to_the_byte_and_adds_what_is_new(finished: Path, elsewhere: Path) -> None:
+    """A study that was brought back gives the archives that it came from."""
+    before = {path: path.read_bytes() for path in (finished / "archives").glob("*/*.tar.xz")}
+    again = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "again")
+    assert again.returncode == 0, again.stderr
+    made = {path: path.read_bytes() for path in (elsewhere / "again").glob("*/*.tar.xz")}
+    assert list(made.values()) == list(before.values())
+    same = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "again")
+    assert "0 of them changed" in same.stdout
+
+
+def test_nothing_tells_whose_machine_it_was(finished: Path) -> None:
+    for archive in (finished / "archives").glob("*/*.tar.xz"):
+        content = lzma.decompress(archive.read_bytes())
+        assert str(finished).encode() not in content
+        assert b'"host"' not in content
+
+
+def test_texts_that_changed_since_are_refused_before_anything_is_trained(elsewhere: Path) -> None:
+    with (elsewhere / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "A story that was not there."}) + "\n")
+    done = run_in(elsewhere, "slurm.submit", "study.yaml", "--add", "silu")
+    assert done.returncode == 2
+    assert "was trained on other texts than train.jsonl holds now" in done.stderr
+    assert not (elsewhere / "runs/study/gpt_neo/silu").exists()
+
+
+def test_scores_that_were_not_archived_are_refused_in_a_line(elsewhere: Path) -> None:
+    write_study(elsewhere, {"max_pairs": 6})
+    done = run_in(elsewhere, "slurm.submit", "study.yaml")
+    assert done.returncode == 2
+    assert "4 runs were archived without their models and lack scores" in done.stderr
+    scored = run_in(elsewhere, "eval", "runs/study")
+    assert scored.returncode == 2
+    assert "8 runs that were archived without their models" in scored.stderr
+
+
+def _truncate(archive: Path) -> None:
+    archive.write_bytes(archive.read_bytes()[:-60])
+
+
+def _flip(archive: Path) -> None:
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1
+    archive.write_bytes(bytes(content))
+
+
+def _change_a_loss(archive: Path) -> None:
+    def change(member: tarfile.TarInfo, content: bytes):
+        return member, content.replace(b'"eval_loss": 5', b'"eval_loss": 4') if (
+            member.name.endswith("metrics.jsonl")
+        ) else content
+
+    rewrite(archive, change)
+
+
+def _rename(name: str):
+    def attack(archive: Path) -> None:
+        def change(member: tarfile.TarInfo, content: bytes):
+            if member.name.endswith("metrics.jsonl"):
+                member.name = name
+            return member, content
+
+        rewrite(archive, change)
+
+    return attack
+
+
+def _link(archive: Path) -> None:
+    def change(member: tarfile.TarInfo, content: bytes):
+        if member.name.endswith("metrics.jsonl"):
+            member.type, member.linkname, content = tarfile.SYMTYPE, "/etc/passwd", b""
+        return member, content
+
+    rewrite(archive, change)
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        _truncate,
+        _flip,
+        _change_a_loss,
+        _link,
+        _rename("seed1-00000000/../../../../outside"),
+        _rename("/tmp/outside"),
+        _rename("../outside"),
+        _rename("seed1-00000000/sitecustomize.py"),
+    ],
+)
+def test_a_damaged_or_hostile_archive_is_named_and_the_others_are_brought_back(
+    attack, finished: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    attack(tmp_path / "archives/gpt_neo/relu.tar.xz")
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "left out: archives/gpt_neo/relu.tar.xz" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert len(list(tmp_path.glob("runs/study/gpt_neo/gelu/*/COMPLETED"))) == 4
+    assert not list(tmp_path.rglob("outside*"))
+    assert not list(tmp_path.rglob("sitecustomize.py"))
+    assert not list(tmp_path.rglob("*.tmp-*"))
