@@ -58,6 +58,11 @@ class CellState:
     silent_s: float | None = None
     """Of one that runs on another machine, which nobody can ask: seconds since its last sign of life."""
 
+    @property
+    def took(self) -> str:
+        """How long a cell took that is done; one from an archive was never begun here."""
+        return f"in {duration(self.finished_s - self.started_s)}" if self.started_s else "from an archive"
+
 
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.

@@ -123,7 +123,7 @@ def details(state: CellState, folder: Path) -> str:
     if state.name == "diverged":
         return "a result: its value counts as infinitely bad"
     if state.name == "done":
-        return f"in {duration(state.finished_s - state.started_s)}"
+        return state.took
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""

@@ -9,7 +9,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from base.progress import duration
 from eval.report.html import to_fragment
 from slurm.page.chart import Line, draw, style_of
 from slurm.page.contents import STAGES, Losses, PageCell, PageContents
@@ -278,7 +277,7 @@ def _square(cell: PageCell, losses: Losses | None) -> str:
     state = cell.state
     words = [f"{cell.seed}, {state.name}"]
     if state.name == "done":
-        words.append(f"in {duration(state.finished_s - state.started_s)}")
+        words.append(state.took)
     if state.name == "running":
         words += [cell.doing, f"on {state.host}"]
     if losses and losses.last is not None:

@@ -92,6 +92,8 @@ def rewrite(archive: Path, change) -> None:
 
 def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert numbers(elsewhere) == numbers(finished)
+    status = run_in(elsewhere, "slurm.status", "runs/study").stdout
+    assert status.count("done      from an archive") == 8
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))
 
 
