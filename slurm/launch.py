@@ -230,7 +230,7 @@ def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) ->
 
         def follow() -> list[tuple[Cell, ...]]:
             cells = growing()
-            progress.add(cells)
+            progress.add(cells, growing.study.to_come)
             return batches(cells, options.cells_per_job)
 
         try:

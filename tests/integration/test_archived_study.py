@@ -92,6 +92,7 @@ def rewrite(archive: Path, change) -> None:
 
 def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert numbers(elsewhere) == numbers(finished)
+    assert "8 runs were trained, 4 of which are compared: " in (elsewhere / "report/report.md").read_text()
     status = run_in(elsewhere, "slurm.status", "runs/study").stdout
     assert status.count("done      from an archive") == 8
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from base.progress import duration
 from eval.report.analysis import Analysis
 from eval.report.markdown import count, details, millions, share, table
 from eval.report.names import family_label
@@ -45,9 +46,21 @@ def cost_section(analysis: Analysis, context: Context) -> str:
     )
     text += _slowed(analysis)
     figure = "" if analysis.costs.benchmark else context.figure("cost")  # it stands with "Equal what?"
-    parts = ["## Quality and cost", figure, table(header, rows), text]
+    parts = ["## Quality and cost", figure, _in_all(analysis), table(header, rows), text]
     parts += [_times(analysis), _budget(analysis)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _in_all(analysis: Analysis) -> str:
+    """Say how many runs were trained, those of tuning too, and for how long; empty where no run tells."""
+    compared = {x.run_id: x for x in analysis.facts}
+    others = {x.run_id: x for own in analysis.source.stages.values() for x in own} | compared
+    hours = [x.train_hours for x in others.values() if x.train_hours is not None]
+    if not hours:
+        return ""
+    some = f", {len(compared):,} of which are compared" if len(others) > len(compared) else ""
+    time = duration(3600 * sum(hours))
+    return f"{len(others):,} runs were trained{some}: {time} of training, one after the other."
 
 
 def _slowed(analysis: Analysis) -> str:
