@@ -47,4 +47,4 @@ def test_a_log_says_how_long_the_study_takes(
     shown.add([FakeCell(7), FakeCell(8)], {})  # type: ignore[list-item]
     states |= {f"gpt_neo/gelu/seed{seed}-0000000{seed}": CellState() for seed in (7, 8)}
     shown.update()
-    assert capsys.readouterr().out.splitlines()[-1] == "  2 of 8 cells, about 3 min 30 s left"
+    assert capsys.readouterr().out.splitlines()[-1] == "  2 of 8 cells, about 4 min 10 s left"
