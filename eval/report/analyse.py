@@ -91,6 +91,8 @@ class _Question:
     inference: Inference
     primary: tuple[str, ...]
     """Names of the outcomes that claims are made about; none means all."""
+    notes: tuple[str, ...]
+    """What the study asks and cannot be answered yet, in sentences."""
 
     @property
     def pairs(self) -> list[Contrast]:
@@ -112,7 +114,8 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     seen, rows, copied = _seen(source, request)
     _refuse_one_level(seen, rows)
     question = _question(seen, request, rows)
-    found = _analysis(_with_tuning(_scores(seen, rows, copied, request), source), question, request)
+    scores = _scores(seen, rows, [*copied, *question.notes], request)
+    found = _analysis(_with_tuning(scores, source), question, request)
     beside = _published(source, request, seen.factor, question.baseline)
     by_rule = judge(found, found.runs, read_rule(request.rules)) if request.rules else None
     return replace(found, published=beside, by_rule=by_rule, head_trials=head_trials(source))
@@ -186,11 +189,16 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
     named = request.baseline or design.baseline or default_baseline(factor, present, source.axes)
     baseline = find_level(factor, named, present, "baseline (choose one with --baseline)")
     others = tuple(level for level in ordered(present, design.variants) if level != baseline)
-    texts = (*design.contrasts, *request.contrasts)
-    contrasts = [parse_contrast(text, (baseline, *others), baseline, factor) for text in texts]
+    # A study that is at work may ask of levels that it has no scores of yet.
+    levels, unscored = (baseline, *others), [name for name in design.variants if name not in present]
+    planned = [parse_contrast(text, (*levels, *unscored), baseline, factor) for text in design.contrasts]
+    waiting = [contrast for contrast in planned if not contrast.weights().keys().isdisjoint(unscored)]
+    asked = [parse_contrast(text, levels, baseline, factor) for text in request.contrasts]
+    contrasts = [contrast for contrast in (*planned, *asked) if contrast not in waiting]
     how = _inference(source, request)
     primary = request.primary or design.primary
-    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary)
+    notes = tuple(f"contrast `{contrast}` is left out until all of it has scores" for contrast in waiting)
+    return _Question(baseline, others, tuple(dict.fromkeys(contrasts)), how, primary, notes)
 
 
 def _inference(source: Source, request: Request) -> Inference:

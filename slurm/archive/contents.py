@@ -16,6 +16,7 @@ from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from slurm.archive.tar import SUFFIX, write_tar
+from slurm.listing import read_listing
 
 _PRIVATE = ("host", "command")
 """Of each session in a run's record."""
@@ -36,7 +37,8 @@ def write_archives(study: StudyFolder, out: Path) -> list[str]:
     """
     if not study.study_file.is_file():
         raise UsageError(f"{study.path} holds no study (it has no {study.study_file.name}); name its folder")
-    runs = [run for run in study.run_folders() if run.is_run]
+    # Runs that are no cells, as of a grid that was given up, are in no report.
+    runs = [study.run(run_id) for run_id in read_listing(study.path).run_ids]
     finished = [run for run in runs if run.is_complete or run.has_diverged]
     if not finished:
         raise UsageError(f"{study.path} has no finished run; run the study first")

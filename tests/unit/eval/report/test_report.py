@@ -391,6 +391,25 @@ def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
     assert "roberta gelu seed 3" in text[text.index("Without a partner of the same seed") :]
 
 
+def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
+    """A report of a study at work answers what can be answered; a flag is a mistake as ever."""
+    content = yaml.safe_load((study / "study.yaml").read_text())
+    content["variants"] += ["relu"]
+    content["report"] |= {"contrasts": ["kan - swish", "relu+swish - gelu", "relu - kan"]}
+    (study / "study.yaml").write_text(yaml.safe_dump(content))
+    report = numbers_of(study)
+    assert {c["contrast"] for c in report["contrasts"]} == {"kan - swish"}
+    text = text_of(study)
+    for contrast in ("relu+swish - gelu", "relu - kan"):
+        assert f"contrast `{contrast}` is left out until all of it has scores" in text
+    with pytest.raises(UsageError, match="unknown variant 'relu'"):
+        text_of(study, contrasts=("relu - kan",))
+    content["report"] |= {"contrasts": ["rleu - kan"]}
+    (study / "study.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UsageError, match="unknown variant 'rleu'"):
+        text_of(study)
+
+
 def test_a_command_without_a_source(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["report"])
     with pytest.raises(UsageError, match="name what to report on"):
