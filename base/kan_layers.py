@@ -66,11 +66,11 @@ HERMITE_KAN = KANLayer(
     },
 )
 SINE_KAN = KANLayer(
-    reference="Reinhardt et al. 2024, arXiv:2407.04149",
+    reference="SineKAN, Reinhardt et al. 2024, arXiv:2407.04149; ereinha/SineKAN",
     options={"grid_size": Option(default=8, minimum=1, help="sines of each edge")},
 )
 RELU_KAN = KANLayer(
-    reference="Qiu et al. 2024, arXiv:2406.02075",
+    reference="Qiu et al. 2024, arXiv:2406.02075, as in quiqi/relu_kan",
     options={
         "grid_size": Option(default=5, minimum=1, help="intervals of the grid over [-2, 2] at the start"),
         "spline_order": Option(default=3, minimum=1, help="by how much bumps are more than intervals"),
@@ -78,7 +78,7 @@ RELU_KAN = KANLayer(
     },
 )
 WAV_KAN = KANLayer(
-    reference="Bozorgasl and Chen 2024, arXiv:2405.12832",
+    reference="Bozorgasl and Chen 2024, arXiv:2405.12832; zavareh1/Wav-KAN",
     options={
         "wavelet": Option(
             default="mexican-hat",

@@ -148,6 +148,8 @@ def _sinc(angle: Tensor) -> Tensor:
 class Snake(nn.Module):
     """Snake with a learnable frequency per channel: x + sin(a x)^2 / a (Ziyin et al. 2020).
 
+    The paper's own initialisation and its correction of the variance are not used.
+
     Args:
         intermediate_size: Number of channels F.
         init: Initial frequency a.
@@ -217,7 +219,7 @@ SPECS = (
             "approximate": Option(
                 default="auto",
                 choices=("auto", "tanh", "none"),
-                help="form of GELU; auto keeps the model family's own (tanh in GPT-Neo, erf in RoBERTa)",
+                help="form of GELU; auto is the family's (tanh in GPT-Neo and T5, erf in RoBERTa and Llama)",
             )
         },
     ),
@@ -234,7 +236,7 @@ SPECS = (
         "leaky-relu2",
         lambda _, slope: LeakySquaredReLU(slope),
         "leaky_relu(x, a)^2",
-        "openai/parameter-golf 2026; KellerJordan/modded-nanogpt, pull request 249",
+        "openai/parameter-golf 2026, pull request 493; KellerJordan/modded-nanogpt, 249 (closed)",
         {"slope": Option(default=0.5, help="a, the slope below zero before squaring")},
     ),
     _activation(

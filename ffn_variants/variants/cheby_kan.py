@@ -2,7 +2,8 @@
 
 y_o = sum_i sum_{k=0..n} c_iok T_k(tanh x_i). The coefficients have the name, the shape and the initialisation
 of https://github.com/SynodicMonth/ChebyKAN; Sidharth et al. 2024, arXiv:2405.07200, is the paper of the idea.
-The code is this project's own.
+The code is this project's own. Its author's networks have a LayerNorm behind every hidden layer, and these
+have not: at the start the second layer's inputs are near zero.
 """
 
 from __future__ import annotations

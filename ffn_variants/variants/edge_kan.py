@@ -1,9 +1,9 @@
 """`wav-kan` and `mlp-edge`: layers whose every edge has a function of its own, with no basis for all.
 
 `wav-kan`, after Wav-KAN (Bozorgasl and Chen 2024, arXiv:2405.12832): y_o = sum_i w_oi psi((x_i - t_oi) /
-s_oi), with the weight, the translation and the scale of a wavelet learned for each edge. Wavelets are as in
-https://github.com/zavareh1/Wav-KAN. Its batch normalisation of the outputs is left out, as by it a token's
-output would depend on others; in its place weights are drawn for small outputs.
+s_oi), with the weight, the translation and the scale of a wavelet learned for each edge. Wavelets are three
+of the five of https://github.com/zavareh1/Wav-KAN. Its batch normalisation of the outputs is left out, as by
+it a token's output would depend on others; in its place weights are drawn for small outputs.
 
 `mlp-edge`: y_o = b_o + sum_i sum_h v_hoi SiLU(a_hoi x_i + c_hoi), a network of one input, H hidden units and
 one output on each edge. No source for it was found to read; the form and its start are this project's own.

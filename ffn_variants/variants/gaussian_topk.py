@@ -3,7 +3,8 @@
 y = max(0, x - m - z s), with the mean m and the deviation s of a token's F values and the z that a normal
 variable exceeds with probability 1 - sparsity: no sorting, and about that share of the channels is left.
 Google 2025; the formula is that of ``Gemma3nTextMLP`` in transformers, which has it at a sparsity of 0.95 in
-the first ten layers, there with a GELU after it and in a gated network. Here it stands alone.
+the first ten layers, there with a GELU after it and in a gated network. Here it stands alone. The method is
+the statistical top-k of Spark Transformer (2025, arXiv:2506.06644; its abstract was read, its equation not).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ SPEC = FFNSpec(
     kind="activation",
     build=lambda _, sparsity: GaussianTopK(sparsity),
     formula="max(0, x - m - z s), m and s of a token's F values, z the quantile of the sparsity",
-    reference="Gemma 3n, Google 2025; huggingface/transformers, Gemma3nTextMLP",
+    reference="Gemma 3n, Google 2025 (transformers' Gemma3nTextMLP); Spark Transformer, arXiv:2506.06644",
     options={"sparsity": Option(default=0.95, help="share of channels that is to be zero, between 0 and 1")},
     multiply_adds=lambda d, f, **_: 2 * d * f,
     earlier_sources=("ea876dc63d25",),

@@ -2,7 +2,8 @@
 
 y = sum over the k chosen experts e of s_e(x) (W_2e GELU(W_1e x + b_1e) + b_2e), with s(x) = sigmoid(R x)
 (Shazeer et al. 2017, arXiv:1701.06538, with the scores of DeepSeek-V3, arXiv:2412.19437, as transformers has
-them, without their normalisation, by which a single chosen expert would teach its router nothing).
+them, without their normalisation, by which a single chosen expert would teach its router nothing; and without
+its shared experts, groups, scaling and gated experts).
 
 Balance: left alone, a router comes to choose the same few experts for all tokens. Here a number is added to
 each expert's score when experts are chosen, and nowhere else. After each update of the weights it is raised

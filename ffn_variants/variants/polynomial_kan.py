@@ -6,6 +6,10 @@ HermiteKAN (Boris-73-TA/OrthogPolyKANs 2024), with the physicists' Hermite polyn
 shape of theirs. So has their initial deviation, 1 / (I (n + 1)), but that a Hermite polynomial's is divided
 by sqrt(2^k k!), its norm: H_4(0) is 12, which would drown the 0.02 of a model's embeddings. The code is this
 project's own; `cheby-kan` is the third of the kind.
+
+What the sources' networks have and these have not: a LayerNorm behind every hidden layer, which their authors
+call necessary. Without it the second layer begins with inputs near zero, and the FFN's output hardly depends
+on its token at the start.
 """
 
 from __future__ import annotations

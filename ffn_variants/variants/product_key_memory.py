@@ -3,8 +3,10 @@
 For each head a query is cut in two; each half is compared with n half-keys. A pair of half-keys is the key of
 a value, its score the sum of both; so the k best of n^2 pairs are among the pairs of the k best halves. The
 output is the sum over heads of the k values, weighted by the softmax of their scores (Lample et al. 2019,
-arXiv:1907.05242). Start and query layer, without batch normalisation, are those of the paper's code
-(facebookresearch/XLM); its defaults are 32 values of 512^2 for each of four heads.
+arXiv:1907.05242). Keys and values start as in the paper's code (facebookresearch/XLM); its defaults are 32
+values of 512^2 for each of four heads. Not as there: queries are not batch-normalised, which its notebook
+does; in a model the query layer starts as all its linear layers do; half a query has D / (2 H) channels, of
+64 or 128 there; every layer has a memory, and values learn at the rate of all else.
 
 ``intermediate_size`` is the number F of values, as an FFN of that width is a memory of as many (Geva et al.
 2021, arXiv:2012.14913). n is the square root of F, rounded up; pairs beyond F share the first values, as with

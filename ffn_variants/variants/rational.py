@@ -2,8 +2,9 @@
 
 F(x) = P(x) / (1 + |A(x)|) with P of degree 5 and A(x) = b_1 x + ... + b_4 x^4, so it has no pole. All the
 channels of a layer share the ten coefficients, as in the paper (arXiv:1907.06732, its safe form; version B of
-https://github.com/ml-research/rational_activations). `gr-kan` has such functions for groups of channels, with
-the same kernels. It starts as leaky ReLU, as there, or as another function; the fits are this project's own.
+https://github.com/ml-research/rational_activations, whose default, as the authors' first code, has the sum of
+the |b_k x^k| below). `gr-kan` has such functions for groups of channels, with the same kernels. It starts as
+leaky ReLU, as its authors' does, or as another function; the fits are this project's own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ LEAKY_SLOPE = 0.01
 LEAKY_EVEN_PART = (2.4849775, 1.9115540, 7.2758852, 0.66731072)
 """a_2, a_4, b_2, b_4 of the least-squares fit to 0.495 |x|, the even part of leaky ReLU, over [-3, 3].
 
-Its largest error is 0.027, at zero. ``tests/unit/ffn_variants/variants/test_rational.py`` fits it again; see
-``EVEN_PARTS`` of gr-kan for the others.
+Its largest error is 0.027, at |x| = 0.12. ``tests/unit/ffn_variants/variants/test_rational.py`` fits it
+again; see ``EVEN_PARTS`` of gr-kan for the others.
 """
 
 

@@ -1,10 +1,11 @@
 """`relu-kan`: layers whose edges are sums of bumps of two ReLUs (Qiu et al. 2024, arXiv:2406.02075).
 
 y_o = b_o + sum_i sum_g w_ogi (r relu(e_gi - x_i) relu(x_i - s_gi))^2, with G + k bumps for every input, each
-as wide as k + 1 intervals of a grid at the start, and r = 4 / width^2 then, so that a bump is 1 in its
-middle. The ends s and e are learned. As in https://github.com/quiqi/relu_kan but for two things at the start:
-the grid is over [-2, 2] and not [0, 1], as inputs are normalised ones, and weights are drawn for outputs of
-deviation ``init_scale``. The code is this project's own.
+as wide as k + 1 intervals of a grid at the start, and r = 4 / width^2 of then, so that a bump is 1 in its
+middle at first. The ends s and e are learned, and r is a constant, as in https://github.com/quiqi/relu_kan;
+in the paper it follows e - s, and a bump stays as high. Other than there at the start: the grid is over
+[-2, 2] and not [0, 1], as inputs are normalised ones, weights are drawn for outputs of deviation
+``init_scale``, and biases are zero. The code is this project's own.
 """
 
 from __future__ import annotations

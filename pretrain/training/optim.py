@@ -82,7 +82,7 @@ def _adamw(parameters: list[nn.Parameter], optim: OptimConfig, on_device: bool) 
 def _muon(matrices: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
     kind = DeviceMuon if on_device else torch.optim.Muon
     groups = [{"params": matrices}]  # a list that may be empty, in a group
-    # Updates as large as AdamW's usually are: a root mean square of 0.2 (Liu et al. 2025, arXiv:2502.16982).
+    # Updates as large as AdamW's, whose root mean square is 0.2 to 0.4: 0.2 (Liu et al., arXiv:2502.16982).
     return kind(
         groups,
         lr=optim.learning_rate,
