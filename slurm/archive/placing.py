@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from base.checksums import damage
+from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import write_atomically
+from base.files import ABANDONED_S, mapping, remove_leftovers, write_atomically
 from eval.results.ledger import look
 from pretrain.run.archived import lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -23,7 +24,8 @@ from slurm.state import CellState, write_state
 class Placed:
     """What came of an archive."""
 
-    restored: int = 0
+    restored: list[str] = field(default_factory=list)
+    """Their ids."""
     there: int = 0
     """Runs that were in their places already, whatever is in them."""
     wrong: list[str] = field(default_factory=list)
@@ -32,9 +34,10 @@ class Placed:
 
 def place_study_files(archives: StudyFolder, study: StudyFolder) -> None:
     """Copy what a study asked, tuned and decided, unless it has begun here: then its own words stand."""
-    if study.lasting_files():
+    if study.study_file.is_file():
         return
-    for file in archives.lasting_files():
+    # That file last: where this is killed, the next call copies all of them again.
+    for file in reversed(archives.lasting_files()):
         content = file.read_bytes()
         write_atomically(study.path / file.name, lambda temporary, text=content: temporary.write_bytes(text))
 
@@ -42,44 +45,64 @@ def place_study_files(archives: StudyFolder, study: StudyFolder) -> None:
 def place_archive(archive: Path, study: StudyFolder) -> Placed:
     """Bring back the runs of one archive, ``<family>/<variant>.tar.xz``."""
     placed = Placed()
+    remove_leftovers(study.path, ABANDONED_S)
     try:
         runs = read_tar(archive)
     except UsageError as error:
         placed.wrong.append(str(error))
         return placed
-    parent = study.path / archive.parent.name / archive.name.removesuffix(SUFFIX)
-    for name, files in runs.items():
-        target = RunFolder(parent / name)
-        if target.path.exists():
-            placed.there += 1
-        elif why := _place(files, target):
-            placed.wrong.append(f"{archive}: {name}: {why}")
-        else:
-            write_state(study.path, target.run_id, CellState(name="done"))
-            placed.restored += 1
+    place = f"{archive.parent.name}/{archive.name.removesuffix(SUFFIX)}"
+    aside = StudyFolder(study.path / f"restore.tmp-{os.getpid()}")
+    try:
+        for name, files in runs.items():
+            run_id = f"{place}/{name}"
+            if study.run(run_id).path.exists():
+                placed.there += 1
+                continue
+            why = _write(files, aside.run(run_id))
+            if why:
+                placed.wrong.append(f"{archive}: {name}: {why}")
+            elif _move(aside.run(run_id).path, study.run(run_id).path):
+                write_state(study.path, run_id, CellState(name="done"))
+                placed.restored.append(run_id)
+            else:
+                placed.there += 1
+    finally:
+        shutil.rmtree(aside.path, ignore_errors=True)
     return placed
 
 
-def _place(files: Mapping[str, bytes], target: RunFolder) -> str | None:
-    """Write a run beside its place, hold it against its checksums, and move it there; says what is wrong."""
-    beside = RunFolder(target.path.with_name(f"{target.path.name}.tmp-{os.getpid()}"))
+def _write(files: Mapping[str, bytes], run: RunFolder) -> str | None:
+    """Write the files of a run, and hold them against their checksums; says what is wrong."""
+    for name, content in files.items():
+        file = run.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return _what_is_wrong(run, files)
+
+
+def _move(run: Path, target: Path) -> bool:
+    """Move a run to its place whole; not where another command was there first."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
-        for name, content in files.items():
-            file = beside.path / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-        if why := _what_is_wrong(beside, files):
-            return why
-        beside.path.rename(target.path)
-    finally:
-        shutil.rmtree(beside.path, ignore_errors=True)
-    return None
+        run.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        return False
+    return True
 
 
 def _what_is_wrong(run: RunFolder, files: Mapping[str, bytes]) -> str | None:
     known = {path.relative_to(run.path).as_posix() for path in run.lasting_files()}
     if extra := sorted(files.keys() - known):
         return f"{extra[0]} is no file of an archived run"
+    try:
+        config = read_yaml(run.config_file)
+    except UsageError as error:
+        return str(error)
+    if (config.get("family"), mapping(config.get("model")).get("ffn")) != (run.family, run.path.parent.name):
+        return "its config is of another family or variant than the archive"
     if run.has_diverged:
         return None
     completion = read_completion(run)

@@ -23,6 +23,7 @@ from base.errors import UsageError, run_cli
 from pretrain.run.folders import StudyFolder
 from slurm.archive.placing import place_archive, place_study_files
 from slurm.archive.tar import SUFFIX
+from slurm.listing import read_listing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +48,18 @@ def main(args: Sequence[str] | None = None) -> int:
         )
     study = StudyFolder(options.runs_dir / _name_of(found.study_file))
     place_study_files(found, study)
-    num_restored, num_there, wrong = 0, 0, []
-    for archive in archives:
-        placed = place_archive(archive, study)
-        num_restored += placed.restored
-        num_there += placed.there
-        wrong += placed.wrong
+    placed = [place_archive(archive, study) for archive in archives]
+    wrong = [line for one in placed for line in one.wrong]
     for line in wrong:
         print(f"left out: {line}")
-    there = f"; {num_there} were there already" if num_there else ""
-    print(f"{study.path}: {num_restored} finished runs brought back, without their models{there}")
+    restored, there = [run_id for one in placed for run_id in one.restored], sum(one.there for one in placed)
+    beside = f"; {there} were there already" if there else ""
+    print(f"{study.path}: {len(restored)} finished runs brought back, without their models{beside}")
+    if others := set(restored) - set(read_listing(study.path).run_ids):
+        print(
+            f"note: {len(others)} of them are no cells of {study.study_file}, which was there and stays: no "
+            "report has them; bring them back into another folder with --runs-dir"
+        )
     return 1 if wrong else 0
 
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import lzma
+import re
 import shutil
 import subprocess
 import tarfile
@@ -215,3 +216,46 @@ def test_a_damaged_or_hostile_archive_is_named_and_the_others_are_brought_back(
     assert not list(tmp_path.rglob("outside*"))
     assert not list(tmp_path.rglob("sitecustomize.py"))
     assert not list(tmp_path.rglob("*.tmp-*"))
+
+
+def test_a_run_under_another_name_is_left_out(finished: Path, tmp_path: Path) -> None:
+    """An archive that was renamed, and a run in it that was, hold what is not what they are called."""
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    gelu, relu = (tmp_path / f"archives/gpt_neo/{name}.tar.xz" for name in ("gelu", "relu"))
+
+    def change(member: tarfile.TarInfo, content: bytes):
+        member.name = re.sub(r"^(seed101)-[0-9a-f]{8}/", r"\1-01234567/", member.name)
+        return member, content
+
+    rewrite(relu, change)
+    gelu.rename(gelu.with_name("silu.tar.xz"))
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 1
+    assert done.stdout.count("its config is of another family or variant than the archive") == 4
+    assert "files of several runs" in done.stdout
+    assert not list(tmp_path.glob("runs/study/*/silu/*"))
+
+
+def test_another_study_of_the_same_name_keeps_its_words(finished: Path, tmp_path: Path) -> None:
+    """What is brought back beside it is told to be none of its cells; again, nothing is to be done."""
+    (tmp_path / "runs/study").mkdir(parents=True)
+    own = "name: study\ncells: [gpt_neo/gelu/seed1-01234567]\n"
+    (tmp_path / "runs/study/study.yaml").write_text(own)
+    first, again = (run_in(tmp_path, "slurm.archive.restore", str(finished / "archives")) for _ in range(2))
+    assert "note: 8 of them are no cells of runs/study/study.yaml" in first.stdout
+    assert "0 finished runs brought back, without their models; 8 were there already" in again.stdout
+    assert (tmp_path / "runs/study/study.yaml").read_text() == own
+
+
+def test_killed_between_any_two_files_the_same_command_arrives(finished: Path, tmp_path: Path) -> None:
+    """What a killed restore leaves: files of the study without the last, and a run that is not moved yet."""
+    study = tmp_path / "runs/study"
+    left = study / "restore.tmp-1/gpt_neo/gelu/seed1-00000000"
+    left.mkdir(parents=True)
+    (left / "config.yaml").write_text("family: gpt")
+    shutil.copy(finished / "archives/tuning.json", study)
+    done = run_in(tmp_path, "slurm.archive.restore", str(finished / "archives"))
+    assert done.stdout == "runs/study: 8 finished runs brought back, without their models\n"
+    for name in ("study.yaml", "tuning.json", "history.jsonl"):
+        assert (study / name).read_bytes() == (finished / "archives" / name).read_bytes()
+    assert numbers(tmp_path) == numbers(finished)
