@@ -53,6 +53,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("check", "ffn_variants.check", "whether an FFN variant of your own does what each must"),
         Command("swap", "ffn_variants.swap", "put another FFN into a pretrained model"),
         Command("push", "eval.push", "put trained models on the Hugging Face hub, with scores and code"),
+        Command("lm-eval", "eval.lmeval", "lm-eval's own command line, with these models"),
     ),
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
@@ -75,6 +76,5 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("sufficiency", "eval.sufficiency", "whether segments that explain a label suffice for it"),
         Command("concept-space", "eval.concept_space", "plot the spaces of the head space"),
     ),
-    "Other tools": (Command("lm-eval", "eval.lmeval", "lm-eval's own command line, with these models"),),
 }
 COMMANDS = {command.words: command for group in GROUPS.values() for command in group}

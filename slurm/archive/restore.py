@@ -31,7 +31,7 @@ class RestoreArgs:
     """Bring back a study from its archives: what its report reads, without models."""
 
     archives: Positional[Path]
-    """The folder that python -m slurm.archive.keep wrote."""
+    """The folder of archives that was written of a study, such as docs/zoo/runs."""
     runs_dir: Path = Path("runs")
     """Folder of all runs; the study gets one in it, of its name."""
 
