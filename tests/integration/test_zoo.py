@@ -1,0 +1,64 @@
+"""The published standing table: its runs lie beside it, and lead to the numbers that stand there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+
+from ffn_variants.registry import FFN_VARIANTS
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.variant_source import source_change
+from tests.processes import run_command
+
+
+@pytest.fixture(scope="module")
+def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the study of the table was brought back."""
+    folder = tmp_path_factory.mktemp("zoo")
+    with contextlib.chdir(folder):
+        done = run_command("slurm.archive.restore", repository / "docs/zoo/runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def standing(report: str) -> str:
+    """The first sentence of a report and its standing table."""
+    answer = report.split("\n\n")[1]
+    return answer + report[report.index("## Standing") : report.index("## Tuning")]
+
+
+def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
+    with contextlib.chdir(zoo):
+        done = run_command("eval.report", "runs/zoo", "--out", "report")
+    assert done.returncode == 0, done.stderr
+    published = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    assert standing((zoo / "report/report.md").read_text(encoding="utf-8")) == standing(published)
+
+
+def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, repository: Path) -> None:
+    page = " ".join((repository / "docs/zoo/README.md").read_text(encoding="utf-8").split())
+    study = StudyFolder(zoo / "runs/zoo")
+    runs = study.run_folders()
+    variants = {run.path.parent.name for run in runs}
+    assert f"**{len(variants)} of the {len(FFN_VARIANTS)} variants so far" in page
+    assert f"So far {len(runs)} runs" in page
+
+
+def test_every_variant_still_computes_what_its_published_runs_computed(zoo: Path) -> None:
+    """A changed source names the one before in ``earlier_sources``, or the runs are made anew."""
+    runs: list[RunFolder] = StudyFolder(zoo / "runs/zoo").run_folders()
+    changes = {run.run_id: source_change(run.path, run.path.parent.name) for run in runs}
+    assert not {run_id: change for run_id, change in changes.items() if change}
+
+
+def test_the_first_screen_tells_the_numbers_of_the_table(repository: Path) -> None:
+    """Every number of nats on the first screen stands in the published report, rounded."""
+    screen = (repository / "README.md").read_text(encoding="utf-8").split("```bash")[0]
+    report = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
+    found = {round(float(x), 2) for x in re.findall(r"\d\.\d{3}", standing(report))}
+    told = [float(x) for x in re.findall(r"\b0\.\d\d(?!\d|M)", screen)]
+    assert told
+    assert set(told) <= found
