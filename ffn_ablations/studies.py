@@ -126,7 +126,7 @@ class Study:
     def runs(self) -> Runs:
         """Every run of it that is trained."""
         folders = StudyFolder(self.folder).run_folders()
-        return Runs([Run(run.path) for run in folders if run.is_run and run.has_model])
+        return Runs([Run(run.path) for run in folders if run.is_run and (run.has_model or run.is_archived)])
 
     @property
     def report(self) -> Comparison:

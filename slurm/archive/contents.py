@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from base.checksums import FileState, damage
+from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_atomically
 from base.records import sealed, unsealed
@@ -15,8 +16,10 @@ from eval.results.ledger import look
 from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
-from slurm.archive.tar import SUFFIX, write_tar
+from slurm.archive.failures import write_failures
+from slurm.archive.tar import SUFFIX, read_tar, write_tar
 from slurm.listing import read_listing
+from slurm.state import CellState, read_state
 
 _PRIVATE = ("host", "command")
 """Of each session in a run's record."""
@@ -37,25 +40,60 @@ def write_archives(study: StudyFolder, out: Path) -> list[str]:
     """
     if not study.study_file.is_file():
         raise UsageError(f"{study.path} holds no study (it has no {study.study_file.name}); name its folder")
+    _refuse_another(study, StudyFolder(out))
     # Runs that are no cells, as of a grid that was given up, are in no report.
-    runs = [study.run(run_id) for run_id in read_listing(study.path).run_ids]
-    finished = [run for run in runs if run.is_complete or run.has_diverged]
+    run_ids = read_listing(study.path).run_ids
+    states = {run_id: read_state(study.path, run_id) for run_id in run_ids}
+    runs = [study.run(run_id) for run_id in run_ids]
+    finished = [run for run in runs if _has_ended(run, states[run.run_id])]
     if not finished:
         raise UsageError(f"{study.path} has no finished run; run the study first")
     kept: dict[Path, dict[str, dict[str, bytes]]] = {}
+    damaged = []
     for run in finished:
         place = out / run.family / f"{run.path.parent.name}{SUFFIX}"
-        kept.setdefault(place, {})[run.path.name] = _contents(run)
-    num_changed = sum([write_tar(place, own) for place, own in kept.items()])
+        kept.setdefault(place, _archived_before(place, run_ids))
+        try:
+            kept[place][run.path.name] = _contents(run)
+        except UsageError as error:
+            damaged.append(f"left out: {error}")
+    num_changed = sum([write_tar(place, own) for place, own in kept.items() if own])
+    write_failures(out, {name: state.error for name, state in states.items() if state.name == "failed"})
+    gone = {file.name for file in StudyFolder(out).lasting_files()}
+    for name in gone - {file.name for file in study.lasting_files()}:
+        (out / name).unlink()
     for file in study.lasting_files():
         write_atomically(
             out / file.name, lambda temporary, file=file: temporary.write_bytes(file.read_bytes())
         )
-    size = sum(place.stat().st_size for place in kept) / 1000
-    done = (
-        f"{out}: {len(finished)} runs in {len(kept)} archives, {size:,.0f} kB; {num_changed} of them changed"
+    size, num_kept = (
+        sum(place.stat().st_size for place, own in kept.items() if own) / 1000,
+        sum(map(len, kept.values())),
     )
-    return [done, *_left_out([run.run_id for run in runs if run not in finished])]
+    done = f"{out}: {num_kept} runs in {len(kept)} archives, {size:,.0f} kB; {num_changed} of them changed"
+    return [done, *damaged, *_left_out([run.run_id for run in runs if run not in finished])]
+
+
+def _refuse_another(study: StudyFolder, out: StudyFolder) -> None:
+    """Refuse a folder that has the archives of another study."""
+    if not out.study_file.is_file():
+        return
+    names = [read_yaml(folder.study_file).get("name") for folder in (study, out)]
+    if names[0] != names[1]:
+        raise UsageError(f"{out.path} has the archives of the study {names[1]!r}; name another folder")
+
+
+def _has_ended(run: RunFolder, state: CellState) -> bool:
+    """Whether a cell is done, its scores included, or its training diverged."""
+    return run.has_diverged or (run.is_complete and state.name in ("done", "waiting"))
+
+
+def _archived_before(place: Path, run_ids: Container[str]) -> dict[str, dict[str, bytes]]:
+    """Runs of an earlier archive that the study has still, whether or not their folders are here."""
+    if not place.is_file():
+        return {}
+    variant = f"{place.parent.name}/{place.name.removesuffix(SUFFIX)}"
+    return {name: files for name, files in read_tar(place).items() if f"{variant}/{name}" in run_ids}
 
 
 def _left_out(run_ids: Sequence[str]) -> list[str]:
@@ -77,6 +115,8 @@ def _contents(run: RunFolder) -> dict[str, bytes]:
         raise UsageError(f"{run.path / name} {why}; give the study's command again, which mends what it can")
     files = {path.relative_to(run.path).as_posix(): path.read_bytes() for path in run.lasting_files()}
     record = run.provenance_file.name
+    if record not in files:
+        raise UsageError(f"{run.provenance_file} is gone; remove the run's folder to train it anew")
     files[record] = _without_private(files[record])
     if completion:
         states = {**completion.files, record: FileState.of(files[record])}

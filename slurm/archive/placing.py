@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from eval.results.ledger import look
 from pretrain.run.archived import lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up, read_completion
+from slurm.archive.failures import read_failures
 from slurm.archive.tar import SUFFIX, read_tar
-from slurm.state import CellState, write_state
+from slurm.state import CellState, read_state, write_state
 
 
 @dataclass
@@ -42,8 +43,17 @@ def place_study_files(archives: StudyFolder, study: StudyFolder) -> None:
         write_atomically(study.path / file.name, lambda temporary, text=content: temporary.write_bytes(text))
 
 
-def place_archive(archive: Path, study: StudyFolder) -> Placed:
-    """Bring back the runs of one archive, ``<family>/<variant>.tar.xz``."""
+def place_failures(archives: StudyFolder, study: StudyFolder) -> dict[str, str]:
+    """Mark cells as failed that had failed when the study was archived; returns their errors by run id."""
+    failed = read_failures(archives.path)
+    for run_id, error in failed.items():
+        if read_state(study.path, run_id) == CellState():
+            write_state(study.path, run_id, CellState(name="failed", error=error))
+    return failed
+
+
+def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()) -> Placed:
+    """Bring back the runs of one archive, ``<family>/<variant>.tar.xz``, those that failed as such."""
     placed = Placed()
     remove_leftovers(study.path, ABANDONED_S)
     try:
@@ -59,11 +69,15 @@ def place_archive(archive: Path, study: StudyFolder) -> Placed:
             if study.run(run_id).path.exists():
                 placed.there += 1
                 continue
-            why = _write(files, aside.run(run_id))
+            try:
+                why = _write(files, aside.run(run_id))
+            except (NotADirectoryError, FileExistsError, IsADirectoryError) as error:
+                why = f"its files have impossible names ({error.strerror})"
             if why:
                 placed.wrong.append(f"{archive}: {name}: {why}")
             elif _move(aside.run(run_id).path, study.run(run_id).path):
-                write_state(study.path, run_id, CellState(name="done"))
+                if run_id not in failed:
+                    write_state(study.path, run_id, CellState(name="done"))
                 placed.restored.append(run_id)
             else:
                 placed.there += 1
@@ -103,7 +117,7 @@ def _what_is_wrong(run: RunFolder, files: Mapping[str, bytes]) -> str | None:
         return str(error)
     if (config.get("family"), mapping(config.get("model")).get("ffn")) != (run.family, run.path.parent.name):
         return "its config is of another family or variant than the archive"
-    if run.has_diverged:
+    if run.has_diverged and not run.is_complete:
         return None
     completion = read_completion(run)
     if completion is None or not run.is_archived:

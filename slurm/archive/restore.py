@@ -21,7 +21,7 @@ from base.command_line import parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, run_cli
 from pretrain.run.folders import StudyFolder
-from slurm.archive.placing import place_archive, place_study_files
+from slurm.archive.placing import place_archive, place_failures, place_study_files
 from slurm.archive.tar import SUFFIX
 from slurm.listing import read_listing
 
@@ -48,7 +48,8 @@ def main(args: Sequence[str] | None = None) -> int:
         )
     study = StudyFolder(options.runs_dir / _name_of(found.study_file))
     place_study_files(found, study)
-    placed = [place_archive(archive, study) for archive in archives]
+    failed = place_failures(found, study)
+    placed = [place_archive(archive, study, failed) for archive in archives]
     wrong = [line for one in placed for line in one.wrong]
     for line in wrong:
         print(f"left out: {line}")

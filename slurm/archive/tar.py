@@ -13,9 +13,11 @@ from base.errors import UsageError
 from base.files import write_atomically
 
 SUFFIX = ".tar.xz"
+LONGEST = 100
+"""Letters of a name, which every kind of tar can hold."""
 LARGEST = 256 * 2**20
 """Bytes of all files of an archive together: a few small tables for each run are far below."""
-_NAME = re.compile(r"[\w.=-][\w.=,+ -]*")
+_NAME = re.compile(r"[\w.=%@-][\w.=%@,+ -]*")
 """A part of a file's name: no separator, and no space or sign in front."""
 
 Files = Mapping[str, bytes]
@@ -31,11 +33,18 @@ def write_tar(path: Path, runs: Mapping[str, Files]) -> bool:
 
     Returns:
         Whether anything was written.
+
+    Raises:
+        UsageError: For a name or a size that ``read_tar`` would refuse; nothing is written then.
     """
     files = {f"{run}/{name}": content for run, own in runs.items() for name, content in own.items()}
     # Another version of the compressor writes other bytes for the same content.
     if path.is_file() and _is_same(path, runs):
         return False
+    if odd := [name for name in files if not all(map(_is_plain, name.split("/"))) or len(name) > LONGEST]:
+        raise UsageError(f"{path} cannot hold {odd[0]!r}: {LONGEST} letters, digits and .=%@,+- are allowed")
+    if sum(map(len, files.values())) > LARGEST // 2:
+        raise UsageError(f"{path} would hold more than {LARGEST // 2**21} MiB; archive fewer runs at once")
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name in sorted(files):
@@ -61,7 +70,9 @@ def read_tar(path: Path) -> dict[str, dict[str, bytes]]:
             raise UsageError(f"{path} holds more than {LARGEST // 2**20} MiB; it is no archive of runs")
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
             return _runs(path, tar)
-    except (lzma.LZMAError, tarfile.TarError, EOFError) as error:
+    except (lzma.LZMAError, tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise UsageError(f"{path} is damaged, or no archive of runs ({error}); fetch it anew") from None
 
 
@@ -70,7 +81,9 @@ def _runs(path: Path, tar: tarfile.TarFile) -> dict[str, dict[str, bytes]]:
     for member in tar:
         run, _, name = member.name.partition("/")
         parts = [run, *name.split("/")]
-        stream = tar.extractfile(member) if member.isreg() else None
+        # A sparse file may be of any size, whatever the archive's is.
+        is_plain_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+        stream = tar.extractfile(member) if is_plain_file else None
         if stream is None or not all(map(_is_plain, parts)):
             raise UsageError(f"{path} holds {member.name!r}, which no run has; it is no archive of runs")
         runs.setdefault(run, {})[name] = stream.read()

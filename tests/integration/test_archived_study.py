@@ -190,6 +190,15 @@ def _link(archive: Path) -> None:
     rewrite(archive, change)
 
 
+def _sparse(archive: Path) -> None:
+    def change(member: tarfile.TarInfo, content: bytes):
+        if member.name.endswith("metrics.jsonl"):
+            member.type = tarfile.GNUTYPE_SPARSE
+        return member, content
+
+    rewrite(archive, change)
+
+
 @pytest.mark.parametrize(
     "attack",
     [
@@ -197,6 +206,7 @@ def _link(archive: Path) -> None:
         _flip,
         _change_a_loss,
         _link,
+        _sparse,
         _rename("seed1-00000000/../../../../outside"),
         _rename("/tmp/outside"),
         _rename("../outside"),
@@ -259,3 +269,49 @@ def test_killed_between_any_two_files_the_same_command_arrives(finished: Path, t
     for name in ("study.yaml", "tuning.json", "history.jsonl"):
         assert (study / name).read_bytes() == (finished / "archives" / name).read_bytes()
     assert numbers(tmp_path) == numbers(finished)
+
+
+def test_cells_that_failed_are_not_done_afterwards(finished: Path, tmp_path: Path) -> None:
+    """A failed cell, and one that is trained and not scored, are left out; the first is told and counted."""
+    shutil.copytree(finished, tmp_path / "there")
+    there = tmp_path / "there"
+    failed, unscored = sorted((there / "runs/study/cells").glob("*relu--seed[12]-*"))
+    for cell, name in ((failed, "failed"), (unscored, "running")):
+        state = json.loads(cell.read_text())
+        del state["sha256"]
+        cell.write_text(json.dumps(state | {"name": name, "error": "it broke", "pid": 1}))
+        (there / "runs/study" / cell.stem.replace("--", "/") / "COMPLETED").unlink()
+    shutil.rmtree(there / "archives")
+    kept = run_in(there, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert "6 runs in 2 archives" in kept.stdout
+    assert "left out, not finished: gpt_neo/relu/seed1" in kept.stdout
+    done = run_in(tmp_path, "slurm.archive.restore", "there/archives")
+    assert done.returncode == 0, done.stderr
+    status = run_in(tmp_path, "slurm.status", "runs/study").stdout
+    assert "8 cells: 6 done, 1 failed, 1 waiting" in status
+    assert "it broke" in status
+
+
+def test_an_archive_keeps_what_is_not_here_and_is_of_one_study(finished: Path, elsewhere: Path) -> None:
+    """A run whose folder was removed stays archived; another study is not written over these."""
+    gone = next(elsewhere.glob("runs/study/gpt_neo/gelu/seed1-*"))
+    shutil.rmtree(gone)
+    before = (elsewhere / "archives/gpt_neo/gelu.tar.xz").read_bytes()
+    kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert "8 runs in 2 archives" in kept.stdout
+    assert (elsewhere / "archives/gpt_neo/gelu.tar.xz").read_bytes() == before
+    (elsewhere / "runs/study").rename(elsewhere / "runs/other")
+    file = elsewhere / "runs/other/study.yaml"
+    file.write_text(file.read_text().replace("name: study", "name: other"))
+    refused = run_in(elsewhere, "slurm.archive.keep", "runs/other", "--out", "archives")
+    assert refused.returncode == 2
+    assert "archives has the archives of the study 'study'; name another folder" in refused.stderr
+    assert (elsewhere / "archives/gpt_neo/gelu.tar.xz").read_bytes() == before
+
+
+def test_texts_that_changed_are_refused_for_other_seeds_too(elsewhere: Path) -> None:
+    with (elsewhere / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "A story that was not there."}) + "\n")
+    done = run_in(elsewhere, "slurm.submit", "study.yaml", "--seeds", "3")
+    assert done.returncode == 2
+    assert "was trained on other texts than train.jsonl holds now" in done.stderr
