@@ -27,10 +27,10 @@ def check_same_texts(study: Study, todo: Todo) -> None:
         UsageError: Naming such a run and the corpus.
     """
     due = [cell for cell in trained_cells(todo.cells) if not RunFolder(cell.run_dir).is_complete]
-    datas: dict[str, DataConfig] = {
+    asked: dict[str, DataConfig] = {
         _corpus(cell.config.data.model_dump(mode="json")): cell.config.data for cell in due
     }
-    now = {corpus: tokens_fingerprint(data) for corpus, data in datas.items()}
+    now = {corpus: tokens_fingerprint(data) for corpus, data in asked.items()}
     finished = [run for run in StudyFolder(study.folder).run_folders() if run.is_complete] if due else []
     for run in finished:
         record = peek_record(run.provenance_file)
