@@ -47,6 +47,12 @@ def run_in(folder: Path, module: str, *args: str) -> subprocess.CompletedProcess
         return run_command(module, *args)
 
 
+def add_a_story(folder: Path) -> None:
+    """Change the texts of a study under their name."""
+    with (folder / "train.jsonl").open("a") as file:
+        file.write(json.dumps({"text": "A story that was not there."}) + "\n")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a study that is finished, and its archives."""
@@ -132,8 +138,7 @@ def test_nothing_tells_whose_machine_it_was(finished: Path) -> None:
 
 
 def test_texts_that_changed_since_are_refused_before_anything_is_trained(elsewhere: Path) -> None:
-    with (elsewhere / "train.jsonl").open("a") as file:
-        file.write(json.dumps({"text": "A story that was not there."}) + "\n")
+    add_a_story(elsewhere)
     done = run_in(elsewhere, "slurm.submit", "study.yaml", "--add", "silu")
     assert done.returncode == 2
     assert "was trained on other texts than train.jsonl holds now" in done.stderr
@@ -310,8 +315,7 @@ def test_an_archive_keeps_what_is_not_here_and_is_of_one_study(finished: Path, e
 
 
 def test_texts_that_changed_are_refused_for_other_seeds_too(elsewhere: Path) -> None:
-    with (elsewhere / "train.jsonl").open("a") as file:
-        file.write(json.dumps({"text": "A story that was not there."}) + "\n")
+    add_a_story(elsewhere)
     done = run_in(elsewhere, "slurm.submit", "study.yaml", "--seeds", "3")
     assert done.returncode == 2
     assert "was trained on other texts than train.jsonl holds now" in done.stderr
