@@ -24,6 +24,12 @@ KAN = KANLayer(
         "spline_order": Option(default=3, minimum=1, maximum=5, help="degree of the spline's pieces"),
     },
 )
+HIDDEN_NORM = {
+    "layer_norm": Option(
+        default=1, minimum=0, maximum=1, help="1: a LayerNorm behind the hidden layer, as published; 0: none"
+    )
+}
+"""Of FFNs of polynomials; a head has no hidden layer."""
 CHEBY_KAN = KANLayer(
     reference="SynodicMonth/ChebyKAN 2024; Sidharth et al. 2024, arXiv:2405.07200",
     options={"degree": Option(default=4, minimum=1, help="highest degree of the polynomials")},
@@ -74,7 +80,7 @@ RELU_KAN = KANLayer(
     options={
         "grid_size": Option(default=5, minimum=1, help="intervals of the grid over [-2, 2] at the start"),
         "spline_order": Option(default=3, minimum=1, help="by how much bumps are more than intervals"),
-        "init_scale": Option(default=0.1, help="standard deviation of each layer's output at the start"),
+        "init_scale": Option(default=0.1, help="standard deviation of the output at the start"),
     },
 )
 WAV_KAN = KANLayer(

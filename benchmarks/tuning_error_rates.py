@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from base.command_line import parse_flags
 from base.errors import run_cli
 from eval.significance.statistics.equivalence import equivalence_p
-from eval.significance.statistics.tuning import added_variance, draw_losses, pooled_noise
+from eval.significance.statistics.tuning import added_variance, draw_losses, moderated_noise
 from eval.significance.statistics.welch import Welch, welch
 
 VARIANTS = 6
@@ -64,8 +64,15 @@ class Setting:
     late: float = 0.0
     """Share of the runs at higher rates than the best that end ``LATE`` nats higher, as those do that leave
     the plateau of word frequencies late."""
+    unstable: float = 1.0
+    """How many times as wide the last variant's runs spread."""
     differences: tuple[float, ...] = (0.0,) * (VARIANTS - 1)
     """True ones to the baseline, each at its own best."""
+
+    @property
+    def spreads(self) -> np.ndarray:
+        """(V, 1, 1) of each variant's runs."""
+        return self.spread * np.array([1.0] * (VARIANTS - 1) + [self.unstable])[:, None, None]
 
     @property
     def rates(self) -> np.ndarray:
@@ -93,7 +100,7 @@ class Setting:
     def is_late(self, optima: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(S, V, R, n) which runs at rates (S, V, R, n), in threefolds, leave the plateau late."""
         step = self.rates[1] - self.rates[0]
-        is_high = rates > optima[..., None, None] + step / 2
+        is_high = rates > optima[..., None, None] + step / 2 + 1e-9  # half a step above is not higher
         return is_high & (rng.random(rates.shape) < self.late)
 
 
@@ -162,31 +169,39 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     """Draw studies, tune each of their variants, and compare."""
     optima = setting.draw_optima(studies, rng)
     on_grid = setting.losses(optima, np.broadcast_to(setting.rates, (*optima.shape, RATES)))
-    spread = setting.spread
-    tuning = on_grid[..., None] + spread * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
+    spreads = setting.spreads
+    tuning = on_grid[..., None] + spreads * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
     at = np.broadcast_to(setting.rates[:, None], tuning.shape)
     tuning = tuning + LATE * setting.is_late(optima, at, rng)
     means = tuning.mean(-1)
     chosen = means.argmin(-1)
-    noises = [noise for of_study in tuning if (noise := pooled_noise(of_study)) is not None]
-    error = np.sqrt([noise.variance / setting.tuning_seeds for noise in noises])[:, None, None]
-    df = noises[0].df
-    added = added_variance(setting.rates, draw_losses(means, error, df, rng, DRAWS), chosen)
     own, one = (
         np.take_along_axis(on_grid, places[..., None], -1)
-        + spread * rng.standard_normal((*chosen.shape, setting.seeds))
+        + spreads[..., 0] * rng.standard_normal((*chosen.shape, setting.seeds))
         + LATE * _late_at(setting, optima, places, rng)
         for places in (chosen, np.repeat(chosen[:, :1], VARIANTS, axis=1))
     )
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
+    noise, df = _noise(tuning, chosen, own)
+    error = np.sqrt(noise / setting.tuning_seeds)[..., None]
+    drawn = draw_losses(means, error, df[0, 0], rng, DRAWS)
+    added = added_variance(setting.rates, drawn, chosen)
     nothing = np.zeros_like(added)
     truth = np.array(setting.differences)
     return Studies(
         *(
-            Found(_compare(runs, extra, df), truth)
+            Found(_compare(runs, extra, df[0, 0]), truth)
             for runs, extra in ((one, nothing), (own, nothing), (own, added))
         )
     )
+
+
+def _noise(tuning: np.ndarray, chosen: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(S, V) variances over seeds as the report takes them, and their degrees of freedom."""
+    at_best = np.take_along_axis(tuning, chosen[..., None, None], -2)[..., 0, :]
+    parts = [(x.var(-1, ddof=1), x.shape[-1] - 1) for x in (at_best, own) if x.shape[-1] > 1]
+    df = sum(of for _, of in parts)
+    return moderated_noise(sum(variance * of for variance, of in parts) / df, df)
 
 
 def _late_at(
@@ -236,6 +251,11 @@ EQUAL: tuple[Setting, ...] = (
     replace(BASE, factor=2.0, late=0.5, optima="between"),
     replace(BASE, optima="threefold"),
     replace(BASE, optima="threefold", factor=2.0, spread=0.005),
+    replace(BASE, unstable=5.0),
+    replace(BASE, unstable=5.0, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
+    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
+    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, optima="between"),
+    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, late=0.3, cost=0.2),
 )
 DIFFERENT: tuple[Setting, ...] = tuple(
     replace(BASE, spread=spread, factor=factor, differences=(difference,) * (VARIANTS - 1))
@@ -255,6 +275,7 @@ def _row(setting: Setting) -> list[str]:
     factor = f"{setting.factor:.3g}"
     curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
     curve += f", {setting.late:.0%} late" if setting.late else ""
+    curve += f", one spreads {setting.unstable:g} times as far" if setting.unstable != 1 else ""
     numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
     return [factor, *map(str, numbers)]
 

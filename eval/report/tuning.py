@@ -28,10 +28,12 @@ from eval.significance.statistics.tuning import (
     Selection,
     added_variance,
     choice_shares,
+    combined,
     curve,
     draw_losses,
     expected_best,
-    pooled_noise,
+    moderated_noise,
+    own_noise,
 )
 
 SHARED = "shared"
@@ -52,7 +54,7 @@ class Line:
     """Place of the chosen value."""
     is_at_edge: bool
     noise: Noise | None
-    """Pooled over the setting; None where nothing tells of it."""
+    """Of the variant's runs, moderated by those of its setting; None where nothing tells of it."""
     generator_seed: int = 0
 
     @property
@@ -125,14 +127,12 @@ class Tuned:
 
     @cached_property
     def choices(self) -> dict[Key, Selection]:
-        """What tuning adds to the variance of each arm's mean; of several fields their sum."""
-        found: dict[Key, Selection] = {}
+        """What tuning adds to the variance of each arm's mean; what fields miss adds up."""
+        found: dict[Key, list[Selection]] = {}
         for line in self.lines:
             if line.selection is not None:
-                key = line.family, line.variant
-                before = found.get(key, Selection(0.0, line.selection.df))
-                found[key] = Selection(before.variance + line.selection.variance, before.df)
-        return found
+                found.setdefault((line.family, line.variant), []).append(line.selection)
+        return {key: combined(fields, [1.0] * len(fields)) for key, fields in found.items()}
 
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
@@ -173,8 +173,9 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
     lines: list[Line] = []
     for setting in dict.fromkeys(settings.values()):
         own = {key: known[key] for key, of in settings.items() if of == setting}
+        noises = _noises(own, tables, runs)
         for name in tuning.plan.fields:
-            lines += _lines(name, own, tables, runs)
+            lines += _lines(name, own, tables, noises)
     shared = {
         key[0]: choice.point
         for key, choice in known.items()
@@ -236,21 +237,40 @@ def _mean(losses: Sequence[float | None]) -> float:
     return math.fsum(known) / len(known) if len(known) == len(losses) else math.inf
 
 
+def _noises(
+    own: Mapping[Key, Choice], tables: Mapping[Key, Losses], runs: pd.DataFrame
+) -> dict[Key, Noise | None]:
+    """Return the spread over seeds at each variant's best point of one setting.
+
+    At other points, the next higher rate above all, some seeds leave the plateau of word frequencies late,
+    which says nothing of the best one. That a point is chosen by its mean does not make the spread there
+    smaller than it is: of normal runs the two are independent.
+    """
+    found = [
+        own_noise([_known(tables[key][tuple(choice.point.values())]), _main_runs(runs, key)])
+        for key, choice in own.items()
+    ]
+    if not any(noise.df for noise in found):
+        return dict.fromkeys(own)
+    variances, df = moderated_noise(*zip(*found, strict=True))
+    return {key: Noise(float(v), float(of)) for key, v, of in zip(own, variances, df, strict=True)}
+
+
+def _known(losses: Sequence[float | None]) -> list[float]:
+    return [x for x in losses if x is not None]
+
+
+def _main_runs(runs: pd.DataFrame, key: Key) -> np.ndarray:
+    family, variant = key
+    return runs[(runs.family == family) & (runs.variant == variant)].score.to_numpy(float)
+
+
 def _lines(
-    name: str, own: Mapping[Key, Choice], tables: Mapping[Key, Losses], runs: pd.DataFrame
+    name: str, own: Mapping[Key, Choice], tables: Mapping[Key, Losses], noises: Mapping[Key, Noise | None]
 ) -> Iterable[Line]:
     """Return the lines of one setting along one field."""
-    found = {key: _along(name, choice, tables[key]) for key, choice in own.items()}
-    longest = max((len(losses) for _, losses in found.values()), default=0)
-    padded = [
-        np.pad(losses, ((0, longest - len(losses)), (0, 0)), constant_values=np.nan)
-        for _, losses in found.values()
-        if len(losses)
-    ]
-    noise = pooled_noise(np.array(padded)) if padded else None
-    noise = noise or _noise_of(runs, own)
     for key, choice in own.items():
-        values, losses = found[key]
+        values, losses = _along(name, choice, tables[key])
         if choice.point[name] in values:
             yield Line(
                 family=key[0],
@@ -260,7 +280,7 @@ def _lines(
                 losses=losses,
                 chosen=values.index(choice.point[name]),
                 is_at_edge=name in choice.at_edge,
-                noise=noise,
+                noise=noises[key],
             )
 
 
@@ -278,14 +298,6 @@ def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...],
     numbers = sorted(x for x in points if is_number(x))  # type: ignore[type-var]
     values = tuple(numbers) if len(numbers) == len(points) else tuple(points)
     return values, np.array([points[value] for value in values], dtype=float)
-
-
-def _noise_of(runs: pd.DataFrame, keys: Iterable[Key]) -> Noise | None:
-    """Return the variance within the main arms."""
-    arms = [runs[(runs.family == f) & (runs.variant == v)].score.to_numpy(float) for f, v in keys]
-    df = sum(len(arm) - 1 for arm in arms if len(arm) > 1)
-    squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms if len(arm) > 1)
-    return Noise(squares / df, df) if df else None
 
 
 def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:

@@ -2,8 +2,8 @@
 
 y_o = sum_i sum_{k=0..n} c_iok T_k(tanh x_i). The coefficients have the name, the shape and the initialisation
 of https://github.com/SynodicMonth/ChebyKAN; Sidharth et al. 2024, arXiv:2405.07200, is the paper of the idea.
-The code is this project's own. Its author's networks have a LayerNorm behind every hidden layer, and these
-have not: at the start the second layer's inputs are near zero.
+The code is this project's own. Between the two layers stands a LayerNorm, as in its author's networks: of
+what a first layer gives at the start, tanh leaves next to nothing but a constant.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from base import kan_layers
 from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
+from ffn_variants.variants.polynomial_kan import with_norm
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,16 @@ class ChebyKANFFN(nn.Module):
         hidden_size: D.
         intermediate_size: F.
         degree: Highest degree of the polynomials.
+        layer_norm: Whether a LayerNorm stands between them, 1 or 0.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, degree: int = 4):
+    def __init__(self, hidden_size: int, intermediate_size: int, degree: int = 4, layer_norm: int = 1):
         super().__init__()
-        self.layers = nn.Sequential(
+        self.layers = with_norm(
             ChebyKANLinear(hidden_size, intermediate_size, degree),
+            intermediate_size,
             ChebyKANLinear(intermediate_size, hidden_size, degree),
+            layer_norm,
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -86,7 +90,6 @@ SPEC = FFNSpec(
     build=ChebyKANFFN,
     formula="per layer: sum_i sum_k c_iok T_k(tanh x_i)",
     reference=kan_layers.CHEBY_KAN.reference,
-    options=kan_layers.CHEBY_KAN.options,
-    multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
-    earlier_sources=("cde817ff742e", "fdb478a5789c", "1df03e6522f3", "7691008b153a"),
+    options={**kan_layers.CHEBY_KAN.options, **kan_layers.HIDDEN_NORM},
+    multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
 )

@@ -7,9 +7,9 @@ shape of theirs. So has their initial deviation, 1 / (I (n + 1)), but that a Her
 by sqrt(2^k k!), its norm: H_4(0) is 12, which would drown the 0.02 of a model's embeddings. The code is this
 project's own; `cheby-kan` is the third of the kind.
 
-What the sources' networks have and these have not: a LayerNorm behind every hidden layer, which their authors
-call necessary. Without it the second layer begins with inputs near zero, and the FFN's output hardly depends
-on its token at the start.
+Between the two layers stands a LayerNorm, as in the networks of the sources, whose authors call it
+necessary: of what a first layer gives at the start, tanh leaves next to nothing but a constant. With the
+option ``layer_norm`` at 0 there is none.
 """
 
 from __future__ import annotations
@@ -98,6 +98,11 @@ class PolynomialKANLinear(nn.Module):
         return basis_linear(x, weight, self.basis)
 
 
+def with_norm(hidden: nn.Module, width: int, output: nn.Module, layer_norm: int) -> nn.Sequential:
+    """Stack two layers, with a LayerNorm of the ``width`` hidden channels between them or without one."""
+    return nn.Sequential(hidden, *([nn.LayerNorm(width)] if layer_norm else []), output)
+
+
 class PolynomialKANFFN(nn.Module):
     """Two layers of polynomials in place of the whole feed-forward network: D to F to D.
 
@@ -106,31 +111,43 @@ class PolynomialKANFFN(nn.Module):
         intermediate_size: F.
         basis: The polynomials.
         norms: As in ``PolynomialKANLinear``.
+        layer_norm: Whether a LayerNorm stands between them, 1 or 0.
     """
 
-    def __init__(self, hidden_size: int, intermediate_size: int, basis: Basis, norms: Sequence[float]):
+    def __init__(
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        basis: Basis,
+        norms: Sequence[float],
+        layer_norm: int = 1,
+    ):
         super().__init__()
-        self.layers = nn.Sequential(
+        self.layers = with_norm(
             PolynomialKANLinear(hidden_size, intermediate_size, basis, norms),
+            intermediate_size,
             PolynomialKANLinear(intermediate_size, hidden_size, basis, norms),
+            layer_norm,
         )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)
 
 
-def _jacobi(hidden_size: int, intermediate_size: int, degree: int, alpha: float, beta: float) -> nn.Module:
+def _jacobi(
+    hidden_size: int, intermediate_size: int, degree: int, alpha: float, beta: float, layer_norm: int
+) -> nn.Module:
     if min(alpha, beta) <= -1:
         raise UsageError(
             f"'jacobi-kan' options alpha and beta must be above -1, got alpha {alpha:g}, beta {beta:g}"
         )
     basis = JacobiBasis(degree, alpha, beta)
-    return PolynomialKANFFN(hidden_size, intermediate_size, basis, [1.0] * (degree + 1))
+    return PolynomialKANFFN(hidden_size, intermediate_size, basis, [1.0] * (degree + 1), layer_norm)
 
 
-def _hermite(hidden_size: int, intermediate_size: int, degree: int) -> nn.Module:
+def _hermite(hidden_size: int, intermediate_size: int, degree: int, layer_norm: int) -> nn.Module:
     norms = [math.sqrt(2**k * math.factorial(k)) for k in range(degree + 1)]
-    return PolynomialKANFFN(hidden_size, intermediate_size, HermiteBasis(degree), norms)
+    return PolynomialKANFFN(hidden_size, intermediate_size, HermiteBasis(degree), norms, layer_norm)
 
 
 JACOBI_SPEC = FFNSpec(
@@ -139,9 +156,8 @@ JACOBI_SPEC = FFNSpec(
     build=_jacobi,
     formula="per layer: sum_i sum_k c_iok P_k(tanh x_i), Jacobi polynomials; Legendre at alpha = beta = 0",
     reference=kan_layers.JACOBI_KAN.reference,
-    options=kan_layers.JACOBI_KAN.options,
+    options={**kan_layers.JACOBI_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=("70d414fc4390", "cb106686ab0c"),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -150,7 +166,6 @@ HERMITE_SPEC = FFNSpec(
     build=_hermite,
     formula="per layer: sum_i sum_k c_iok H_k(tanh x_i), Hermite polynomials",
     reference=kan_layers.HERMITE_KAN.reference,
-    options=kan_layers.HERMITE_KAN.options,
-    multiply_adds=lambda d, f, degree: 2 * d * f * (degree + 1),
-    earlier_sources=("aa536428c1e7", "6ba09fd563f2"),
+    options={**kan_layers.HERMITE_KAN.options, **kan_layers.HIDDEN_NORM},
+    multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
 )

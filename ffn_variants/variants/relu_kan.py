@@ -5,7 +5,7 @@ as wide as k + 1 intervals of a grid at the start, and r = 4 / width^2 of then, 
 middle at first. The ends s and e are learned, and r is a constant, as in https://github.com/quiqi/relu_kan;
 in the paper it follows e - s, and a bump stays as high. Other than there at the start: the grid is over
 [-2, 2] and not [0, 1], as inputs are normalised ones, weights are drawn for outputs of deviation
-``init_scale``, and biases are zero. The code is this project's own.
+``init_scale``, of 1 between the layers, and biases are zero. The code is this project's own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ffn_variants.kernels.basis_linear import basis_linear
 from ffn_variants.spec import FFNSpec
 
 GRID_RANGE = (-2.0, 2.0)
+HIDDEN_SCALE = 1.0
+"""Deviation between the layers at the start: the second layer's bumps, too, cover inputs of such a one."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ReLUKANFFN(nn.Module):
         intermediate_size: F.
         grid_size: Intervals of the grid.
         spline_order: By how much bumps are more than intervals.
-        init_scale: As in ``ReLUKANLinear``.
+        init_scale: Standard deviation of its output at the start.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class ReLUKANFFN(nn.Module):
     ):
         super().__init__()
         self.layers = nn.Sequential(
-            ReLUKANLinear(hidden_size, intermediate_size, grid_size, spline_order, init_scale),
+            ReLUKANLinear(hidden_size, intermediate_size, grid_size, spline_order, HIDDEN_SCALE),
             ReLUKANLinear(intermediate_size, hidden_size, grid_size, spline_order, init_scale),
         )
 
@@ -127,5 +129,4 @@ SPEC = FFNSpec(
     reference=kan_layers.RELU_KAN.reference,
     options=kan_layers.RELU_KAN.options,
     multiply_adds=lambda d, f, grid_size, spline_order, **_: 2 * d * f * (grid_size + spline_order),
-    earlier_sources=("2d27f9fee947",),
 )

@@ -135,8 +135,8 @@ def _tuned(analysis: Analysis) -> str:
     return (
         " The held-out loss is compared at each one's own best, and what the choice adds to the uncertainty "
         "is in its standard errors: the mean square of the regret, over losses drawn as the tuning leaves "
-        "them open, with the pooled variance of tuning runs (docs/statistics.md, *Equal tuning*). Other "
-        "outcomes are compared at the rates that were chosen."
+        "them open, with the variance of each variant's own runs, drawn to what is usual among them "
+        "(docs/statistics.md, *Equal tuning*). Other outcomes are compared at the rates that were chosen."
     )
 
 

@@ -2,14 +2,19 @@
 
 Shapes: any leading dimensions (studies, variants), R rates in rising order, T tuning seeds, D draws. Rates
 stand as their natural logarithms, losses in any unit. What is true of the losses at the rates is drawn from
-what the tuning saw: normal about the means, with the variance pooled over seeds, and a chi-square for what is
-not known of that (the posterior under flat priors; Gelman et al. 2013, section 3.2). The curve between rates
-is the parabola through the lowest of the drawn losses and its neighbours.
+what the tuning saw: normal about the means, with a variance over seeds, and a chi-square for what is not
+known of that (the posterior under flat priors; Gelman et al. 2013, section 3.2). The curve between rates is
+the parabola through the lowest of the drawn losses and its neighbours.
+
+The variance is each variant's own, moderated: few runs tell little of it, so it is drawn to what is usual
+among the variants, as are the variances of genes in an experiment of few samples (Smyth 2004). One that is
+pooled over all would be ruled by a single unstable variant.
 
 The regret of a choice is the loss at the chosen rate minus the lowest of the curve. It shifts what the main
 runs find, which can be no better than their rate. Its mean square over draws is added to the variance of an
 arm's mean. A shift b that is added so, as b squared, keeps a two-sided test at its level whatever b is:
-|Z + b| > z sqrt(1 + b^2) has at most the chance of |Z| > z for the levels in use.
+|Z + b| > z sqrt(1 + b^2) has at most the chance of |Z| > z for the levels in use. Regrets of several arms
+add up within a side of a contrast (``welch.sum_of_regrets``).
 """
 
 from __future__ import annotations
@@ -21,16 +26,19 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
-from eval.significance.statistics.welch import CONFIDENCE
+from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
 
 DRAWS = 2_000
+PRIOR_DF = 5.0
+"""Of what is usual among variants, when it is weighed against a variant's own runs."""
 WRONG_FACTOR = 3.0
 """How wrong a rate is whose cost is told."""
 
 
 class Noise(NamedTuple):
-    """Variance of a single tuning run over seeds, pooled, and its degrees of freedom."""
+    """Variance of a single run over seeds, and its degrees of freedom."""
 
     variance: float
     df: float
@@ -48,9 +56,10 @@ NO_CHOICE = Selection(0.0, math.inf)
 
 def combined(choices: Sequence[Selection], weights: Sequence[float]) -> Selection:
     """Return what choices add to the variance of a weighted sum of arms (Satterthwaite 1946)."""
-    parts = [weight**2 * choice.variance for choice, weight in zip(choices, weights, strict=True)]
-    squares = sum(part**2 / choice.df for part, choice in zip(parts, choices, strict=True))
-    return Selection(sum(parts), sum(parts) ** 2 / squares if squares else math.inf)
+    variances, df = np.array(choices).T
+    total, squares = sum_of_regrets(variances, df, weights)
+    # Of two sides; one alone has the degrees of freedom of its parts.
+    return Selection(float(total), float(total**2 / squares) if squares else math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,30 +97,40 @@ class Lowest(NamedTuple):
     loss: np.ndarray
 
 
-def pooled_noise(losses: ArrayLike) -> Noise | None:
-    """Pool the variance over seeds at each variant's best rate.
+def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Draw each variant's variance over seeds to what is usual among the variants.
 
-    At other rates, the next higher one above all, some variants are unstable and their runs spread many times
-    as widely, which says nothing of others. That the rate is chosen by its mean does not make the spread
-    there smaller than it is: of normal runs the two are independent.
+    What is usual is the median over variants, each variance divided by what it is below its expectation in
+    the median. It counts as much as ``PRIOR_DF`` + 1 runs. Of 1 tuning run more than one and 5 main runs,
+    5 degrees of freedom, a variance of 4 among many of 1 becomes 2.5 with 10 degrees of freedom.
 
     Args:
-        losses: (V, R, T) losses, nan where a rate was not tried or a run diverged.
+        variances: (..., V) unbiased, each of the runs at a variant's best rate; whatever where df is zero.
+        df: (..., V) their degrees of freedom.
 
     Returns:
-        None where no rate has two seeds.
+        Variances and degrees of freedom, (..., V); variances are nan where no variant has any.
     """
-    losses = np.asarray(losses, dtype=float)
-    arms = [arm for of_variant in losses if (arm := _at_best(of_variant)) is not None]
-    df = sum(len(arm) - 1 for arm in arms)
-    squares = sum(float(((arm - arm.mean()) ** 2).sum()) for arm in arms)
-    return Noise(squares / df, df) if df else None
+    variances, df = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (variances, df)))
+    is_known = df > 0
+    own = np.where(is_known, variances, 0.0)
+    low = stats.chi2.median(np.where(is_known, df, 1.0)) / np.where(is_known, df, 1.0)
+    usual = np.ma.median(np.ma.array(own / low, mask=~is_known), axis=-1, keepdims=True)
+    usual = np.ma.filled(usual.astype(float), np.nan)
+    return (PRIOR_DF * usual + df * own) / (PRIOR_DF + df), PRIOR_DF + df
 
 
-def _at_best(losses: np.ndarray) -> np.ndarray | None:
-    """(T,) runs at the best rate, of rates without a divergence; None where there is none."""
-    known = losses[np.isfinite(losses).all(-1)]
-    return known[int(known.mean(-1).argmin())] if len(known) else None
+def own_noise(groups: Sequence[ArrayLike]) -> Noise:
+    """Pool the variance within groups of runs that all are at one rate; of no two runs, with no df.
+
+    Args:
+        groups: Losses, such as those of tuning runs and of main runs, which differ in what they are
+            judged on.
+    """
+    known = [np.asarray(x, dtype=float) for x in groups if len(np.asarray(x)) > 1]
+    df = sum(len(x) - 1 for x in known)
+    squares = sum(float(((x - x.mean()) ** 2).sum()) for x in known)
+    return Noise(squares / df if df else math.nan, df)
 
 
 def lowest(rates: ArrayLike, losses: ArrayLike) -> Lowest:

@@ -1,5 +1,11 @@
 """Weighted sums of arm means, each arm with its own variance (Welch 1947, Satterthwaite 1946).
 
+An arm's mean may lie above the truth by what the choice of its rate missed, of which no more is known than a
+mean square. Such regrets are not drawn about zero. All are positive: within one side of a contrast they add
+up, and between the sides they cancel at best. So the square of their sum on each side is added to the
+variance of a contrast, not the sum of their squares. Three arms on a side that each miss by 0.02 miss by 0.02
+in the mean, not by 0.02 / sqrt(3).
+
 Shapes: C arms, one a family and variant; any leading dimensions are studies of their own.
 """
 
@@ -49,8 +55,8 @@ def welch(
         counts: (..., C) runs per arm, at least 2.
         weights: (C,) contrast weights.
         confidence: Level of the two-sided interval.
-        added: (..., C) further variance of arm means, beside that of their runs.
-        added_df: (..., C) its degrees of freedom.
+        added: (..., C) mean squares of what arm means may lie too high by, beside what their runs tell.
+        added_df: (..., C) their degrees of freedom.
 
     Returns:
         Arrays of shape (...). Arms without any spread give nan for df, p and the interval.
@@ -60,14 +66,39 @@ def welch(
     )
     estimate = (weights * means).sum(-1)
     terms = weights**2 * variances / counts
-    further = weights**2 * added * np.ones_like(terms)
-    variance = (terms + further).sum(-1)
+    further, squares = sum_of_regrets(added * np.ones_like(terms), added_df, weights)
+    variance = terms.sum(-1) + further
     standard_error = np.sqrt(variance)
     with np.errstate(divide="ignore", invalid="ignore"):
-        df = variance**2 / (terms**2 / (counts - 1) + further**2 / added_df).sum(-1)
+        df = variance**2 / ((terms**2 / (counts - 1)).sum(-1) + squares)
         p = 2 * special.stdtr(df, -np.abs(estimate) / standard_error)
     half_width = special.stdtrit(df, (1 + confidence) / 2) * standard_error
     return Welch(estimate, standard_error, df, p, estimate - half_width, estimate + half_width)
+
+
+def sum_of_regrets(
+    squares: ArrayLike, df: ArrayLike, weights: ArrayLike
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sum what arms may lie too high by over the sides of a contrast.
+
+    Args:
+        squares: (..., C) mean squares of it.
+        df: (..., C) their degrees of freedom.
+        weights: (C,) contrast weights.
+
+    Returns:
+        What is added to the variance of the contrast, and its part of the denominator in Satterthwaite's
+        formula, its square over its degrees of freedom; both (...). A side's sum S = (sum |w| b)^2, with b
+        the roots, has a variance of 2 S sum w^2 b^2 / df by the delta method.
+    """
+    squares, df, weights = (np.asarray(x, dtype=float) for x in (squares, df, weights))
+    variance, denominator = np.zeros(squares.shape[:-1]), np.zeros(squares.shape[:-1])
+    for side in (weights > 0, weights < 0):
+        own = np.where(side, weights**2 * squares, 0.0)
+        total = np.sqrt(own).sum(-1) ** 2
+        variance = variance + total
+        denominator = denominator + total * (own / df).sum(-1)
+    return variance, denominator
 
 
 def welch_anova_p(means: ArrayLike, variances: ArrayLike, df: ArrayLike) -> float:

@@ -72,10 +72,15 @@ def _mean_square_of_regret(variant: str) -> float:
     """Draw losses about the tuning's means, and fit a parabola to the lowest and its neighbours in each."""
     runs = {v: np.array([[loss_at(v, r, s) for s in TUNING_SEEDS] for r in RATES]) for v in BEST}
     bests = {v: int(x.mean(1).argmin()) for v, x in runs.items()}
-    near = np.concatenate([x[max(0, bests[v] - 1) : bests[v] + 2] for v, x in runs.items()])
-    error = np.sqrt(near.var(axis=1, ddof=1).mean() / len(TUNING_SEEDS))
+    # Two degrees of freedom of tuning runs and five of main runs, beside five of what is usual.
+    own = {
+        v: (2 * runs[v][place].var(ddof=1) + 5 * _arm(v, RATES[place]).var(ddof=1)) / 7
+        for v, place in bests.items()
+    }
+    usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, 7) / 7)
+    df = 12
+    error = np.sqrt((7 * own[variant] + 5 * usual) / df / len(TUNING_SEEDS))
     rng, squares, x = np.random.default_rng(7), [], np.log(RATES)
-    df = 2 * len(near)
     for _ in range(4_000):
         scale = error * np.sqrt(df / rng.chisquare(df))
         y = runs[variant].mean(1) + scale * rng.standard_normal(len(RATES))
@@ -249,7 +254,9 @@ def test_each_setting_has_a_tuning_of_its_own(tmp_path: Path) -> None:
     averaged, *each = [x.own for x in found.at_shared_rate if x.own.contrast.compared == "relu2"]
     assert [c.family for c in each] == settings
     assert not averaged.is_relative
-    assert averaged.choice_error == pytest.approx(np.hypot(*[c.choice_error or 0.0 for c in each]) / 2)
+    missed = {key: np.sqrt(choice.variance) for key, choice in found.tuned.choices.items()}
+    sides = [np.mean([missed[family, v] for family in settings]) for v in ("relu2", "gelu")]
+    assert averaged.choice_error == pytest.approx(np.hypot(*sides))
     drawn = draw_tuning(found)
     assert drawn is not None
     assert len(drawn[0].axes) == 2
@@ -269,9 +276,11 @@ def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> Non
     assert found.tuned is not None
     (line, *_) = found.tuned.lines
     assert line.noise is not None
-    arms = [found.runs[found.runs.variant == v].score.var(ddof=1) for v in BEST]
-    assert line.noise.variance == pytest.approx(np.mean(arms))
-    assert line.noise.df == len(BEST) * (len(SEEDS) - 1)
+    arms = {v: found.runs[found.runs.variant == v].score.var(ddof=1) for v in BEST}
+    own = len(SEEDS) - 1
+    usual = np.median(list(arms.values())) / (stats.chi2.ppf(0.5, own) / own)
+    assert line.noise.variance == pytest.approx((own * arms[line.variant] + 5 * usual) / (own + 5))
+    assert line.noise.df == own + 5
 
 
 def test_a_best_value_at_the_edge_is_warned_of(tmp_path: Path) -> None:

@@ -45,6 +45,10 @@ def inputs(layer: nn.Module) -> torch.Tensor:
     return 0.8 * torch.randn(70, edges.weight.shape[2])
 
 
+def is_norm(module):
+    return isinstance(module, torch.nn.LayerNorm)
+
+
 @pytest.mark.parametrize("name", FFN_VARIANTS)
 def test_an_ffn_is_made_of_layers_of_edges_or_has_none(name):
     model = build_model("gpt_neo", name, intermediate_size=24, **{**SIZES, "max_position_embeddings": 32})
@@ -53,8 +57,12 @@ def test_an_ffn_is_made_of_layers_of_edges_or_has_none(name):
     if found:
         in_layers = sum(p.numel() for *_, layer in found for p in layer.parameters())
         in_ffns = sum(p.numel() for parts in ffns_of(model) for part in parts for p in part.parameters())
-        # What an activation learns is no edge's; nothing else is left out.
-        assert in_layers == in_ffns or FFN_VARIANTS[name].kind == "activation" or name == "gr-kan"
+        norms = [m for parts in ffns_of(model) for part in parts for m in part.modules() if is_norm(m)]
+        in_norms = sum(p.numel() for m in norms for p in m.parameters())
+        # What an activation or a norm between two layers learns is no edge's; nothing else is left out.
+        # The norms of rbf-kan are parts of its layers.
+        is_whole = in_layers in (in_ffns, in_ffns - in_norms)
+        assert is_whole or FFN_VARIANTS[name].kind == "activation" or name == "gr-kan"
 
 
 @torch.no_grad()

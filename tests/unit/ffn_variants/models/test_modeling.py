@@ -69,6 +69,11 @@ each_variant = pytest.mark.parametrize("ffn", FFN_VARIANTS)
 each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
+def same_to_rounding(loaded: torch.Tensor, built: torch.Tensor) -> None:
+    """Where weights lie in memory decides how some processors round a small product, so bits may differ."""
+    torch.testing.assert_close(loaded, built, rtol=1e-6, atol=1e-6)
+
+
 @pytest.fixture(autouse=True)
 def quiet_transformers():
     """Keep the load reports of head weights, which these tests expect, out of the output."""
@@ -225,10 +230,10 @@ def test_saved_models_come_back_as_they_were(family, ffn, tmp_path):
     assert again.config.ffn_options == options
     assert not info["missing_keys"]
     assert not info["unexpected_keys"]
-    ids = inputs(family, tokens())
-    assert torch.equal(again.eval()(**ids).logits, model(**ids).logits)
     for (key, saved), loaded in zip(model.state_dict().items(), again.state_dict().values(), strict=True):
         assert torch.equal(saved, loaded), key
+    ids = inputs(family, tokens())
+    same_to_rounding(again.eval()(**ids).logits, model(**ids).logits)
 
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
@@ -244,12 +249,11 @@ def test_classification_and_backbone_miss_only_their_head(family, ffn, tmp_path)
     assert classifier(tokens()).logits.shape == (2, 3)
     backbone, ids = AutoModel.from_pretrained(tmp_path).eval(), inputs(family, tokens())
     states = backbone(**ids).last_hidden_state
-    assert torch.equal(classifier.eval().base_model(**ids).last_hidden_state, states)
+    same_to_rounding(classifier.eval().base_model(**ids).last_hidden_state, states)
     if family == "t5":  # no part of it is a backbone of its own
-        logits = model.lm_head(states * 24**-0.5)
-        assert torch.equal(model(**ids).logits, logits)
+        same_to_rounding(model(**ids).logits, model.lm_head(states * 24**-0.5))
     else:
-        assert torch.equal(model.base_model(**ids).last_hidden_state, states)
+        same_to_rounding(model.base_model(**ids).last_hidden_state, states)
 
 
 @each_family
@@ -287,7 +291,7 @@ def test_other_widths_pair_when_told_to(family, ffn, tmp_path):
     assert count_parameters(paired)["ffn"] == ffn_parameters(family, ffn, 24, 16)
     paired.save_pretrained(tmp_path)
     again, ids = AUTO[family].from_pretrained(tmp_path).eval(), inputs(family, tokens())
-    assert torch.equal(again(**ids).logits, paired(**ids).logits)
+    same_to_rounding(again(**ids).logits, paired(**ids).logits)
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])

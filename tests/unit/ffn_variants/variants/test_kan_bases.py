@@ -370,14 +370,36 @@ def test_bf16_is_within_a_hundredth(name, way, error):
         assert error(gradient, wanted) < 1e-2, parameter
 
 
-@each_basis
-def test_ffn_is_two_layers(name):
+WITH_A_NORM = ("cheby-kan", "hermite-kan", "jacobi-kan")
+
+
+def normalized(hidden):
+    """LayerNorm at its start."""
+    return (hidden - hidden.mean(1, keepdims=True)) / np.sqrt(hidden.var(1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in BASES), *((name, {"layer_norm": 0}) for name in WITH_A_NORM)]
+)
+def test_ffn_is_two_layers_with_a_norm_between_those_of_polynomials(name, options):
     torch.manual_seed(5)
     basis = BASES[name]
-    ffn = build_ffn(name, 4, 3, **{basis.option: 3}).double()
+    ffn = build_ffn(name, 4, 3, **{basis.option: 3}, **options).double()
+    layers = [layer for layer in ffn.layers if not isinstance(layer, torch.nn.LayerNorm)]
+    assert len(layers) == 2
+    assert len(ffn.layers) == (3 if name in WITH_A_NORM and not options else 2)
     x = y = np.random.default_rng(1).normal(size=(6, 4))
-    for layer in ffn.layers:
+    for layer in layers:
         numbers = [p.detach().numpy() for p in basis.tensors(layer)]
         outputs = layer(torch.zeros(1, y.shape[1]).double()).shape[1]
-        y, _ = basis.formula(y, *numbers, np.zeros((6, outputs)), **basis.buffers(layer))
+        hidden = normalized(y) if layer is layers[1] and len(ffn.layers) == 3 else y
+        y, _ = basis.formula(hidden, *numbers, np.zeros((6, outputs)), **basis.buffers(layer))
     np.testing.assert_allclose(ffn(torch.from_numpy(x)).detach().numpy(), y, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", [name for name in BASES if name != "sine-kan"])
+def test_ffns_tell_tokens_apart_from_the_start(name):
+    """As much as the FFN of GELUs in a model does, whose outputs spread by 0.04 over tokens."""
+    torch.manual_seed(6)
+    with torch.no_grad():
+        assert build_ffn(name, 96, 48)(torch.randn(500, 96)).std(0).mean() > 0.02

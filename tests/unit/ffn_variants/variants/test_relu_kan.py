@@ -19,5 +19,6 @@ def test_bumps_are_one_in_their_middles_and_cover_the_grid():
 
 def test_layers_start_with_the_deviation_that_is_asked_for():
     torch.manual_seed(0)
-    layer = build_ffn("relu-kan", 64, 128, init_scale=0.3).layers[0]
-    assert layer(torch.randn(500, 64)).std().item() == pytest.approx(0.3, rel=0.1)
+    ffn = build_ffn("relu-kan", 64, 128, init_scale=0.3)
+    for layer, inputs, deviation in zip(ffn.layers, (64, 128), (1.0, 0.3), strict=True):
+        assert layer(torch.randn(500, inputs)).std().item() == pytest.approx(deviation, rel=0.1)

@@ -71,7 +71,9 @@ def test_variance_that_a_choice_adds_is_in_every_end():
     more = size_trend(SIZES, *moments, added=np.full((1, 3, 2), 0.7))
     x = SIZES[0] - SIZES[0].mean()
     weights = x / (x**2).sum() * np.ptp(x)
-    wanted = plain.change.standard_error**2 + 2 * 0.7 * (weights**2).sum()
+    # Variant and baseline have weights of opposite signs: each side has both ends of the sizes.
+    one_side = 0.7 * np.abs(weights).sum() ** 2
+    wanted = plain.change.standard_error**2 + 2 * one_side
     assert more.change.standard_error**2 == pytest.approx(wanted)
     assert more.change.df > plain.change.df
     assert more.change.estimate == plain.change.estimate

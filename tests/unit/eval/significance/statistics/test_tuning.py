@@ -11,14 +11,17 @@ from scipy import stats
 
 from benchmarks.tuning_error_rates import BASE, REVERSED, Setting, simulate
 from eval.significance.statistics.tuning import (
+    Selection,
     added_variance,
     choice_shares,
+    combined,
     curve,
     draw_losses,
     expected_best,
     loss_at,
     lowest,
-    pooled_noise,
+    moderated_noise,
+    own_noise,
 )
 from eval.significance.statistics.welch import welch
 
@@ -53,19 +56,62 @@ def test_losses_between_rates_are_those_of_the_parabola() -> None:
     assert loss_at(RATES, losses, place) == pytest.approx(expected)
 
 
-def test_noise_is_pooled_over_seeds_at_best_rates_whatever_runs_do_elsewhere() -> None:
+def test_a_variants_noise_lies_between_its_own_and_what_is_usual() -> None:
+    variances, df = np.array([1.0, 4.0, 2.0, 9.9, 100.0]), np.array([5.0, 5.0, 5.0, 0.0, 2.0])
+    found, of = moderated_noise(variances, df)
+    usual = np.median([v / stats.chi2.ppf(0.5, n) * n for v, n in zip(variances, df, strict=True) if n])
+    expected = [(5 * usual + n * (v if n else 0)) / (5 + n) for v, n in zip(variances, df, strict=True)]
+    assert found == pytest.approx(expected)
+    assert of.tolist() == [10.0, 10.0, 10.0, 5.0, 7.0]
+    several = moderated_noise(np.stack([variances, 2 * variances]), df)[0]
+    assert several == pytest.approx(np.stack([found, 2 * found]))
+    assert np.isnan(moderated_noise([0.0, 0.0], [0.0, 0.0])[0]).all()
+
+
+def test_what_is_usual_is_the_true_variance_of_many_variants_of_which_some_are_unstable() -> None:
     rng = np.random.default_rng(0)
-    losses = np.array([3.0, 1.0, 0.0, 1.0, 9.0])[:, None] + 0.1 * rng.standard_normal((2, 5, 3))
-    losses[1, 2, 0] = np.nan  # the best is then the second or the fourth
-    losses[0, 3, 1] += 0.5  # a run that left the plateau late
-    losses[1, 1] -= 0.4
-    arms = [losses[0, 2], losses[1, 1]]
-    found = pooled_noise(losses)
-    assert found is not None
-    assert found.df == 4
-    assert found.variance == pytest.approx(np.mean([np.var(arm, ddof=1) for arm in arms]))
-    assert pooled_noise(losses[..., :1]) is None
-    assert pooled_noise(np.full((2, 5, 3), np.nan)) is None
+    spreads = np.where(np.arange(40) < 4, 8.0, 1.0)
+    runs = spreads[:, None] * rng.standard_normal((2_000, 40, 6))
+    found, _ = moderated_noise(runs.var(-1, ddof=1), 5.0)
+    # A stable variant's own runs count for a half, and so does what is usual.
+    assert found[:, 4:].mean() == pytest.approx(1.0, rel=0.1)
+    assert found[:, :4].mean() == pytest.approx(0.5 * 64 + 0.5, rel=0.05)
+
+
+def test_own_noise_is_pooled_within_groups() -> None:
+    groups = [[1.0, 1.2], [5.0, 5.1, 5.5], [7.0], []]
+    expected = (np.var(groups[0], ddof=1) + 2 * np.var(groups[1], ddof=1)) / 3
+    assert own_noise(groups) == (pytest.approx(expected), 3)
+    assert own_noise([[1.0], []]).df == 0
+
+
+def test_what_choices_miss_adds_up_within_a_side_and_not_between_sides() -> None:
+    choices = [Selection(0.04, 8.0), Selection(0.01, 8.0), Selection(0.09, 8.0)]
+    one_sided = combined(choices[:2], [0.5, 0.5])
+    assert one_sided.variance == pytest.approx((0.5 * 0.2 + 0.5 * 0.1) ** 2)
+    both = combined(choices, [0.5, 0.5, -1.0])
+    assert both.variance == pytest.approx(one_sided.variance + 0.09)
+    assert combined(choices[:1], [-2.0]) == (pytest.approx(0.16), pytest.approx(8.0))
+
+
+def test_the_degrees_of_freedom_of_a_sum_are_those_of_its_spread() -> None:
+    """Of S = (sum w b)^2, with b^2 chi-square variables over their df: 2 E[S]^2 / Var[S], about."""
+    rng, df = np.random.default_rng(0), np.array([40.0, 80.0])
+    squares = np.array([0.04, 0.09]) * rng.chisquare(df, (400_000, 2)) / df
+    sums = (np.sqrt(squares) @ np.array([0.5, 0.5])) ** 2
+    found = combined([Selection(0.04, 40.0), Selection(0.09, 80.0)], [0.5, 0.5])
+    assert found.variance == pytest.approx(sums.mean(), rel=0.01)
+    assert found.df == pytest.approx(2 * sums.mean() ** 2 / sums.var(), rel=0.05)
+
+
+def test_a_contrast_of_groups_is_shown_in_few_studies_of_equal_variants() -> None:
+    """Every arm misses its best rate by as much as a mean square says; three against three."""
+    rng, regret, error = np.random.default_rng(0), 0.03, 0.01
+    weights = np.array([1.0, 1.0, 1.0, -1.0, -1.0, -1.0]) / 3
+    runs = np.array([regret] * 3 + [0.0] * 3)[:, None] + error * rng.standard_normal((2_000, 6, 5))
+    added = [regret**2] * 6
+    found = welch(runs.mean(-1), runs.var(-1, ddof=1), np.full(6, 5), weights, added=added, added_df=20.0)
+    assert (found.p < 0.05).mean() < 0.05
 
 
 def test_of_two_rates_the_mean_square_of_the_regret_is_that_of_a_cut_normal() -> None:
@@ -155,6 +201,7 @@ FEW = 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / STUDIES)
         replace(BASE, tuning_seeds=2, seeds=12),
         replace(BASE, spread=0.005, optima="between"),
         replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
+        replace(BASE, unstable=5.0, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
     ],
 )
 def test_variants_equal_at_their_own_best_are_called_different_in_few_studies(setting: Setting) -> None:
