@@ -2,7 +2,7 @@
 
     python -m benchmarks.tuning_error_rates
 
-Simulates studies of a baseline and five variants: a tuning on a grid of seven rates, the choice of the lowest
+Simulates studies of a baseline and its variants: a tuning on a grid of seven rates, the choice of the lowest
 mean, runs at the chosen rate on seeds of their own, and the report's rule (``eval.significance.statistics``).
 Prints markdown; numbers are percentages of studies unless said.
 """
@@ -17,15 +17,17 @@ from numpy.typing import ArrayLike
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.equivalence import equivalence_p
 from eval.significance.statistics.tuning import added_variance, draw_losses, moderated_noise
 from eval.significance.statistics.welch import Welch, welch
 
-VARIANTS = 6
 LEVEL = 0.05
 MARGIN = 0.02
 """Of held-out loss, in nats."""
 RATES = 7
+GROUP = 3
+"""Variants on each side of a contrast of groups."""
 DRAWS = 100
 """For each variant of a study; the report takes more."""
 LATE = 0.3
@@ -46,6 +48,8 @@ class TuningArgs:
 class Setting:
     """Studies of one kind; losses and their spread in nats."""
 
+    variants: int = 6
+    """The baseline is one of them."""
     factor: float = 3.0
     """From one rate of the grid to the next."""
     tuning_seeds: int = 3
@@ -66,13 +70,18 @@ class Setting:
     the plateau of word frequencies late."""
     unstable: float = 1.0
     """How many times as wide the last variant's runs spread."""
-    differences: tuple[float, ...] = (0.0,) * (VARIANTS - 1)
-    """True ones to the baseline, each at its own best."""
+    difference: float = 0.0
+    """The true one of every variant to the baseline, each at its own best."""
+
+    @property
+    def truth(self) -> np.ndarray:
+        """(V - 1,) differences."""
+        return np.full(self.variants - 1, self.difference)
 
     @property
     def spreads(self) -> np.ndarray:
         """(V, 1, 1) of each variant's runs."""
-        return self.spread * np.array([1.0] * (VARIANTS - 1) + [self.unstable])[:, None, None]
+        return self.spread * np.array([1.0] * (self.variants - 1) + [self.unstable])[:, None, None]
 
     @property
     def rates(self) -> np.ndarray:
@@ -83,8 +92,8 @@ class Setting:
         """(S, V) places of the best rates, in threefolds."""
         step = self.rates[1] - self.rates[0]
         if self.optima == "between":
-            return np.tile([0.0] + [step / 2] * (VARIANTS - 1), (studies, 1))
-        found = rng.uniform(-1.5, 1.5, (studies, VARIANTS)) * step
+            return np.tile([0.0] + [step / 2] * (self.variants - 1), (studies, 1))
+        found = rng.uniform(-1.5, 1.5, (studies, self.variants)) * step
         if self.optima.startswith("threefold"):
             found[:] = 0.0 if self.optima.endswith("rate") else rng.uniform(-1, 0, (studies, 1)) * step
             found[:, 1:] += 1.0
@@ -95,7 +104,7 @@ class Setting:
         off = rates - optima[..., None]
         bent = self.steeper
         shape = off**2 if not bent else 2 * (np.expm1(bent * off) - bent * off) / bent**2
-        return self.cost * shape + np.array([0.0, *self.differences])[:, None]
+        return self.cost * shape + np.array([0.0, *self.truth])[:, None]
 
     def is_late(self, optima: np.ndarray, rates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """(S, V, R, n) which runs at rates (S, V, R, n), in threefolds, leave the plateau late."""
@@ -158,6 +167,10 @@ class Studies:
     """Each at its own, by Welch's test alone."""
     tuned: Found
     """Each at its own, with what the choice adds."""
+    any_pair: np.ndarray
+    """(S,) whether the order of all variants tells any two apart."""
+    group: np.ndarray
+    """(S,) whether the mean of the first three variants is shown to differ from that of the next three."""
 
     @property
     def wider(self) -> float:
@@ -179,7 +192,7 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
         np.take_along_axis(on_grid, places[..., None], -1)
         + spreads[..., 0] * rng.standard_normal((*chosen.shape, setting.seeds))
         + LATE * _late_at(setting, optima, places, rng)
-        for places in (chosen, np.repeat(chosen[:, :1], VARIANTS, axis=1))
+        for places in (chosen, np.repeat(chosen[:, :1], setting.variants, axis=1))
     )
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
     noise, df = _noise(tuning, chosen, own)
@@ -187,12 +200,22 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     drawn = draw_losses(means, error, df[0, 0], rng, DRAWS)
     added = added_variance(setting.rates, drawn, chosen)
     nothing = np.zeros_like(added)
-    truth = np.array(setting.differences)
+    arms = (own.mean(-1), own.var(-1, ddof=1), own.shape[-1])
+    further = {"added": added, "added_df": df[0, 0]}
+    means, variances, _ = arms
+    any_pair = [
+        told_apart(mean, variance, setting.seeds, LEVEL, added=more, added_df=df[0, 0]).any()
+        for mean, variance, more in zip(means, variances, added, strict=True)
+    ]
+    weights = np.zeros(setting.variants)
+    weights[:GROUP], weights[GROUP : 2 * GROUP] = 1 / GROUP, -1 / GROUP
     return Studies(
         *(
-            Found(_compare(runs, extra, df[0, 0]), truth)
+            Found(_compare(runs, extra, df[0, 0]), setting.truth)
             for runs, extra in ((one, nothing), (own, nothing), (own, added))
-        )
+        ),
+        any_pair=np.array(any_pair),
+        group=welch(*arms, weights, **further).p < LEVEL,
     )
 
 
@@ -214,14 +237,13 @@ def _late_at(
 
 def _compare(runs: np.ndarray, added: np.ndarray, df: float) -> Welch:
     """Compare every variant with the baseline; runs are (S, V, n)."""
-    pairs = [np.stack([x[:, 1:], np.repeat(x[:, :1], VARIANTS - 1, 1)], -1) for x in _moments(runs, added)]
-    means, variances, extra = pairs
+
+    def pairs(arms: np.ndarray) -> np.ndarray:
+        return np.stack([arms[:, 1:], np.repeat(arms[:, :1], arms.shape[1] - 1, 1)], -1)
+
+    means, variances, extra = map(pairs, (runs.mean(-1), runs.var(-1, ddof=1), added))
     counts = np.full(2, runs.shape[-1])
     return welch(means, variances, counts, [1.0, -1.0], added=extra, added_df=df)
-
-
-def _moments(runs: np.ndarray, added: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return runs.mean(-1), runs.var(-1, ddof=1), added
 
 
 BASE = Setting()
@@ -256,15 +278,17 @@ EQUAL: tuple[Setting, ...] = (
     replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
     replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, optima="between"),
     replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, late=0.3, cost=0.2),
+    replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, variants=40),
+    replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, late=0.3, cost=0.2, variants=40),
 )
 DIFFERENT: tuple[Setting, ...] = tuple(
-    replace(BASE, spread=spread, factor=factor, differences=(difference,) * (VARIANTS - 1))
+    replace(BASE, spread=spread, factor=factor, difference=difference)
     for spread, differences in ((0.005, (-0.01, -0.02, -0.04)), (0.02, (-0.02, -0.04, -0.08)))
     for factor in (2.0, 3.0)
     for difference in differences
 )
 REVERSED: tuple[Setting, ...] = tuple(
-    replace(BASE, spread=spread, optima="threefold from a rate", differences=(-0.05,) * (VARIANTS - 1))
+    replace(BASE, spread=spread, optima="threefold from a rate", difference=-0.05)
     for spread in (0.005, 0.01, 0.02)
 )
 """Better at their own best by what a threefold wrong rate costs: alike at the baseline's, a rate of the grid.
@@ -276,6 +300,7 @@ def _row(setting: Setting) -> list[str]:
     curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
     curve += f", {setting.late:.0%} late" if setting.late else ""
     curve += f", one spreads {setting.unstable:g} times as far" if setting.unstable != 1 else ""
+    curve += f", {setting.variants} variants" if setting.variants != BASE.variants else ""
     numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
     return [factor, *map(str, numbers)]
 
@@ -293,11 +318,12 @@ def main() -> None:
     """Print the tables as markdown."""
     args = parse_flags(TuningArgs, prog="python -m benchmarks.tuning_error_rates", description=__doc__)
     rng = np.random.default_rng(args.generator_seed)
-    header = [*WHAT, "shared", "own, Welch", "own", "coverage", "equivalent", "wider"]
+    header = [*WHAT, "shared", "own, Welch", "own", "pairs", "groups", "coverage", "equivalent", "wider"]
     rows = []
     for setting in EQUAL:
         x = simulate(setting, args.studies, rng)
         found = (x.shared.false_differences, x.plain.false_differences, x.tuned.false_differences)
+        found += (_percent(x.any_pair), _percent(x.group))
         numbers = (*found, x.tuned.coverage, x.tuned.equivalent, x.wider)
         rows.append([*_row(setting), *(f"{number:.1f}" for number in numbers)])
     _print_table("Nothing differs at each one's own best.", header, rows)
@@ -308,7 +334,7 @@ def main() -> None:
             x = simulate(setting, args.studies, rng)
             found = (x.shared.true_differences, x.plain.true_differences, x.tuned.true_differences)
             numbers = (*found, x.tuned.coverage, x.tuned.equivalent)
-            difference = f"{setting.differences[0]:g}"
+            difference = f"{setting.difference:g}"
             rows.append([*_row(setting), difference, *(f"{number:.1f}" for number in numbers)])
         _print_table(title, header, rows)
 

@@ -303,7 +303,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         parts=tuple(compare_parts(of_parts, baseline, others, inference)),
         bayesian=tuple(bayesian_view(tables.values(), of_parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
-        rankings=rank(found),
+        rankings=rank(found, scores.tuned.at_edge if scores.tuned else ()),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
         items=items,

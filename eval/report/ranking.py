@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from eval.report.findings import Findings
 from eval.report.standing import by_standing
-from eval.significance.arms import ArmTable
+from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.all_pairs import groups, letter, told_apart
@@ -18,6 +19,8 @@ from eval.significance.statistics.tuning import NO_CHOICE
 
 FEWEST = 4
 """Variants from which on their order is worth a table of its own."""
+MOST_GROUPS = 8
+"""Beyond them letters are not read any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +33,15 @@ class Place:
     num_runs: int
     letters: str
     """Of its groups: two variants share a letter exactly where they are not told apart."""
+    better_than: tuple[Level, ...] = ()
+    """Those that it is told apart from and that come after it."""
+    is_at_edge: bool = False
+    """Whether its best value lay at the edge of what was tuned: it may be better than its mean says."""
     comparison: Comparison | None
     """With the baseline; None for the baseline itself."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
     """The variants of one outcome and family, the best first."""
 
@@ -50,21 +57,34 @@ class Ranking:
         first = set(self.places[0].letters.split())
         return [x.variant for x in self.places if first & set(x.letters.split())]
 
+    @cached_property
+    def has_letters(self) -> bool:
+        """Whether they are few enough to be read."""
+        return len({one for x in self.places for one in x.letters.split()}) <= MOST_GROUPS
 
-def rank(findings: Findings) -> tuple[Ranking, ...]:
+    def worse_than(self, place: Place) -> list[Level]:
+        """Variants that come before one and are told apart from it."""
+        return [x.variant for x in self.places if place.variant in x.better_than]
+
+
+def rank(findings: Findings, at_edge: Collection[Key] = ()) -> tuple[Ranking, ...]:
     """Order the variants on the outcome that a reader meets first, in each family by itself.
 
     Nothing where runs are paired or the study is looked at several times: the tests of pairs know of neither.
+
+    Args:
+        findings: What is compared.
+        at_edge: Those whose best value lay at the edge of what was tuned.
     """
     how = findings.inference
     if how.paired or not isinstance(how.looks, OneLook) or how.method != "welch":
         return ()
     table = findings.tables[by_standing(findings)[0]]
-    found = (_ranking(findings, table, family) for family in findings.families)
+    found = (_ranking(findings, table, family, at_edge) for family in findings.families)
     return tuple(ranking for ranking in found if ranking is not None)
 
 
-def _ranking(findings: Findings, table: ArmTable, family: Family) -> Ranking | None:
+def _ranking(findings: Findings, table: ArmTable, family: Family, at_edge: Collection[Key]) -> Ranking | None:
     arms, left_out = {}, []
     for variant in findings.variants:
         if len(table.runs.get((family, variant), ())) > 1:
@@ -88,9 +108,14 @@ def _ranking(findings: Findings, table: ArmTable, family: Family) -> Ranking | N
             mean=float(mean),
             num_runs=int(count),
             letters=own,
+            better_than=tuple(ordered[other] for other in np.flatnonzero(row) if other > number),
+            # What is tuned by one outcome has no edge in another.
+            is_at_edge=bool(table.choices) and (family, variant) in at_edge,
             comparison=compared.get((variant,)),
         )
-        for variant, mean, count, own in zip(ordered, means, counts, letters, strict=True)
+        for number, (variant, mean, count, own, row) in enumerate(
+            zip(ordered, means, counts, letters, differ, strict=True)
+        )
     )
     return Ranking(benchmark=table.benchmark, family=family, places=places, left_out=tuple(left_out))
 

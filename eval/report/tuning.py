@@ -134,6 +134,11 @@ class Tuned:
                 found.setdefault((line.family, line.variant), []).append(line.selection)
         return {key: combined(fields, [1.0] * len(fields)) for key, fields in found.items()}
 
+    @property
+    def at_edge(self) -> set[Key]:
+        """Variants of which a better value may lie beyond what was tried."""
+        return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
+
 
 def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
     """Read what a study's tuning chose, for the variants that a report compares.

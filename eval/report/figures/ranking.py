@@ -11,6 +11,7 @@ from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, add_legend, 
 from eval.report.names import family_label
 from eval.report.ranking import Place, Ranking
 from eval.report.sections.context import title
+from eval.report.sections.ranking import EDGE
 from eval.significance.comparison import Comparison
 
 ROW_IN = 0.17
@@ -45,14 +46,13 @@ def draw_ranking(analysis: Analysis) -> tuple[Figure, str] | None:
 
 
 def _panel(axes: Axes, analysis: Analysis, ranking: Ranking) -> None:
-    base = next((x.mean for x in ranking.places if x.comparison is None), ranking.places[0].mean)
     reach = _reach(ranking)
     for row, place in enumerate(ranking.places):
         if row % 2:
             axes.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", lw=0, zorder=0)
-        _row(axes, row, place, base, reach)
+        _row(axes, row, place, ranking.has_letters)
     axes.axvline(0, color="black", lw=0.8, zorder=1)
-    axes.set_yticks(range(len(ranking.places)), [str(x.variant) for x in ranking.places])
+    axes.set_yticks(range(len(ranking.places)), [_name(x) for x in ranking.places])
     for label, place in zip(axes.get_yticklabels(), ranking.places, strict=True):
         label.set_fontweight("bold" if place.comparison is None else "normal")
     axes.tick_params(axis="y", length=0)
@@ -74,7 +74,11 @@ def _reach(ranking: Ranking) -> tuple[float, float]:
     ) + 0.03 * span
 
 
-def _row(axes: Axes, row: int, place: Place, base: float, reach: tuple[float, float]) -> None:
+def _name(place: Place) -> str:
+    return f"{place.variant} {EDGE}" if place.is_at_edge else str(place.variant)
+
+
+def _row(axes: Axes, row: int, place: Place, has_letters: bool) -> None:
     found = place.comparison
     if found is None:
         axes.plot(0, row, "D", color="black", ms=4.5, zorder=3)
@@ -82,11 +86,13 @@ def _row(axes: Axes, row: int, place: Place, base: float, reach: tuple[float, fl
         colour = LOOKS[_shown(found)][0]
         if found.interval is not None:
             axes.plot(found.interval, (row, row), color=colour, lw=1.2, zorder=2)
-        axes.plot(place.mean - base, row, "o", color=colour, ms=4.5, zorder=3)
-    axes.text(
-        1.01, row, place.letters, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL - 1.5,
-        color=GREY,
-    )  # fmt: skip
+        if found.estimate is not None:
+            axes.plot(found.estimate, row, "o", color=colour, ms=4.5, zorder=3)
+    if has_letters:
+        axes.text(
+            1.01, row, place.letters, transform=axes.get_yaxis_transform(), va="center",
+            fontsize=SMALL - 1.5, color=GREY,
+        )  # fmt: skip
 
 
 def _shown(comparison: Comparison) -> str:

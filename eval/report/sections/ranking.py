@@ -17,6 +17,7 @@ from eval.report.sections.context import Context, decimals_of, title
 MOST_NAMED = 8
 """Variants that a sentence lists."""
 MET = "of them met by a token"
+EDGE = "(edge)"
 
 
 def ranking_section(analysis: Analysis, context: Context) -> str:
@@ -24,7 +25,7 @@ def ranking_section(analysis: Analysis, context: Context) -> str:
     if not analysis.rankings:
         return ""
     parts = [
-        f"{_sentence(analysis, ranking)}\n\n{_table(analysis, ranking)}" for ranking in analysis.rankings
+        "\n\n".join([_sentence(analysis, x), _table(analysis, x), *_pairs(x)]) for x in analysis.rankings
     ]
     return "\n\n".join(["## Standing", context.figure("ranking"), *parts, _text(analysis)])
 
@@ -40,7 +41,7 @@ def _sentence(analysis: Analysis, ranking: Ranking) -> str:
     if not tied:
         return f"{said}, and is told apart from every other.{end}"
     if len(tied) > MOST_NAMED:
-        return f"{said}; {len(tied)} others cannot be told from it (its letters).{end}"
+        return f"{said}; {len(tied)} others cannot be told from it.{end}"
     return f"{said}; {listed(f'`{name}`' for name in tied)} cannot be told from it.{end}"
 
 
@@ -50,16 +51,17 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
         decimals_of(analysis, ranking.benchmark, ranking.family),
     )
     facts = {x.variant: _facts(analysis, ranking, x.variant) for x in ranking.places}
-    header = ["", analysis.noun, f"{title(ranking.benchmark)} {arrow(outcome)}", "not told apart"]
+    header = ["", analysis.noun, f"{title(ranking.benchmark)} {arrow(outcome)}"]
+    header += ["not told apart" if ranking.has_letters else "told apart from"]
     header += [*(["runs"] if _runs_differ(ranking) else []), f"against `{analysis.baseline}`", "verdict"]
     costs = _known_costs([run for runs in facts.values() for run in runs])
     base = facts.get(analysis.baseline, ())
     rows = [
         [
             str(number),
-            f"`{x.variant}`",
+            f"`{x.variant}`" + (f" {EDGE}" if x.is_at_edge else ""),
             f"{x.mean:.{digits}f}",
-            x.letters,
+            x.letters if ranking.has_letters else _told_from(ranking, x),
             *([str(x.num_runs)] if _runs_differ(ranking) else []),
             *_against(x),
             *(_costs(facts[x.variant], base)[name] for name in costs),
@@ -67,6 +69,24 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
         for number, x in enumerate(ranking.places, 1)
     ]
     return table([*header, *costs], rows)
+
+
+def _told_from(ranking: Ranking, place: Place) -> str:
+    found = ((len(ranking.worse_than(place)), "better"), (len(place.better_than), "worse"))
+    return ", ".join(f"{number} {word}" for number, word in found if number) or "none"
+
+
+def _pairs(ranking: Ranking) -> list[str]:
+    """Name all pairs, where letters are too many to find them by."""
+    if ranking.has_letters:
+        return []
+    lines = [
+        f"- `{x.variant}` is better than {listed(f'`{name}`' for name in x.better_than)}"
+        for x in ranking.places
+        if x.better_than
+    ]
+    body = "\n".join(lines)
+    return [f"<details><summary>Which pairs are told apart</summary>\n\n{body}\n\n</details>"]
 
 
 def _runs_differ(ranking: Ranking) -> bool:
@@ -110,13 +130,25 @@ def _speed(runs: Sequence[RunFacts]) -> float | None:
 
 def _text(analysis: Analysis) -> str:
     link = "#" + anchor(f"Differences to `{analysis.baseline}`")
-    some = any(map(_runs_differ, analysis.rankings))
-    runs = " *Runs*: those that a mean is of; runs that failed are in none." if some else ""
-    return (
-        f"Sorted by the mean over seeds. *Not told apart*: {analysis.noun}s that share a letter. Every pair "
-        "is compared by Welch's test, corrected by Holm over all pairs of the table at "
-        f"{analysis.confidence:.0%}; that is more tests than those against `{analysis.baseline}`, whose "
-        f"intervals and verdicts are those of [all differences]({link}). *Time*: that of one training token "
-        f"over that of `{analysis.baseline}`, by the middle run of each, on machines that runs may have "
-        f"shared.{runs}"
-    )
+    with_letters = any(x.has_letters for x in analysis.rankings)
+    meant = [f"*Not told apart*: {analysis.noun}s that share a letter."] if with_letters else []
+    if not all(x.has_letters for x in analysis.rankings):
+        meant.append(f"*Told apart from*: how many {analysis.noun}s are better, and worse.")
+    said = [
+        "Sorted by the mean over seeds.",
+        *meant,
+        "Every pair is compared by Welch's test, corrected by Holm over all pairs of the table at "
+        f"{analysis.confidence:.0%}. Intervals and verdicts against `{analysis.baseline}` are those of [all "
+        f"differences]({link}), with a correction of their own, so that a verdict may say of a pair what "
+        "this order does not, or the other way round: each holds at its own error rate.",
+        f"*Time*: that of one training token over that of `{analysis.baseline}`, by the middle run of each, "
+        "on machines that runs may have shared.",
+    ]
+    if any(map(_runs_differ, analysis.rankings)):
+        said.append("*Runs*: those that a mean is of; runs that failed are in none.")
+    if any(x.is_at_edge for ranking in analysis.rankings for x in ranking.places):
+        said.append(
+            f"*{EDGE}*: its best value lies at the edge of what was tuned, so it may be better than here; "
+            "no interval holds that."
+        )
+    return " ".join(said)

@@ -76,9 +76,7 @@ def welch(
     return Welch(estimate, standard_error, df, p, estimate - half_width, estimate + half_width)
 
 
-def sum_of_regrets(
-    squares: ArrayLike, df: ArrayLike, weights: ArrayLike
-) -> tuple[np.ndarray, np.ndarray]:
+def sum_of_regrets(squares: ArrayLike, df: ArrayLike, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Sum what arms may lie too high by over the sides of a contrast.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -93,3 +94,47 @@ def test_few_variants_and_paired_runs_have_none(tmp_path):
     three = made(tmp_path, ("gelu", "relu", "none"))
     assert three.rankings == ()
     assert ranking_section(three, Context(command="", versions={}, figures={})) == ""
+
+
+def test_of_each_variant_those_are_named_that_it_is_better_than(analysis):
+    (ranking,) = analysis.rankings
+    found = {x.variant: list(x.better_than) for x in ranking.places}
+    assert found == {
+        "swiglu": ["gelu", "relu", "kan", "none"],
+        "gelu": ["kan", "none"],
+        "relu": ["kan", "none"],
+        "kan": ["none"],
+        "none": [],
+    }
+    assert ranking.worse_than(ranking.places[3]) == ["swiglu", "gelu", "relu"]
+
+
+def test_letters_give_way_to_numbers_and_a_list_where_groups_are_many(analysis, monkeypatch):
+    context = Context(command="", versions={}, figures={"ranking": ""})
+    assert "| not told apart |" in ranking_section(analysis, context)
+    monkeypatch.setattr("eval.report.ranking.MOST_GROUPS", 3)
+    text = ranking_section(replace(analysis, rankings=(replace(analysis.rankings[0]),)), context)
+    header, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    own = header.index("told apart from")
+    assert [line[own] for line in lines[1:]] == [
+        "4 worse",
+        "1 better, 2 worse",
+        "1 better, 2 worse",
+        "3 better, 1 worse",
+        "4 better",
+    ]
+    assert "- `gelu` is better than `kan` and `none`" in text
+    assert "share a letter" not in text
+
+
+def test_a_best_rate_at_the_edge_of_the_grid_is_seen_in_the_table_and_in_the_figure(analysis):
+    (ranking,) = analysis.rankings
+    places = tuple(replace(x, is_at_edge=x.variant == "kan") for x in ranking.places)
+    marked = replace(analysis, rankings=(replace(ranking, places=places),))
+    context = Context(command="", versions={}, figures={"ranking": ""})
+    text = ranking_section(marked, context)
+    assert "| `kan` (edge) |" in text
+    assert "at the edge of what was tuned" in text
+    assert "edge" not in ranking_section(analysis, context)
+    labels = draw_all(marked)["ranking"][0].axes[0].get_yticklabels()
+    assert [x.get_text() for x in labels] == ["swiglu", "gelu", "relu", "kan (edge)", "none"]

@@ -287,6 +287,8 @@ def test_a_best_value_at_the_edge_is_warned_of(tmp_path: Path) -> None:
     found = analyse(read_source(write_study(tmp_path / "study", tune(widen=0))))
     assert any("kan (optim.learning_rate 0.003)" in said for said in found.warnings)
     assert "0.003 (edge)" in tuning_section(found, CONTEXT)
+    (ranking,) = found.rankings
+    assert [x.variant for x in ranking.places if x.is_at_edge] == ["kan"]
 
 
 def test_the_bootstrap_has_no_rule_for_the_choice(study: Path) -> None:

@@ -379,7 +379,8 @@ def normalized(hidden):
 
 
 @pytest.mark.parametrize(
-    ("name", "options"), [*((name, {}) for name in BASES), *((name, {"layer_norm": 0}) for name in WITH_A_NORM)]
+    ("name", "options"),
+    [*((name, {}) for name in BASES), *((name, {"layer_norm": 0}) for name in WITH_A_NORM)],
 )
 def test_ffn_is_two_layers_with_a_norm_between_those_of_polynomials(name, options):
     torch.manual_seed(5)
