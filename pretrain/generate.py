@@ -16,6 +16,7 @@ from pydantic import Field
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
 from base.seeds import SEED_END
+from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder
 
 
@@ -75,6 +76,7 @@ def model_folder(path: Path) -> Path:
         return path
     if run.has_model:
         return run.model_dir
+    refuse_archived(run)
     if run.is_run:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
     known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"

@@ -75,6 +75,7 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     _check_usable(study, options)
     if options.dry_run:
         todo = find_todo(study, options.retry_failed)
+        check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, make_plan(study, todo.cells, options), submitter)
     with naming(study.folder), sole_submitter(study.folder):

@@ -14,6 +14,7 @@ from base.records import peek_record
 from eval.push.card import write_card
 from eval.push.scores import eval_results, read_scores
 from ffn_variants.bundle.bundle import bundle_code
+from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from pretrain.run.run_dir import read_run
@@ -110,6 +111,7 @@ def _branches(runs: Sequence[tuple[int, RunFolder]]) -> dict[str, RunFolder]:
 def _pack_run(
     run: RunFolder, repo: str, branch: str, branches: Sequence[str], asked: Asked
 ) -> tuple[Parcel, list[str]]:
+    refuse_archived(run)
     if read_completion(run) is None or not run.has_model:
         raise UsageError(f"{run.path} is not finished; train it to its end first: the same command goes on")
     config = read_run(run.path)

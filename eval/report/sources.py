@@ -27,6 +27,7 @@ from eval.report.study_checks import (
     failed_runs,
     protocol_notes,
 )
+from eval.report.texts import text_notes
 from eval.report.variant_sources import source_notes
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
@@ -226,6 +227,7 @@ def _read_study(folder: Path) -> Source:
     facts = tuple(map(placed.facts, facts))
     compared = written.compared if written else None
     notes += diverged_notes(folder, compared) + failed_notes(folder, compared)
+    notes += text_notes(facts, runs)
     notes += protocol_notes(runs, placed.family) + cut_notes(facts) + without
     design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
     notes += _record_notes(study, design) + _unknown_names(study, asked, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from base.checksums import FileState
+from base.errors import UsageError
 from base.records import read_record
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion
@@ -21,6 +22,19 @@ class Archived:
 def read_archived(run: RunFolder) -> Archived | None:
     """Read what stands in place of the model; None for a run that has one, or has neither."""
     return read_record(run.archive_marker, Archived) if run.is_archived else None
+
+
+def refuse_archived(run: RunFolder) -> None:
+    """Refuse what needs the model of a run that has none any more.
+
+    Raises:
+        UsageError: Saying how to come by it.
+    """
+    if run.is_archived:
+        raise UsageError(
+            f"{run.path} was archived without its model; remove the folder, and the command that trains this "
+            "run makes it"
+        )
 
 
 def lasting_states(run: RunFolder, completion: Completion) -> dict[str, FileState]:

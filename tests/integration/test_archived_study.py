@@ -150,9 +150,19 @@ def test_scores_that_were_not_archived_are_refused_in_a_line(elsewhere: Path) ->
     done = run_in(elsewhere, "slurm.submit", "study.yaml")
     assert done.returncode == 2
     assert "4 runs were archived without their models and lack scores" in done.stderr
+    planned = run_in(elsewhere, "slurm.submit", "study.yaml", "--dry-run")
+    assert (planned.returncode, planned.stderr) == (2, done.stderr)
     scored = run_in(elsewhere, "eval", "runs/study")
     assert scored.returncode == 2
     assert "8 runs that were archived without their models" in scored.stderr
+
+
+@pytest.mark.parametrize(("module", "args"), [("pretrain.generate", ()), ("eval.push", ("--repo", "me/it"))])
+def test_what_needs_a_model_says_that_it_was_left_out(elsewhere: Path, module: str, args) -> None:
+    run = next(elsewhere.glob("runs/study/*/*/*/COMPLETED")).parent
+    done = run_in(elsewhere, module, str(run.relative_to(elsewhere)), *args)
+    assert done.returncode == 2
+    assert "was archived without its model; remove the folder, and the command that trains" in done.stderr
 
 
 def _truncate(archive: Path) -> None:
