@@ -70,6 +70,8 @@ class Setting:
     the plateau of word frequencies late."""
     unstable: float = 1.0
     """How many times as wide the last variant's runs spread."""
+    uneven: float = 0.0
+    """Standard deviation over variants of the logarithm of their spread."""
     difference: float = 0.0
     """The true one of every variant to the baseline, each at its own best."""
 
@@ -78,10 +80,11 @@ class Setting:
         """(V - 1,) differences."""
         return np.full(self.variants - 1, self.difference)
 
-    @property
-    def spreads(self) -> np.ndarray:
-        """(V, 1, 1) of each variant's runs."""
-        return self.spread * np.array([1.0] * (self.variants - 1) + [self.unstable])[:, None, None]
+    def draw_spreads(self, studies: int, rng: np.random.Generator) -> np.ndarray:
+        """(S, V, 1, 1) of each variant's runs."""
+        found = np.exp(self.uneven * rng.standard_normal((studies, self.variants)))
+        found[:, -1] *= self.unstable
+        return self.spread * found[..., None, None]
 
     @property
     def rates(self) -> np.ndarray:
@@ -148,8 +151,9 @@ class Found:
     @property
     def equivalent(self) -> float:
         """Percentage of variants called equivalent, each by itself."""
-        estimate, error, df = self.welch.estimate, self.welch.standard_error, self.welch.df
-        return _percent(equivalence_p(estimate, error, df, MARGIN) < LEVEL)
+        found = self.welch
+        p = equivalence_p(found.estimate, found.standard_error, found.df, MARGIN, found.regret)
+        return _percent(p < LEVEL)
 
 
 def _percent(values: ArrayLike) -> float:
@@ -182,7 +186,7 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     """Draw studies, tune each of their variants, and compare."""
     optima = setting.draw_optima(studies, rng)
     on_grid = setting.losses(optima, np.broadcast_to(setting.rates, (*optima.shape, RATES)))
-    spreads = setting.spreads
+    spreads = setting.draw_spreads(studies, rng)
     tuning = on_grid[..., None] + spreads * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
     at = np.broadcast_to(setting.rates[:, None], tuning.shape)
     tuning = tuning + LATE * setting.is_late(optima, at, rng)
@@ -280,12 +284,24 @@ EQUAL: tuple[Setting, ...] = (
     replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, late=0.3, cost=0.2),
     replace(BASE, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2, variants=40),
     replace(BASE, factor=2.0, tuning_seeds=2, seeds=5, late=0.3, cost=0.2, variants=40),
+    *(
+        replace(BASE, factor=2.0, tuning_seeds=2, seeds=seeds, uneven=1.0, variants=variants)
+        for variants in (6, 40)
+        for seeds in (2, 3, 5)
+    ),
 )
 DIFFERENT: tuple[Setting, ...] = tuple(
     replace(BASE, spread=spread, factor=factor, difference=difference)
     for spread, differences in ((0.005, (-0.01, -0.02, -0.04)), (0.02, (-0.02, -0.04, -0.08)))
     for factor in (2.0, 3.0)
     for difference in differences
+) + tuple(
+    replace(at, optima="between", difference=-MARGIN)
+    for at in (
+        replace(BASE, spread=0.003, cost=0.01),
+        replace(BASE, spread=0.003, factor=2.0, cost=0.02, tuning_seeds=10, seeds=10),
+        replace(BASE, spread=0.005, cost=0.01, tuning_seeds=10, seeds=12),
+    )
 )
 REVERSED: tuple[Setting, ...] = tuple(
     replace(BASE, spread=spread, optima="threefold from a rate", difference=-0.05)
@@ -300,6 +316,7 @@ def _row(setting: Setting) -> list[str]:
     curve = f"{setting.cost:g}" + (", bent" if setting.steeper else "")
     curve += f", {setting.late:.0%} late" if setting.late else ""
     curve += f", one spreads {setting.unstable:g} times as far" if setting.unstable != 1 else ""
+    curve += ", unlike spreads" if setting.uneven else ""
     curve += f", {setting.variants} variants" if setting.variants != BASE.variants else ""
     numbers = (setting.tuning_seeds, setting.seeds, curve, f"{setting.spread:g}", setting.optima)
     return [factor, *map(str, numbers)]

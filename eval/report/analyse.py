@@ -260,7 +260,7 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
 
 def _with_tuning(scores: _Scores, source: Source) -> _Scores:
     """Read what was tuned in a study, whose models are then compared by what they were tuned for."""
-    runs = scores.runs[scores.runs.benchmark == TUNED_BY]
+    runs = runs_of_all(source.design, scores.runs[scores.runs.benchmark == TUNED_BY])
     tuned = read_tuned(source, scores.source, runs) if len(runs) else None
     if tuned is None:
         return scores

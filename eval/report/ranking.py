@@ -62,7 +62,7 @@ class Ranking:
         """Whether they are few enough to be read."""
         return len({one for x in self.places for one in x.letters.split()}) <= MOST_GROUPS
 
-    def worse_than(self, place: Place) -> list[Level]:
+    def ahead_of(self, place: Place) -> list[Level]:
         """Variants that come before one and are told apart from it."""
         return [x.variant for x in self.places if place.variant in x.better_than]
 

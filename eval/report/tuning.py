@@ -247,9 +247,10 @@ def _noises(
 ) -> dict[Key, Noise | None]:
     """Return the spread over seeds at each variant's best point of one setting.
 
-    At other points, the next higher rate above all, some seeds leave the plateau of word frequencies late,
-    which says nothing of the best one. That a point is chosen by its mean does not make the spread there
-    smaller than it is: of normal runs the two are independent.
+    Runs are those that all variants were meant to have: what was decided with them must not change with the
+    runs that others get later. At other points, the next higher rate above all, some seeds leave the plateau
+    of word frequencies late, which says nothing of the best one. That a point is chosen by its mean does not
+    make the spread there smaller than it is: of normal runs the two are independent.
     """
     found = [
         own_noise([_known(tables[key][tuple(choice.point.values())]), _main_runs(runs, key)])
@@ -284,9 +285,14 @@ def _lines(
                 values=values,
                 losses=losses,
                 chosen=values.index(choice.point[name]),
-                is_at_edge=name in choice.at_edge,
+                is_at_edge=_is_at_end(choice.point[name], values),
                 noise=noises[key],
             )
+
+
+def _is_at_end(chosen: Value, values: Sequence[Value]) -> bool:
+    """Whether a better number may lie beyond: names have no end, and a rate that diverged is one."""
+    return all(map(is_number, values)) and chosen in (values[0], values[-1])
 
 
 def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...], np.ndarray]:
@@ -311,8 +317,16 @@ def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:
         named = ", ".join(f"{line.variant} ({line.field} {line.values[line.chosen]})" for line in edges[:4])
         more = f" and {len(edges) - 4} more" if len(edges) > 4 else ""
         yield (
-            f"the best value found lies at the edge of what was tried: {named}{more}; a better one may lie "
-            "beyond, which no interval here holds; tune further (`tune: widen`)"
+            "the best value found lies at the edge of what was tried without a divergence: "
+            f"{named}{more}; a better one may lie beyond, which no interval here holds; tune further "
+            "(`tune: widen`)"
+        )
+    few = {str(line.variant): line for line in lines if line.rates is not None and len(line.rates) < 3}
+    if few:
+        yield (
+            f"fewer than three values of {next(iter(few.values())).field} were left to lay a curve through, "
+            "so that what lies between and beyond them is in no interval: "
+            f"{', '.join(sorted(few))}; tune with more values"
         )
     unknown = {str(line.variant) for line in lines if line.noise is None}
     if unknown:

@@ -28,7 +28,7 @@ from eval.significance.data_checks import clean_rows
 from eval.significance.factor import Factor, Relabelling, is_paired
 from eval.significance.statistics.bootstrap import bootstrap_interval
 from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
-from eval.significance.statistics.equivalence import equivalence_p, smallest_margin
+from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
 from eval.significance.statistics.power import minimum_detectable_effect
 from eval.significance.statistics.welch import NO_SPREAD, Welch, welch, welch_anova_p
@@ -187,7 +187,12 @@ def _inferred(
         high=float(result.high),
         p_equivalence=p_equivalence,
         p_equivalence_everywhere=everywhere,
-        smallest_margin=smallest_margin(estimate, standard_error, df, look.nominal(2 * inference.level) / 2),
+        smallest_margin=smallest_margin(
+            estimate,
+            standard_error,
+            df,
+            one_sided_level(look.nominal(2 * inference.level) / 2, float(result.regret)),
+        ),
         p_interaction=_interaction(list(of_families.values())) if len(strata) > 1 else None,
     )
     if thorough:
@@ -233,7 +238,7 @@ def _equivalence(
 def _equivalence_of(found: Welch, margin: float) -> float:
     if found.standard_error < NO_SPREAD:  # of one family, all whose runs score the same
         return float(abs(found.estimate) >= margin)
-    return float(equivalence_p(found.estimate, found.standard_error, found.df, margin))
+    return float(equivalence_p(found.estimate, found.standard_error, found.df, margin, found.regret))
 
 
 FARTHEST_EXPONENT = 700.0

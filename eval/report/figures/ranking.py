@@ -100,9 +100,10 @@ def _shown(comparison: Comparison) -> str:
 
 
 def _alt(analysis: Analysis, ranking: Ranking) -> str:
-    order = ", ".join(str(x.variant) for x in ranking.places)
+    order = ", ".join(_name(x) for x in ranking.places)
+    letters = ", and the letters of its groups" if ranking.has_letters else ""
     return (
         f"{family_label(ranking.family)}: {analysis.noun}s from the best to the worst mean "
         f"{title(ranking.benchmark)}, each as its difference to {analysis.baseline} with the interval that "
-        f"holds together with the others, and the letters of its groups: {order}"
+        f"holds together with the others{letters}: {order}"
     )

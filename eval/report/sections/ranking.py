@@ -72,7 +72,7 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
 
 
 def _told_from(ranking: Ranking, place: Place) -> str:
-    found = ((len(ranking.worse_than(place)), "better"), (len(place.better_than), "worse"))
+    found = ((len(ranking.ahead_of(place)), "better"), (len(place.better_than), "worse"))
     return ", ".join(f"{number} {word}" for number, word in found if number) or "none"
 
 
@@ -145,7 +145,10 @@ def _text(analysis: Analysis) -> str:
         "on machines that runs may have shared.",
     ]
     if any(map(_runs_differ, analysis.rankings)):
-        said.append("*Runs*: those that a mean is of; runs that failed are in none.")
+        said.append(
+            "*Runs*: those that a mean is of; runs that failed are in none. With unlike numbers of runs more "
+            "than 5% of such orders may tell some pair apart falsely (docs/error-rates.md)."
+        )
     if any(x.is_at_edge for ranking in analysis.rankings for x in ranking.places):
         said.append(
             f"*{EDGE}*: its best value lies at the edge of what was tuned, so it may be better than here; "

@@ -1,4 +1,10 @@
-"""Two one-sided tests: whether a difference is smaller than a margin (Schuirmann 1987)."""
+"""Two one-sided tests: whether a difference is smaller than a margin (Schuirmann 1987).
+
+Where a part of the standard error is a shift, as what the choice of a learning rate may have missed, each
+side is tested at half the level. A shift b whose square is added to the variance leaves a two-sided test at
+its level, but not a one-sided one: P(Z + b > z sqrt(1 + b^2)) is up to 9.6% for the z of 5%, and at most 4.6%
+for that of 2.5%.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,13 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 
-def equivalence_p(estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike, margin: float) -> np.ndarray:
+def equivalence_p(
+    estimate: ArrayLike,
+    standard_error: ArrayLike,
+    df: ArrayLike,
+    margin: float,
+    regret: ArrayLike = 0.0,
+) -> np.ndarray:
     """Return the larger p of the tests that the difference is above -margin and below +margin.
 
     Args:
@@ -15,8 +27,15 @@ def equivalence_p(estimate: ArrayLike, standard_error: ArrayLike, df: ArrayLike,
         standard_error: (...) of them, above zero.
         df: (...) degrees of freedom of the standard errors.
         margin: The largest difference that still counts as none, in the unit of the estimate.
+        regret: (...) root of the part of the squared standard errors that is a shift.
     """
-    return special.stdtr(df, -(margin - np.abs(estimate)) / np.asarray(standard_error))
+    p = special.stdtr(df, -(margin - np.abs(estimate)) / np.asarray(standard_error))
+    return np.where(np.asarray(regret) > 0, np.minimum(1.0, 2 * p), p)
+
+
+def one_sided_level(level: float, regret: float) -> float:
+    """Return the level at which each side is tested."""
+    return level / 2 if regret > 0 else level
 
 
 def smallest_margin(estimate: float, standard_error: float, df: float, level: float) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import optimize, special
 
-from eval.significance.statistics.equivalence import equivalence_power, noncentral_t
+from eval.significance.statistics.equivalence import equivalence_power, noncentral_t, one_sided_level
 from eval.significance.statistics.tuning import NO_CHOICE, Selection
 from eval.significance.statistics.welch import CONFIDENCE, NO_SPREAD
 
@@ -83,6 +83,7 @@ def runs_to_show_equivalence(
 
     Arguments and result are those of ``runs_to_detect``.
     """
+    level = one_sided_level(level, choice.variance)
     return _fewest(
         variances, weights, lambda se, df: equivalence_power(se, df, margin, level) >= power, choice
     )

@@ -66,7 +66,7 @@ class SizeTrend(NamedTuple):
         """Of "holds": the change is smaller than the margin, by two one-sided tests."""
         change = self.change
         with np.errstate(divide="ignore", invalid="ignore"):
-            p = equivalence_p(change.estimate, change.standard_error, change.df, margin)
+            p = equivalence_p(change.estimate, change.standard_error, change.df, margin, change.regret)
         return np.nan_to_num(p, nan=1.0)
 
 

@@ -26,13 +26,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy import special
 
 from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
 
 DRAWS = 2_000
-PRIOR_DF = 5.0
-"""Of what is usual among variants, when it is weighed against a variant's own runs."""
+PRIOR_DF = 2.0
+"""Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
+from variant to variant."""
 WRONG_FACTOR = 3.0
 """How wrong a rate is whose cost is told."""
 
@@ -58,7 +59,6 @@ def combined(choices: Sequence[Selection], weights: Sequence[float]) -> Selectio
     """Return what choices add to the variance of a weighted sum of arms (Satterthwaite 1946)."""
     variances, df = np.array(choices).T
     total, squares = sum_of_regrets(variances, df, weights)
-    # Of two sides; one alone has the degrees of freedom of its parts.
     return Selection(float(total), float(total**2 / squares) if squares else math.inf)
 
 
@@ -101,8 +101,8 @@ def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np
     """Draw each variant's variance over seeds to what is usual among the variants.
 
     What is usual is the median over variants, each variance divided by what it is below its expectation in
-    the median. It counts as much as ``PRIOR_DF`` + 1 runs. Of 1 tuning run more than one and 5 main runs,
-    5 degrees of freedom, a variance of 4 among many of 1 becomes 2.5 with 10 degrees of freedom.
+    the median. It counts for ``PRIOR_DF`` degrees of freedom. So a variance of 4 among many of 1, each of
+    two tuning runs and five main runs, which have 5 degrees of freedom, becomes (5 * 4 + 2 * 1) / 7 with 7.
 
     Args:
         variances: (..., V) unbiased, each of the runs at a variant's best rate; whatever where df is zero.
@@ -114,7 +114,8 @@ def moderated_noise(variances: ArrayLike, df: ArrayLike) -> tuple[np.ndarray, np
     variances, df = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (variances, df)))
     is_known = df > 0
     own = np.where(is_known, variances, 0.0)
-    low = stats.chi2.median(np.where(is_known, df, 1.0)) / np.where(is_known, df, 1.0)
+    known_df = np.where(is_known, df, 1.0)
+    low = 2 * special.gammaincinv(known_df / 2, 0.5) / known_df  # the median of a chi-square over its df
     usual = np.ma.median(np.ma.array(own / low, mask=~is_known), axis=-1, keepdims=True)
     usual = np.ma.filled(usual.astype(float), np.nan)
     return (PRIOR_DF * usual + df * own) / (PRIOR_DF + df), PRIOR_DF + df
@@ -137,7 +138,7 @@ def lowest(rates: ArrayLike, losses: ArrayLike) -> Lowest:
     """Find the lowest of curves through some rates.
 
     It is that of the parabola through the lowest loss and its neighbours. At an edge of the grid the parabola
-    is that of the last three rates, and followed half a spacing beyond.
+    is that of the last three rates, and followed half a spacing beyond: if it still falls there, that far.
 
     Args:
         rates: (R,) logarithms.
@@ -152,11 +153,11 @@ def lowest(rates: ArrayLike, losses: ArrayLike) -> Lowest:
     x, y = (_triple(values, middle) for values in (np.broadcast_to(rates, losses.shape), losses))
     slope, curvature = _divided(x, y)
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = x[1] - slope / (2 * curvature)
-        loss = y[1] - slope**2 / (4 * curvature)
-    reach = (place >= x[0] - (x[1] - x[0]) / 2) & (place <= x[2] + (x[2] - x[1]) / 2)
-    is_inside = (curvature > 0) & reach & (loss < floor)
-    return Lowest(np.where(is_inside, place, rates[best]), np.where(is_inside, loss, floor))
+        vertex = x[1] - slope / (2 * curvature)
+    place = np.clip(vertex, x[0] - (x[1] - x[0]) / 2, x[2] + (x[2] - x[1]) / 2)
+    loss = y[1] + slope * (place - x[1]) + curvature * (place - x[1]) ** 2
+    is_lower = (curvature > 0) & (loss < floor)
+    return Lowest(np.where(is_lower, place, rates[best]), np.where(is_lower, loss, floor))
 
 
 def _triple(values: np.ndarray, middle: np.ndarray) -> list[np.ndarray]:

@@ -32,6 +32,8 @@ class Welch(NamedTuple):
     p: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    regret: np.ndarray
+    """Root of what choices of rates add to the variance: a shift of which no sign is known."""
 
 
 def welch(
@@ -73,7 +75,8 @@ def welch(
         df = variance**2 / ((terms**2 / (counts - 1)).sum(-1) + squares)
         p = 2 * special.stdtr(df, -np.abs(estimate) / standard_error)
     half_width = special.stdtrit(df, (1 + confidence) / 2) * standard_error
-    return Welch(estimate, standard_error, df, p, estimate - half_width, estimate + half_width)
+    ends = estimate - half_width, estimate + half_width
+    return Welch(estimate, standard_error, df, p, *ends, np.sqrt(further))
 
 
 def sum_of_regrets(squares: ArrayLike, df: ArrayLike, weights: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

@@ -106,7 +106,7 @@ def test_of_each_variant_those_are_named_that_it_is_better_than(analysis):
         "kan": ["none"],
         "none": [],
     }
-    assert ranking.worse_than(ranking.places[3]) == ["swiglu", "gelu", "relu"]
+    assert ranking.ahead_of(ranking.places[3]) == ["swiglu", "gelu", "relu"]
 
 
 def test_letters_give_way_to_numbers_and_a_list_where_groups_are_many(analysis, monkeypatch):
@@ -125,6 +125,10 @@ def test_letters_give_way_to_numbers_and_a_list_where_groups_are_many(analysis, 
     ]
     assert "- `gelu` is better than `kan` and `none`" in text
     assert "share a letter" not in text
+    drawn = draw_all(replace(analysis, rankings=(replace(analysis.rankings[0]),)))["ranking"]
+    assert not drawn[0].axes[0].texts
+    assert "letters" not in drawn[1]
+    assert {x.get_text() for x in draw_all(analysis)["ranking"][0].axes[0].texts} == {"a", "b", "c", "d"}
 
 
 def test_a_best_rate_at_the_edge_of_the_grid_is_seen_in_the_table_and_in_the_figure(analysis):

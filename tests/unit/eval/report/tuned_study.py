@@ -30,9 +30,13 @@ def loss_at(variant: str, rate: float, seed: int) -> float:
 
 
 def tune(
-    method: str = "grid", sizes: Sequence[str] = (), seeds: Sequence[int] = TUNING_SEEDS, widen: int = 2
+    method: str = "grid",
+    sizes: Sequence[str] = (),
+    seeds: Sequence[int] = TUNING_SEEDS,
+    widen: int = 2,
+    diverged: Sequence[tuple[str, float]] = (),
 ) -> Tuning:
-    """Return the tuning of a study, with every round that it takes."""
+    """Return the tuning of a study, with every round that it takes; runs at ``diverged`` diverge."""
     plan = TuningPlan(
         fields={FIELD: (1e-4, *RATES, 1e-2) if method != "grid" else RATES},
         seeds=tuple(seeds),
@@ -45,8 +49,10 @@ def tune(
         settings=tuple((FAMILY, (("size", size),)) for size in sizes) or ((FAMILY, ()),),
     )
 
-    def losses(wanted: Wanted) -> tuple[float, ...]:
+    def losses(wanted: Wanted) -> tuple[float | None, ...]:
         rate = float(wanted.point[FIELD])
+        if (wanted.variant, rate) in diverged:
+            return (None,) * len(plan.seeds)
         return tuple(loss_at(wanted.variant, rate, s) + (1 - wanted.share) for s in plan.seeds)
 
     return Tuning(plan=plan).advanced(losses, "2026-11-23")

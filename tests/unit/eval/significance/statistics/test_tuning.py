@@ -39,9 +39,12 @@ def test_the_lowest_of_a_parabola_is_found_between_rates_that_are_not_evenly_spa
     assert found.loss == pytest.approx(3.0)
 
 
-def test_beyond_half_a_spacing_off_the_grid_the_edge_is_the_lowest() -> None:
-    losses = _parabola(np.log(1e-1))
-    assert lowest(RATES, losses) == (RATES[-1], losses[-1])
+@pytest.mark.parametrize(("rate", "side"), [(1e-1, -1), (1e-5, 0)])
+def test_a_curve_is_followed_half_a_spacing_beyond_the_grid_and_no_further(rate: float, side: int) -> None:
+    found = lowest(RATES, _parabola(np.log(rate)))
+    spacing = np.diff(RATES)[side] / 2
+    assert found.place == pytest.approx(RATES[side] + (spacing if side else -spacing))
+    assert found.loss == pytest.approx(3.0 + 0.1 * (found.place - np.log(rate)) ** 2)
 
 
 def test_two_rates_or_a_line_have_the_lowest_rate() -> None:
@@ -60,9 +63,9 @@ def test_a_variants_noise_lies_between_its_own_and_what_is_usual() -> None:
     variances, df = np.array([1.0, 4.0, 2.0, 9.9, 100.0]), np.array([5.0, 5.0, 5.0, 0.0, 2.0])
     found, of = moderated_noise(variances, df)
     usual = np.median([v / stats.chi2.ppf(0.5, n) * n for v, n in zip(variances, df, strict=True) if n])
-    expected = [(5 * usual + n * (v if n else 0)) / (5 + n) for v, n in zip(variances, df, strict=True)]
+    expected = [(2 * usual + n * (v if n else 0)) / (2 + n) for v, n in zip(variances, df, strict=True)]
     assert found == pytest.approx(expected)
-    assert of.tolist() == [10.0, 10.0, 10.0, 5.0, 7.0]
+    assert of.tolist() == [7.0, 7.0, 7.0, 2.0, 4.0]
     several = moderated_noise(np.stack([variances, 2 * variances]), df)[0]
     assert several == pytest.approx(np.stack([found, 2 * found]))
     assert np.isnan(moderated_noise([0.0, 0.0], [0.0, 0.0])[0]).all()
@@ -73,9 +76,8 @@ def test_what_is_usual_is_the_true_variance_of_many_variants_of_which_some_are_u
     spreads = np.where(np.arange(40) < 4, 8.0, 1.0)
     runs = spreads[:, None] * rng.standard_normal((2_000, 40, 6))
     found, _ = moderated_noise(runs.var(-1, ddof=1), 5.0)
-    # A stable variant's own runs count for a half, and so does what is usual.
     assert found[:, 4:].mean() == pytest.approx(1.0, rel=0.1)
-    assert found[:, :4].mean() == pytest.approx(0.5 * 64 + 0.5, rel=0.05)
+    assert found[:, :4].mean() == pytest.approx((5 * 64 + 2) / 7, rel=0.05)
 
 
 def test_own_noise_is_pooled_within_groups() -> None:
@@ -201,7 +203,8 @@ FEW = 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / STUDIES)
         replace(BASE, tuning_seeds=2, seeds=12),
         replace(BASE, spread=0.005, optima="between"),
         replace(BASE, steeper=1.0, factor=10**0.5, spread=0.005, optima="between"),
-        replace(BASE, unstable=5.0, factor=1.4, tuning_seeds=2, seeds=5, cost=0.2),
+        replace(BASE, unstable=5.0, spread=0.005),
+        replace(BASE, factor=3.0, tuning_seeds=2, seeds=5, uneven=1.0, cost=0.2),
     ],
 )
 def test_variants_equal_at_their_own_best_are_called_different_in_few_studies(setting: Setting) -> None:
@@ -210,12 +213,19 @@ def test_variants_equal_at_their_own_best_are_called_different_in_few_studies(se
     assert found.tuned.false_differences < FEW
 
 
+def test_what_differs_by_the_margin_is_called_equivalent_in_few_studies() -> None:
+    """A regret has a direction, and one-sided tests at the usual level would be wrong in 9% of studies."""
+    at = replace(BASE, spread=0.005, cost=0.01, tuning_seeds=10, seeds=12, optima="between", difference=-0.02)
+    found = simulate(at, 2_000, np.random.default_rng(0))
+    assert found.tuned.equivalent < 5.0 + 100 * 2.6 * np.sqrt(0.05 * 0.95 / 2_000)
+
+
 def test_the_shared_rate_calls_different_what_equal_tuning_calls_equivalent_and_the_reverse() -> None:
     equal = replace(BASE, factor=2.0, spread=0.005, optima="threefold")
     found = simulate(equal, STUDIES, np.random.default_rng(0))
     assert found.shared.false_differences > 95
     assert found.tuned.false_differences < FEW
-    assert found.tuned.equivalent > 90
+    assert found.tuned.equivalent > 80
     found = simulate(REVERSED[0], STUDIES, np.random.default_rng(0))
     assert found.shared.true_differences < 10
     assert found.tuned.true_differences > 95
