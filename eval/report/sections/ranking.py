@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from eval.report.analysis import Analysis
 from eval.report.markdown import anchor, arrow, count, difference, interval, listed, millions, table
 from eval.report.names import family_label
@@ -13,6 +11,7 @@ from eval.report.ranking import Place, Ranking
 from eval.report.run_facts import RunFacts
 from eval.report.sections.answer import in_a_word
 from eval.report.sections.context import Context, decimals_of, title
+from eval.significance.axes import plain
 
 MOST_NAMED = 8
 """Variants that a sentence lists."""
@@ -55,7 +54,8 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
     header += ["not told apart" if ranking.has_letters else "told apart from"]
     header += [*(["runs"] if _runs_differ(ranking) else []), f"against `{analysis.baseline}`", "verdict"]
     costs = _known_costs([run for runs in facts.values() for run in runs])
-    base = facts.get(analysis.baseline, ())
+    speeds = {variant: _speed(analysis, runs) for variant, runs in facts.items()}
+    usual = speeds.get(analysis.baseline)
     rows = [
         [
             str(number),
@@ -64,7 +64,7 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
             x.letters if ranking.has_letters else _told_from(ranking, x),
             *([str(x.num_runs)] if _runs_differ(ranking) else []),
             *_against(x),
-            *(_costs(facts[x.variant], base)[name] for name in costs),
+            *(_costs(facts[x.variant], speeds[x.variant], usual)[name] for name in costs),
         ]
         for number, x in enumerate(ranking.places, 1)
     ]
@@ -111,9 +111,8 @@ def _known_costs(runs: Sequence[RunFacts]) -> list[str]:
     return ["parameters", *([MET] if differ else []), "MFLOP a token", "time"]
 
 
-def _costs(runs: Sequence[RunFacts], base: Sequence[RunFacts]) -> dict[str, str]:
+def _costs(runs: Sequence[RunFacts], speed: float | None, usual: float | None) -> dict[str, str]:
     first = runs[0] if runs else RunFacts(run_id="", family="", variant="", seed=0)
-    speed, usual = _speed(runs), _speed(base)
     return {
         "parameters": count(first.num_parameters),
         MET: count(first.num_active_parameters),
@@ -122,10 +121,15 @@ def _costs(runs: Sequence[RunFacts], base: Sequence[RunFacts]) -> dict[str, str]
     }
 
 
-def _speed(runs: Sequence[RunFacts]) -> float | None:
-    """Tokens a second, of the middle run: others may have had to share the machine with something else."""
-    known = [x.tokens_per_s for x in runs if x.tokens_per_s]
-    return float(np.median(known)) if known else None
+def _speed(analysis: Analysis, runs: Sequence[RunFacts]) -> float | None:
+    """Tokens a second of the fastest run: others had to share the machine with something else.
+
+    Runs of a tuning count too, as they are many and were made at other times.
+    """
+    who = {(plain(x.family), x.places, x.variant) for x in runs}
+    aside = (x for stage in analysis.source.stages.values() for x in stage)
+    alike = [x for x in aside if (plain(x.family), x.places, x.variant) in who]
+    return max((x.tokens_per_s for x in (*runs, *alike) if x.tokens_per_s), default=None)
 
 
 def _text(analysis: Analysis) -> str:
@@ -141,8 +145,8 @@ def _text(analysis: Analysis) -> str:
         f"{analysis.confidence:.0%}. Intervals and verdicts against `{analysis.baseline}` are those of [all "
         f"differences]({link}), with a correction of their own, so that a verdict may say of a pair what "
         "this order does not, or the other way round: each holds at its own error rate.",
-        f"*Time*: that of one training token over that of `{analysis.baseline}`, by the middle run of each, "
-        "on machines that runs may have shared.",
+        f"*Time*: that of one training token over that of `{analysis.baseline}`, by the fastest run of each, "
+        "those of a tuning included: others may have shared the machine.",
     ]
     if any(map(_runs_differ, analysis.rankings)):
         said.append(

@@ -15,6 +15,7 @@ from scipy import stats
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.figures import draw_all
+from eval.report.run_facts import RunFacts
 from eval.report.sections.context import Context
 from eval.report.sections.ranking import ranking_section
 from eval.report.sources import read_source
@@ -142,3 +143,17 @@ def test_a_best_rate_at_the_edge_of_the_grid_is_seen_in_the_table_and_in_the_fig
     assert "edge" not in ranking_section(analysis, context)
     labels = draw_all(marked)["ranking"][0].axes[0].get_yticklabels()
     assert [x.get_text() for x in labels] == ["swiglu", "gelu", "relu", "kan (edge)", "none"]
+
+
+def test_time_is_that_of_the_fastest_run_whatever_it_was_made_for(analysis):
+    def run(variant: str, speed: float | None) -> RunFacts:
+        return RunFacts(run_id="", family="gpt_neo", variant=variant, seed=1, tokens_per_s=speed)
+
+    facts = tuple(run(x.variant, 90.0) for x in analysis.rankings[0].places)
+    stages = {"tuning": (run("gelu", 100.0), run("relu", 125.0), run("kan", 50.0), run("none", None))}
+    timed = replace(analysis, source=replace(analysis.source, facts=facts, stages=stages))
+    text = ranking_section(timed, Context(command="", versions={}, figures={"ranking": ""}))
+    header, *lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    found = {line[0 if line[0].startswith("`") else 1].strip("`"): line[-1] for line in lines[1:]}
+    assert header[-1] == "time"
+    assert found == {"swiglu": "1.11x", "gelu": "1.00x", "relu": "0.80x", "kan": "1.11x", "none": "1.11x"}
