@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,16 +46,25 @@ def run(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(*map(str, args)), capture_output=True, text=True, timeout=280)
 
 
-def start(runs: Path, *args: object) -> subprocess.Popen[bytes]:
+def start(runs: Path, *args: object, in_background: bool = False) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own; returns when a cell of its study trains."""
+    called = command(*map(str, args))
+    if in_background:  # of a script: its shell lets it ignore SIGINT
+        called = ["sh", "-c", f"trap '' INT; exec {shlex.join(called)}"]
     process = subprocess.Popen(
-        command(*map(str, args)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        called, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
     deadline = time.monotonic() + 120
     while not list(runs.glob("smoke/*/*/seed*/metrics.jsonl")):
         assert time.monotonic() < deadline, "no cell started training"
         time.sleep(0.1)
     return process
+
+
+def members(session: int) -> list[str]:
+    """The processes of a session that are left, by their numbers."""
+    found = subprocess.run(["ps", "-o", "pid=", "-s", str(session)], capture_output=True, text=True)
+    return found.stdout.split()
 
 
 def test_a_study_arrives_at_its_report_and_repeats_nothing(study_file: Path, tmp_path: Path) -> None:
@@ -118,16 +128,21 @@ def test_a_bad_cell_does_not_stop_the_others(study_file: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_background", [False, True])
+def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path, in_background: bool) -> None:
     runs = tmp_path / "runs"
     args = ("slurm.submit", study_file, "--runs-dir", runs, "--workers", 1, "--no-report")
-    process = start(runs, *args)
+    process = start(runs, *args, in_background=in_background)
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
     cancelled = run("slurm.submit", study_file, "--runs-dir", runs, "--cancel")
     assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    deadline = time.monotonic() + 60
+    while group := members(process.pid):
+        assert time.monotonic() < deadline, group
+        time.sleep(0.1)
     assert "nothing of this study" in run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
     again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
