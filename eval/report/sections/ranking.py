@@ -124,11 +124,17 @@ def _costs(runs: Sequence[RunFacts], speed: float | None, usual: float | None) -
 def _speed(analysis: Analysis, runs: Sequence[RunFacts]) -> float | None:
     """Tokens a second of the fastest run: others had to share the machine with something else.
 
-    Runs of a tuning count too, as they are many and were made at other times.
+    Runs of a tuning count too, as they are many and were made at other times. Their places name the tuned
+    value beside those of the main runs.
     """
-    who = {(plain(x.family), x.places, x.variant) for x in runs}
-    aside = (x for stage in analysis.source.stages.values() for x in stage)
-    alike = [x for x in aside if (plain(x.family), x.places, x.variant) in who]
+    aside = [x for stage in analysis.source.stages.values() for x in stage]
+    alike = [
+        other
+        for run in runs[:1]
+        for other in aside
+        if (plain(other.family), other.variant) == (plain(run.family), run.variant)
+        and set(other.places) >= set(run.places)
+    ]
     return max((x.tokens_per_s for x in (*runs, *alike) if x.tokens_per_s), default=None)
 
 
