@@ -125,9 +125,9 @@ def _what_ratios_say(analysis: Analysis) -> str:
         f"spent for it: below 1 is faster. The {analysis.confidence:.0%} interval holds every ratio at which "
         f"Welch's test does not tell the {noun}'s losses from the final losses of {base}, without "
         "correction. One that goes on behind the end of the curve (*over*) claims nothing about speed. FLOPs "
-        "are those of forward passes; hours are those of whatever machine it ran on, without compiling. "
-        "While the learning rate still falls, a curve lies above that of a training that ends there, so "
-        "ratios below 1 tend to be too high."
+        "are those of forward passes; hours are those of whatever machine it ran on, without compiling, and "
+        "never bold, as others may have shared it. While the learning rate still falls, a curve lies above "
+        "that of a training that ends there, so ratios below 1 tend to be too high."
         + " What the tuning leaves open is in none of these intervals."
         * analysis.is_tuned
     )
@@ -135,7 +135,8 @@ def _what_ratios_say(analysis: Analysis) -> str:
 
 def _ratio_cell(speed: Speed) -> str:
     is_shown = (speed.high is not None and speed.high < 1) or (speed.low is not None and speed.low > 1)
-    return bold(ratio_text(speed), speed.ratio is not None and is_shown)
+    is_of_the_model = speed.spending != "hours"
+    return bold(ratio_text(speed), speed.ratio is not None and is_shown and is_of_the_model)
 
 
 def _loss_cell(speed: Speed) -> str:
