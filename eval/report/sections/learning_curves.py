@@ -85,7 +85,11 @@ def _shown_leads(plateau: Plateau, baseline: Level) -> str:
         if lead.p_holm < SHOWN_BELOW:
             shown["sooner" if lead.ratio < 1 else "later"].append(f"`{lead.variant}` ({_lead_text(lead)})")
     parts = [f"shown to leave {word}: {listed(names)}" for word, names in shown.items() if names]
-    return "; ".join(parts) or f"none is shown to leave sooner or later than `{baseline}`"
+    if parts:
+        return "; ".join(parts)
+    if any(x.had_left for x in plateau.departures if x.variant == baseline):
+        return f"`{baseline}` had left by its first evaluation, so none is compared with it"
+    return f"none is shown to leave sooner or later than `{baseline}`"
 
 
 def _lead_text(lead: Lead) -> str:

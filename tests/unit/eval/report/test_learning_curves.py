@@ -252,6 +252,14 @@ def test_a_variant_shown_to_leave_sooner_is_named():
     )
 
 
+def test_a_baseline_that_left_before_anybody_looked_is_compared_with_none():
+    runs = [roberta_run("gelu", s, falling(0.02 + OFF[s] / 10, 2.9)) for s in SEEDS]
+    runs += [roberta_run("kan", s, falling(0.6 + OFF[s], 3.2 + OFF[s])) for s in SEEDS]
+    assert plateau_sentence(plateau_of(*runs), "gelu").endswith(
+        "`gelu` had left by its first evaluation, so none is compared with it."
+    )
+
+
 def test_runs_that_stay_on_the_plateau_are_counted():
     runs = [roberta_run("gelu", 1, falling(2.0)), roberta_run("gelu", 2, falling(0.5))]
     runs += [roberta_run("kan", s, falling(0.5)) for s in (1, 2)]
