@@ -190,8 +190,8 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     tuning = on_grid[..., None] + spreads * rng.standard_normal((*on_grid.shape, setting.tuning_seeds))
     at = np.broadcast_to(setting.rates[:, None], tuning.shape)
     tuning = tuning + LATE * setting.is_late(optima, at, rng)
-    means = tuning.mean(-1)
-    chosen = means.argmin(-1)
+    of_rates = tuning.mean(-1)
+    chosen = of_rates.argmin(-1)
     own, one = (
         np.take_along_axis(on_grid, places[..., None], -1)
         + spreads[..., 0] * rng.standard_normal((*chosen.shape, setting.seeds))
@@ -201,12 +201,10 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
     noise, df = _noise(tuning, chosen, own)
     error = np.sqrt(noise / setting.tuning_seeds)[..., None]
-    drawn = draw_losses(means, error, df[0, 0], rng, DRAWS)
+    drawn = draw_losses(of_rates, error, df[0, 0], rng, DRAWS)
     added = added_variance(setting.rates, drawn, chosen)
     nothing = np.zeros_like(added)
-    arms = (own.mean(-1), own.var(-1, ddof=1), own.shape[-1])
-    further = {"added": added, "added_df": df[0, 0]}
-    means, variances, _ = arms
+    means, variances = own.mean(-1), own.var(-1, ddof=1)
     any_pair = [
         told_apart(mean, variance, setting.seeds, LEVEL, added=more, added_df=df[0, 0]).any()
         for mean, variance, more in zip(means, variances, added, strict=True)
@@ -219,7 +217,7 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
             for runs, extra in ((one, nothing), (own, nothing), (own, added))
         ),
         any_pair=np.array(any_pair),
-        group=welch(*arms, weights, **further).p < LEVEL,
+        group=welch(means, variances, setting.seeds, weights, added=added, added_df=df[0, 0]).p < LEVEL,
     )
 
 

@@ -12,6 +12,7 @@ from base.records import peek_record
 from pretrain.config import DataConfig
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.recorded_texts import recorded_texts
 from slurm.cells import trained_cells
 from slurm.study import Study
 from slurm.todo import Todo
@@ -33,10 +34,10 @@ def check_same_texts(study: Study, todo: Todo) -> None:
     now = {corpus: tokens_fingerprint(data) for corpus, data in asked.items()}
     finished = [run for run in StudyFolder(study.folder).run_folders() if run.is_complete] if due else []
     for run in finished:
-        record = peek_record(run.provenance_file)
-        before = str(record.get("data_fingerprint", "")).partition("-")[0]
+        before = recorded_texts(run)
         own = now.get(_corpus_of(run)) if before else None
         if own and before != own:
+            record = peek_record(run.provenance_file)
             raise UsageError(
                 f"{run.path} was trained on other texts than {record.get('corpus', 'its corpus')} holds now "
                 f"(fingerprint {before}, now {own}), so new runs could not be compared with it; put the "

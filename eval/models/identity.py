@@ -12,7 +12,7 @@ from base.records import peek_record
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
 from ffn_variants.models.own_variants import admit_variants
-from pretrain.run.archived import read_archived
+from pretrain.run.archived import read_archived, refuse_archived
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import damage, read_completion
 from pretrain.run.run_dir import read_run, run_id
@@ -84,11 +84,7 @@ def model_folder(run_dir: Path) -> Path:
             )
         return Path(other.folder)
     folder = RunFolder(run_dir)
-    if folder.is_archived:
-        raise UsageError(
-            f"{run_dir} was archived without its model, so it has the scores that were archived and no "
-            "others; remove the folder, and the command that trains this run makes its model"
-        )
+    refuse_archived(folder)
     if not folder.has_model:
         raise UsageError(
             f"{run_dir} has no model/config.json: its pretraining did not finish; start the same run again"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from base.records import peek_record
 from eval.report.run_facts import RunFacts
 from eval.significance.axes import Family
 from pretrain.run.folders import RunFolder
+from pretrain.run.recorded_texts import recorded_texts
 
 
 def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tuple[str, ...]:
@@ -19,7 +19,7 @@ def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tupl
     """
     found: dict[Family, dict[str, list[RunFacts]]] = {}
     for run in facts:
-        if texts := _texts(runs[run.run_id]):
+        if texts := recorded_texts(runs[run.run_id]):
             found.setdefault(run.family, {}).setdefault(texts, []).append(run)
     return tuple(_note(family, parts) for family, parts in found.items() if len(parts) > 1)
 
@@ -38,8 +38,3 @@ def _note(family: Family, parts: Mapping[str, Sequence[RunFacts]]) -> str:
 def _variants(part: Sequence[RunFacts]) -> str:
     names = list(dict.fromkeys(str(run.variant) for run in part))
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _texts(run: RunFolder) -> str:
-    """What identifies tokens, without how they are cut into rows; empty where it was not recorded."""
-    return str(peek_record(run.provenance_file).get("data_fingerprint", "")).partition("-")[0]
