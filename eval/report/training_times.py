@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from eval.report.run_facts import RunFacts
-from eval.significance.axes import Family, Level
+from eval.report.sources import Source
+from eval.significance.axes import Family, Level, plain
 
 SECONDS_AN_HOUR = 3600
 COLUMNS = ["family", "variant", "n", "mean_s", "sd_s"]
@@ -33,6 +34,30 @@ def training_times(facts: Sequence[RunFacts]) -> pd.DataFrame:
     if len(arms) > 1:
         rows.append(("", "", *_summary([second for seconds in arms.values() for second in seconds])))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def fastest(source: Source, runs: Sequence[RunFacts]) -> float | None:
+    """Tokens a second of an arm's fastest run: others had to share the machine with something else.
+
+    Runs of a tuning count too, as they are many and were made at other times. Their places name the tuned
+    value beside those of the main runs.
+
+    Args:
+        source: The study of the runs.
+        runs: Those of one arm.
+
+    Returns:
+        None where no speed is known.
+    """
+    aside = [x for stage in source.stages.values() for x in stage]
+    alike = [
+        other
+        for run in runs[:1]
+        for other in aside
+        if (plain(other.family), other.variant) == (plain(run.family), run.variant)
+        and set(other.places) >= set(run.places)
+    ]
+    return max((x.tokens_per_s for x in (*runs, *alike) if x.tokens_per_s), default=None)
 
 
 def _summary(seconds: Sequence[float]) -> tuple[int, float, float]:

@@ -12,8 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import is_crowd
 from eval.report.figures.style import (
+    BLUE,
     GREY,
+    SMALL,
+    VERMILION,
     Panel,
     VariantStyle,
     add_legend,
@@ -23,8 +27,10 @@ from eval.report.figures.style import (
     variant_styles,
 )
 from eval.report.names import family_label
+from eval.report.run_facts import RunFacts
 from eval.report.sections.context import title
 from eval.report.standing import by_standing
+from eval.report.training_times import fastest
 from eval.significance.axes import Benchmark, Family, Level
 
 Cost = tuple[str, float, str]
@@ -32,7 +38,7 @@ Cost = tuple[str, float, str]
 COSTS = (
     ("num_parameters", 1e6, "parameters (millions)"),
     ("flops_per_token", 1e6, "forward MFLOP per token"),
-    ("train_hours", 1, "training time (hours)"),
+    ("train_hours", 1, "training time (hours, at the fastest run's speed)"),
 )
 TRAIN_FLOPS = "train_flops"
 COST_OF = {"num_parameters": "parameters", TRAIN_FLOPS: "training FLOPs", "train_hours": "hours"}
@@ -41,6 +47,13 @@ MOST_COLUMNS = 4  # of families beside each other
 LOG_FROM = 6  # largest over smallest cost
 LEAST_SPAN = 0.1  # of an axis, as a share of its middle
 PANEL_IN, FRONTIER_IN = 1.55, 2.2
+CROWD_IN = 2.3  # with names in the panels
+VERDICTS = {
+    "better than": VariantStyle(BLUE, "o", False, "-"),
+    "worse than": VariantStyle(VERMILION, "o", False, "-"),
+    "not told from": VariantStyle(GREY, "o", True, "-"),
+}
+"""How a variant of a crowd looks, by what is shown against the baseline."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +81,11 @@ def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     styles = variant_styles(analysis.variants)
     figure, drawn, columns = _grid(analysis, families, costs)
     for place, (axes, (family, cost)) in enumerate(drawn):
+        if is_crowd(analysis):
+            styles = _styles_of_verdicts(analysis, benchmark, family)
         _panel(axes, points[family], cost, styles, analysis.baseline)
+        if is_crowd(analysis):
+            _name_those_that_differ(axes, points[family], cost, styles)
         _frontier(axes, analysis, family, cost)
         axes.set_xlabel(filled(cost[2], 50 // columns))
         if family not in [earlier for _, (earlier, _) in drawn[:place]]:
@@ -77,9 +94,40 @@ def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     is_short = bool(analysis.costs.points) and len(families) == 1
     figure.supylabel(filled(label, 30) if is_short else label, fontsize=9.5)
     shown = {point.variant for known in points.values() for point in known}
-    handles = [_handle(str(name), styles[name]) for name in analysis.variants if name in shown]
+    handles = (
+        [_handle(f"{words} {analysis.baseline}", VERDICTS[words]) for words in VERDICTS]
+        if is_crowd(analysis)
+        else [_handle(str(name), styles[name]) for name in analysis.variants if name in shown]
+    )
     add_legend(figure, [*handles, *_frontier_handles(analysis)])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
+
+
+def _styles_of_verdicts(
+    analysis: Analysis, benchmark: Benchmark, family: Family
+) -> dict[Level, VariantStyle]:
+    """Colour a crowd by what is shown against the baseline, since forty looks are told apart by nobody."""
+    found = {c.contrast.plus[0]: c for c in analysis.of(benchmark, family) if c.is_different}
+    words = {name: "better than" if c.is_better else "worse than" for name, c in found.items()}
+    styles = {name: VERDICTS[words.get(name, "not told from")] for name in analysis.variants}
+    return {**styles, analysis.baseline: VariantStyle("black", "D", False, "-")}
+
+
+def _name_those_that_differ(
+    axes: Axes, points: Sequence[_Point], cost: Cost, styles: dict[Level, VariantStyle]
+) -> None:
+    field, divisor, _ = cost
+    middle = sum(axes.get_xlim()) / 2
+    for point in points:
+        if field not in point.costs or styles[point.variant] == VERDICTS["not told from"]:
+            continue
+        x = point.costs[field] / divisor
+        is_left = x > middle  # of its point, so that it stays within the panel
+        axes.annotate(
+            str(point.variant), (x, point.score), (-5 if is_left else 5, 0), textcoords="offset points",
+            ha="right" if is_left else "left", va="center", fontsize=SMALL - 1,
+            color=styles[point.variant].colour,
+        )  # fmt: skip
 
 
 def _costs(analysis: Analysis) -> Sequence[Cost]:
@@ -89,7 +137,7 @@ def _costs(analysis: Analysis) -> Sequence[Cost]:
         return COSTS
     thousands = int(np.log10(max(spent, default=1.0)) // 3) * 3
     of_training = (TRAIN_FLOPS, 10.0**thousands, f"training FLOPs (1e{thousands})")
-    return (COSTS[0], of_training, COSTS[2])
+    return (COSTS[0], of_training, ("train_hours", 1, "training time (hours)"))
 
 
 def _grid(
@@ -101,7 +149,8 @@ def _grid(
         height, columns, shared = FRONTIER_IN, len(costs), "row"
     else:
         pairs = [(family, cost) for cost in costs for family in families]
-        height, columns, shared = PANEL_IN, len(families) if len(families) > 1 else 2, "col"
+        height = CROWD_IN if is_crowd(analysis) else PANEL_IN
+        columns, shared = len(families) if len(families) > 1 else 2, "col"
     figure, drawn = panels(len(pairs), height, columns=columns, sharey=shared)
     return figure, list(zip(drawn, pairs, strict=True)), columns
 
@@ -144,7 +193,7 @@ def cost_panel(analysis: Analysis, benchmark: Benchmark, family: Family, cost: s
         return None
 
     def draw(axes: Axes) -> None:
-        chosen = next(found for found in COSTS if found[0] == cost)
+        chosen = next(found for found in (*_costs(analysis), *COSTS) if found[0] == cost)
         _panel(axes, known, chosen, styles, analysis.baseline)
         axes.set_xlabel(chosen[2])
         axes.set_ylabel(filled(_label(analysis, benchmark), 36))
@@ -171,9 +220,18 @@ def _points(analysis: Analysis, benchmark: Benchmark, family: Family) -> list[_P
             known = [value for x in runs.run_id if (value := getattr(facts.get(x), field, None)) is not None]
             if known:
                 costs[field] = float(np.mean(known))
+        if "train_hours" in costs and not analysis.costs.points:
+            costs["train_hours"] *= _slowness(analysis, [facts[x] for x in runs.run_id if x in facts])
         if costs:
             points.append(_Point(variant, float(runs.score.mean()), _standard_error(runs.score), costs))
     return points
+
+
+def _slowness(analysis: Analysis, runs: Sequence[RunFacts]) -> float:
+    """Speed of the arm's runs over that of its fastest, which had the machine to itself: at most 1."""
+    speeds = [x.tokens_per_s for x in runs if x.train_hours is not None and x.tokens_per_s]
+    best = fastest(analysis.source, runs)
+    return float(1 / np.mean([best / speed for speed in speeds])) if speeds and best else 1.0
 
 
 def _standard_error(scores: pd.Series) -> float:

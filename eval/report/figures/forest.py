@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     GREY,
     SMALL,
@@ -36,6 +37,7 @@ BELOW_IN = 0.85  # ticks, unit and arrow
 USUAL_LABEL_IN = 1.3
 MARGIN_COLOUR = "#dcebf5"
 GAP = 0.7  # rows between two variants
+NEARLY = 1.3  # times the reach that an axis would have, within which all intervals are shown whole
 
 
 class _Row(NamedTuple):
@@ -53,7 +55,7 @@ def draw_forests(analysis: Analysis) -> tuple[Figure, str]:
     benchmarks = shown_first(analysis)
     if len(benchmarks) < 2:
         return draw_forest(analysis, benchmarks[0])
-    labels = [in_two_lines(str(name)) for name in analysis.others]
+    labels = [in_two_lines(str(name)) for name in others_in_drawn_order(analysis)]
     figure = new_figure(_height(analysis), WIDTH_IN + _extra(labels))
     drawn = figure.subplots(1, len(benchmarks), sharey=True)
     for axes, benchmark in zip(drawn, benchmarks, strict=True):
@@ -76,7 +78,7 @@ def draw_forest(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str]:
 
 def forest_panel(analysis: Analysis, benchmark: Benchmark, with_numbers: bool = True) -> Panel:
     """Return the forest of one outcome, its numbers beside it."""
-    labels = [in_two_lines(str(name)) for name in analysis.others]
+    labels = [in_two_lines(str(name)) for name in others_in_drawn_order(analysis)]
 
     def draw(axes: Axes) -> None:
         for row in _panel(axes, analysis, benchmark):
@@ -112,11 +114,11 @@ def _styles(analysis: Analysis) -> dict[Family | None, tuple[str, str]]:
 
 
 def _rows(analysis: Analysis, benchmark: Benchmark) -> list[_Row]:
-    scopes, step = analysis.scopes(benchmark), _step(analysis)
+    scopes, step, order = analysis.scopes(benchmark), _step(analysis), others_in_drawn_order(analysis)
     return [
-        _Row(comparison, scope, number * step + offset, _scale(analysis, comparison))
+        _Row(c, scope, order.index(c.contrast.plus[0]) * step + offset, _scale(analysis, c))
         for offset, scope in enumerate(scopes)
-        for number, comparison in enumerate(analysis.of(benchmark, scope))
+        for c in analysis.of(benchmark, scope)
     ]
 
 
@@ -200,8 +202,9 @@ def _axis_limit(rows: Sequence[_Row]) -> float:
         if bounds and alone
         else (0.0,)
     )
-    reach = min(ends)
-    return 1.06 * max([reach, *points, *margins, 1e-6])
+    reach = max([min(ends), *points, *margins, 1e-6])
+    whole = max(bounds, default=0.0)
+    return 1.06 * (whole if reach < whole < NEARLY * reach else reach)
 
 
 def _interval(axes: Axes, row: _Row, limit: float, colour: str, marker: str) -> None:

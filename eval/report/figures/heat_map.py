@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
 from eval.report.bayesian import Posterior
+from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     BLUE,
     SMALL,
@@ -124,7 +125,7 @@ def _find(analysis: Analysis, benchmark: Benchmark) -> _Map | None:
         chosen = {cell: _moved(c, shrunken.get(cell)) for cell, c in chosen.items()}
     parts = list(dict.fromkeys(part for part, _ in chosen))
     shown = {variant for _, variant in chosen}
-    variants = [name for name in analysis.others if name in shown]
+    variants = [name for name in others_in_drawn_order(analysis) if name in shown]
     if len(parts) < 2 or not variants:
         return None
     limit, is_capped = _colour_limit(list(chosen.values()))

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import is_crowd, others_in_drawn_order, small_panels
 from eval.report.figures.style import (
+    BLUE,
     GREY,
     Panel,
     VariantStyle,
@@ -22,7 +24,7 @@ from eval.report.figures.style import (
 )
 from eval.report.learning_curves import Point
 from eval.report.names import family_label
-from eval.significance.axes import Family
+from eval.significance.axes import Family, Level
 
 COLUMNS = 2
 LOSS_IN, DIFFERENCE_IN = 2.3, 1.9
@@ -44,6 +46,8 @@ def draw_learning_curves(analysis: Analysis) -> tuple[Figure, str] | None:
     families = [name for name in analysis.families if any(x.family == name for x in points)]
     if not families:
         return None
+    if is_crowd(analysis):
+        return _draw_crowd(analysis, families)
     figure, panels = _panels(len(families))
     for (upper, lower), family in zip(panels, families, strict=True):
         _draw(upper, analysis, family, "loss")
@@ -56,6 +60,49 @@ def draw_learning_curves(analysis: Analysis) -> tuple[Figure, str] | None:
         f"seeds of each {analysis.noun}, below, its difference to {analysis.baseline}, each with its "
         f"{analysis.confidence:.0%} band; the axes leave out the start"
     )
+
+
+def _draw_crowd(analysis: Analysis, families: Sequence[Family]) -> tuple[Figure, str]:
+    """Draw the differences of many variants, a small panel for each."""
+    found = {
+        family: {
+            name: _points_of(analysis, family, name, "difference") for name in others_in_drawn_order(analysis)
+        }
+        for family in families
+    }
+    shown = {family: [name for name, points in of.items() if points] for family, of in found.items()}
+    said = f"difference to {analysis.baseline} ({NATS})"
+    figure, panels = small_panels(shown, TOKENS, said)
+    style = VariantStyle(BLUE, "", False, "-")
+    for family, variants in shown.items():
+        for name in variants:
+            _draw_band(panels[family, name], found[family][name], "difference", style, 2 * BAND_ALPHA)
+            panels[family, name].axhline(0, color=GREY, lw=0.8, zorder=0)
+        later = [x for name in variants for x in _later(found[family][name])]
+        _limit(
+            panels[family, variants[0]],
+            [0.0, *(getattr(x, end) for x in later for end in _values("difference"))],
+        )
+    return figure, (
+        f"Held-out loss against tokens in {', '.join(map(family_label, families))}: a small panel for each "
+        f"{analysis.noun}, from the best to the worst, with its difference to {analysis.baseline} and the "
+        f"{analysis.confidence:.0%} band of that; the axes leave out the start"
+    )
+
+
+def _points_of(analysis: Analysis, family: Family, variant: Level, name: Shown) -> list[Point]:
+    of = [x for x in analysis.curves.points if (x.family, x.variant) == (family, variant)]
+    return [x for x in of if getattr(x, name) is not None]
+
+
+def _later(points: Sequence[Point]) -> list[Point]:
+    """Leave out the start, whose losses may leave the axis."""
+    end = max((x.tokens for x in points), default=0.0)
+    return [x for x in points if x.tokens >= START * end]
+
+
+def _values(name: Shown) -> tuple[str, ...]:
+    return (name, *ENDS[name])
 
 
 def learning_curves_panel(analysis: Analysis, family: Family, name: Shown = "loss") -> Panel | None:
@@ -78,10 +125,13 @@ def _draw(axes: Axes, analysis: Analysis, family: Family, name: Shown) -> None:
     styles = variant_styles(analysis.variants)
     alpha = min(BAND_ALPHA, MOST_INK / len(styles))
     for variant in analysis.variants:
-        found = [x for x in points if x.variant == variant and getattr(x, name) is not None]
-        _draw_band(axes, found, name, styles[variant], alpha)
-    later = [x for x in points if x.tokens >= START * max(y.tokens for y in points)]
-    _limit(axes, [getattr(x, field) for x in later for field in (name, *ENDS[name])], name)
+        _draw_band(axes, _points_of(analysis, family, variant, name), name, styles[variant], alpha)
+    if name == "difference":
+        axes.axhline(0, color=GREY, lw=0.8, zorder=0)
+    _limit(
+        axes,
+        [0.0] * (name == "difference") + [getattr(x, end) for x in _later(points) for end in _values(name)],
+    )
     axes.locator_params(axis="x", nbins=5)
     axes.locator_params(axis="y", nbins=5)
     said = "held-out loss" if name == "loss" else f"difference to {analysis.baseline}"
@@ -114,11 +164,8 @@ def _draw_band(axes: Axes, points: Sequence[Point], name: Shown, style: VariantS
         axes.fill_between(tokens, bottom, top, color=style.colour, alpha=alpha, lw=0)
 
 
-def _limit(axes: Axes, values: Sequence[float | None], name: Shown) -> None:
+def _limit(axes: Axes, values: Sequence[float | None]) -> None:
     known = np.array([value for value in values if value is not None])
-    if name == "difference":
-        known = np.append(known, 0.0)
-        axes.axhline(0, color=GREY, lw=0.8, zorder=0)
     low, high = known.min(), known.max()
     axes.set_ylim(low - 0.06 * (high - low or 1), high + 0.06 * (high - low or 1))
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import in_drawn_order
 from eval.report.figures.style import (
     AVERAGE_COLOUR,
     GREY,
@@ -77,8 +78,9 @@ def _height(analysis: Analysis, lines: int) -> float:
 
 
 def _label_variants(axes: Axes, analysis: Analysis) -> None:
-    axes.set_yticks(range(len(analysis.variants)), [in_two_lines(str(name)) for name in analysis.variants])
-    axes.set_ylim(len(analysis.variants) - 0.5, -0.5)
+    names = [in_two_lines(str(name)) for name in in_drawn_order(analysis)]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
 def _title(analysis: Analysis, benchmark: Benchmark, family: Family) -> str:
@@ -101,7 +103,7 @@ def _panel(axes: Axes, analysis: Analysis, benchmark: Benchmark, family: Family)
     limits = _limits(analysis, benchmark)[family]
     scores = analysis.runs[(analysis.runs.benchmark == benchmark) & (analysis.runs.family == family)]
     colour = family_styles(analysis.families)[family][0]
-    for place, variant in enumerate(analysis.variants):
+    for place, variant in enumerate(in_drawn_order(analysis)):
         chosen = scores[scores.variant == variant].sort_values("seed")
         _dots(axes, np.asarray(chosen.score), place, colour, variant == analysis.baseline)
     chance = analysis.outcome(benchmark).chance

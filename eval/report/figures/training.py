@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import BEHIND, in_drawn_order, is_crowd, small_panels
 from eval.report.figures.style import (
+    BLUE,
     Panel,
     VariantStyle,
     add_legend,
@@ -37,6 +39,8 @@ def draw_gradient_norms(analysis: Analysis) -> tuple[Figure, str] | None:
     families = [name for name in analysis.families if any(family == name for family, _ in curves)]
     if not families:
         return None
+    if is_crowd(analysis):
+        return _draw_crowd(analysis, families, curves)
     figure, drawn = panels(len(families), PANEL_IN, columns=2)
     for axes, family in zip(drawn, families, strict=True):
         _panel(axes, analysis, family, curves)
@@ -46,6 +50,27 @@ def draw_gradient_norms(analysis: Analysis) -> tuple[Figure, str] | None:
         "Gradient norm (L2, before clipping) against training step, one panel per family "
         f"({', '.join(map(family_label, families))}), one colour per {analysis.noun}, thin lines single "
         "seeds, thick lines their means; logarithmic axis"
+    )
+
+
+def _draw_crowd(analysis: Analysis, families: Sequence[Family], curves: Curves) -> tuple[Figure, str]:
+    """Draw many variants, a small panel for each with the mean of the baseline behind."""
+    order = in_drawn_order(analysis)
+    shown = {family: [name for name in order if (family, name) in curves] for family in families}
+    figure, panels_of = small_panels(shown, "training step", NORM)
+    style = VariantStyle(BLUE, "", False, "-")
+    for (family, name), axes in panels_of.items():
+        base = mean_curve(curves.get((family, analysis.baseline), []))
+        if base:
+            axes.plot(*zip(*base, strict=True), **BEHIND)
+        _lines(axes, curves[family, name], style)
+        axes.set_yscale("log")
+        label_log_axis(axes.yaxis)
+        axes.locator_params(axis="x", nbins=3)
+    return figure, (
+        f"{NORM[0].upper()}{NORM[1:]} against training step, a small panel for each {analysis.noun} of "
+        f"{', '.join(map(family_label, families))}: thin lines are single seeds, the thick one their mean, "
+        f"the grey one the mean of {analysis.baseline}; logarithmic axis"
     )
 
 
@@ -92,12 +117,16 @@ def _lines(axes: Axes, curves: Sequence[Curve], style: VariantStyle) -> None:
     thinned = [thin(curve) for curve in curves]
     for curve in thinned:
         axes.plot(*zip(*curve, strict=True), color=style.colour, lw=0.5, alpha=0.3, ls=style.dashes)
-    # A mean over other seeds at each step would jump where a run ends early: common steps only.
-    values = [dict(curve) for curve in curves]
-    steps = sorted(set.intersection(*map(set, values))) if values else []
-    mean = thin([(step, float(np.mean([value[step] for value in values]))) for step in steps])
+    mean = mean_curve(curves)
     if mean:
         axes.plot(*zip(*mean, strict=True), color=style.colour, lw=1.7, ls=style.dashes)
+
+
+def mean_curve(curves: Sequence[Curve]) -> list[tuple[float, float]]:
+    """Average over seeds at common steps, thinned: over other seeds at each step it would jump."""
+    values = [dict(curve) for curve in curves]
+    steps = sorted(set.intersection(*map(set, values))) if values else []
+    return thin([(step, float(np.mean([value[step] for value in values]))) for step in steps])
 
 
 def thin(curve: Curve, most: int = MOST_POINTS) -> list[tuple[float, float]]:

@@ -8,10 +8,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
 
 from eval.report.analysis import Analysis
+from eval.report.figures.crowd import BEHIND, in_drawn_order, is_crowd, small_panels
 from eval.report.figures.style import (
+    BLUE,
     GREY,
+    VERMILION,
     VariantStyle,
     add_legend,
     filled,
@@ -41,6 +45,8 @@ def draw_tuning(analysis: Analysis) -> tuple[Figure, str] | None:
     if tuned is None or not drawn:
         return None
     places = list(dict.fromkeys((line.family, line.field) for line in drawn))
+    if is_crowd(analysis) and len({name for _, name in places}) == 1:
+        return _draw_crowd(analysis, drawn)
     figure, grid = panels(len(places), PANEL_IN, columns=2)
     styles = variant_styles(analysis.variants)
     for axes, (family, name) in zip(grid, places, strict=True):
@@ -53,6 +59,50 @@ def draw_tuning(analysis: Analysis) -> tuple[Figure, str] | None:
         "Held-out loss against what was tuned, each variant with its band over tuning seeds, a star at its "
         f"optimum with the interval of it, and the shared value as a dotted line; {said}"
     )
+
+
+def _draw_crowd(analysis: Analysis, drawn: Sequence[Line]) -> tuple[Figure, str]:
+    """Draw one field of many variants, each from its own lowest: losses stand in the table of the order."""
+    order = in_drawn_order(analysis)
+    lines = {(line.family, line.variant): line for line in drawn}
+    families = dict.fromkeys(line.family for line in drawn)
+    shown = {family: [name for name in order if (family, name) in lines] for family in families}
+    figure, panels_of = small_panels(shown, drawn[0].field, "held-out loss above the variant's lowest (nats)")
+    for family in families:
+        own = [line for line in drawn if line.family == family]
+        reach = max(line.means[_neighbours(line)].max() - line.means.min() for line in own)
+        for line in own:
+            _small_panel(panels_of[family, line.variant], line, lines.get((family, analysis.baseline)))
+            panels_of[family, line.variant].set_ylim(-0.15 * reach, 1.15 * reach)
+    band = "the range over tuning seeds" if drawn[0].losses.shape[1] > 1 else "single runs"
+    return figure, (
+        f"Held-out loss against {drawn[0].field}, a small panel for each of {len(order)} {analysis.noun}s, "
+        f"from the best to the worst, above its lowest mean; the band is {band}, the star the optimum with "
+        f"its interval, the grey line {analysis.baseline}; {listed_optima(drawn)}"
+    )
+
+
+def _small_panel(axes: Axes, line: Line, baseline: Line | None) -> None:
+    lowest = float(line.means.min())
+    rates = [float(value) for value in line.values]
+    if baseline is not None and baseline is not line:
+        axes.plot([float(x) for x in baseline.values], baseline.means - baseline.means.min(), **BEHIND)
+    axes.fill_between(rates, line.losses.min(-1) - lowest, line.losses.max(-1) - lowest, color=BLUE,
+                      alpha=BAND_ALPHA, lw=0)  # fmt: skip
+    axes.plot(rates, line.means - lowest, color=BLUE, lw=1.2, marker="o", ms=2.5)
+    if line.curve is not None:
+        optimum, loss = line.curve.optimum.exp, line.curve.loss.value - lowest
+        axes.plot([optimum.low, optimum.high], [loss, loss], color=VERMILION, lw=2, alpha=0.6)
+        axes.plot([optimum.value], [loss], "*", color=VERMILION, ms=7, mec="white", mew=0.5, zorder=4)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks([rates[0], rates[-1]], [f"{rates[0]:g}", f"{rates[-1]:g}"])
+    axes.locator_params(axis="y", nbins=3)
+
+
+def _neighbours(line: Line) -> slice:
+    """Return the chosen value and those beside it."""
+    return slice(max(0, line.chosen - 1), line.chosen + 2)
 
 
 def listed_optima(lines: Sequence[Line]) -> str:
@@ -107,7 +157,7 @@ def _mark_optimum(axes: Axes, line: Line, look: VariantStyle) -> None:
 def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     """Leave out losses so high that optima could not be told apart beside them."""
     low = min(float(line.losses.min()) for line in lines)
-    near = [float(line.means[max(0, line.chosen - 1) : line.chosen + 2].max()) for line in lines]
+    near = [float(line.means[_neighbours(line)].max()) for line in lines]
     best = [float(line.means[line.chosen]) for line in lines]
     reach = ABOVE * float(np.median(np.subtract(near, best)))
     high = min(max(float(line.losses.max()) for line in lines), max(best) + max(reach, max(near) - max(best)))

@@ -11,7 +11,7 @@ from eval.report.ranking import Place, Ranking
 from eval.report.run_facts import RunFacts
 from eval.report.sections.answer import in_a_word
 from eval.report.sections.context import Context, decimals_of, title
-from eval.significance.axes import plain
+from eval.report.training_times import fastest
 
 MOST_NAMED = 8
 """Variants that a sentence lists."""
@@ -54,7 +54,7 @@ def _table(analysis: Analysis, ranking: Ranking) -> str:
     header += ["not told apart" if ranking.has_letters else "told apart from"]
     header += [*(["runs"] if _runs_differ(ranking) else []), f"against `{analysis.baseline}`", "verdict"]
     costs = _known_costs([run for runs in facts.values() for run in runs])
-    speeds = {variant: _speed(analysis, runs) for variant, runs in facts.items()}
+    speeds = {variant: fastest(analysis.source, runs) for variant, runs in facts.items()}
     usual = speeds.get(analysis.baseline)
     rows = [
         [
@@ -119,23 +119,6 @@ def _costs(runs: Sequence[RunFacts], speed: float | None, usual: float | None) -
         "MFLOP a token": millions(first.flops_per_token),
         "time": f"{usual / speed:.2f}x" if speed and usual else "-",
     }
-
-
-def _speed(analysis: Analysis, runs: Sequence[RunFacts]) -> float | None:
-    """Tokens a second of the fastest run: others had to share the machine with something else.
-
-    Runs of a tuning count too, as they are many and were made at other times. Their places name the tuned
-    value beside those of the main runs.
-    """
-    aside = [x for stage in analysis.source.stages.values() for x in stage]
-    alike = [
-        other
-        for run in runs[:1]
-        for other in aside
-        if (plain(other.family), other.variant) == (plain(run.family), run.variant)
-        and set(other.places) >= set(run.places)
-    ]
-    return max((x.tokens_per_s for x in (*runs, *alike) if x.tokens_per_s), default=None)
 
 
 def _text(analysis: Analysis) -> str:

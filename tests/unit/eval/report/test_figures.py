@@ -97,6 +97,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
 def texts_of(figure: Figure) -> list[Text]:
     """Every text that is drawn; of an axis' labels those between its ends only."""
     texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    texts += [text for block in figure.subfigs for text in block.texts]
     for axes in figure.axes:
         texts += [*axes.texts, axes.title]
         for axis in (axes.xaxis, axes.yaxis):
