@@ -14,7 +14,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
   $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
-.PHONY: help environment quickstart test test-all notebook gpu-report slurm-packages check format docs clean-environment
+.PHONY: help environment quickstart test test-ci test-all notebook gpu-report slurm-packages check format docs clean-environment
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -35,7 +35,10 @@ quickstart: environment ## a complete small study on the embedded corpus; its la
 test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
 	$(PYTEST) $(TESTS)
 
-test-all: environment ## the slow tests too
+test-ci: environment ## those that take longer; CI runs them after the fast ones
+	$(PYTEST) -m "ci and not slow and not gpu and not network" $(TESTS)
+
+test-all: environment ## all of them, the slow ones too
 	$(PYTEST) -m "not gpu and not network" --hypothesis-profile=thorough
 
 notebook: environment ## execute examples/quickstart.ipynb and the code of docs/python.md, and look at what they show

@@ -46,6 +46,7 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
     return errors[0]
 
 
+@pytest.mark.ci
 def test_what_passes_is_sat_through_and_a_commit_in_the_cache_needs_no_hub(
     hub: StandIn, variables: dict[str, str], tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def score_of(rows: pd.DataFrame, benchmark: str, metric: str) -> float:
     return float(own["score"].mean())
 
 
+@pytest.mark.ci
 def test_a_run_s_file_is_as_published_and_gives_the_run_s_scores(scored, data, tmp_path, capsys):
     out = tmp_path / "new" / "all.json"
     assert export(scored, "--babylm25-dir", data, "--out", out, "--words", 20_000_000) == 0
@@ -228,6 +229,7 @@ def test_a_run_s_file_is_as_published_and_gives_the_run_s_scores(scored, data, t
     assert [(r["target_word"], r["context_id"], r["context"]) for r in of_first] == expected
 
 
+@pytest.mark.ci
 def test_checkpoints_are_scored_on_the_fast_data_and_never_twice(scored, data, tmp_path, capsys):
     """What the last of them is scored is what the run is that has its weights."""
     asked = ("--babylm25-dir", data, "--words", 20_000_000, "--fast", "--out")

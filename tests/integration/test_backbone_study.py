@@ -59,6 +59,7 @@ def slurm(command: str, *args: object):
     return run_command(f"slurm.{command}", *args, timeout_s=280)
 
 
+@pytest.mark.ci
 def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     plan = slurm("submit", study, "--runs-dir", runs, "--dry-run")

@@ -39,6 +39,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize(
     ("line", "words"), CASES, ids=[f"{i}: {line[:90]}" for i, (line, _) in enumerate(CASES)]
 )
+@pytest.mark.ci
 def test_it_is_told_in_one_line_and_nothing_is_written(
     world: Path, line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

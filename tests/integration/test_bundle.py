@@ -90,6 +90,7 @@ def loaded(
 
 
 @pytest.mark.parametrize(("family", "variant"), CASES)
+@pytest.mark.ci
 def test_another_process_without_this_project_has_the_same_logits(loaded, family: str, variant: str) -> None:
     logits, (found, module) = loaded[family, variant]
     assert module == "transformers_modules", found
@@ -148,6 +149,7 @@ SPEC = ffn_variants.FFNSpec(
 
 
 @pytest.mark.usefixtures("own_variants")
+@pytest.mark.ci
 def test_variants_of_somebody_s_own_files_travel_too(tmp_path: Path, repository: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN)
     places = {
@@ -192,6 +194,7 @@ print('\\n' + json.dumps([
 """
 
 
+@pytest.mark.ci
 def test_it_can_be_saved_again_trained_and_classified_with_and_nothing_runs_without_consent(
     tmp_path: Path,
 ) -> None:

@@ -272,6 +272,7 @@ def judge_all(study: FinishedStudy, home: Path, chosen: list[tuple[str, str]]) -
     return failed
 
 
+@pytest.mark.ci
 def test_a_damage_is_repaired_and_one_is_named(finished: FinishedStudy, tmp_path: Path):
     chosen = [
         (name, damage)

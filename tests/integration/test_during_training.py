@@ -28,6 +28,7 @@ def settings(tmp_path, family: str, **chosen):
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", pytest.param("roberta", marks=pytest.mark.slow)])
+@pytest.mark.ci
 def test_scores_on_the_way_are_those_of_the_command_and_change_nothing(tmp_path, family):
     scored = train(settings(tmp_path, family, eval_every=3, eval_suite="embedded-pairs"), TrainingScorer)
     plain = train(settings(tmp_path, family))

@@ -198,6 +198,7 @@ each_family = pytest.mark.parametrize("family", FAMILIES)
 
 
 @in_parts
+@pytest.mark.ci
 def test_a_step_in_parts_is_the_step_at_once(run, family, parts):
     """8 rows in passes of 3, 3 and 2, on 2 processes, and as 2 x 2 on each of 2 processes."""
     flags, processes = IN_PARTS[parts]
@@ -261,6 +262,7 @@ def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family
 
 
 @each_family
+@pytest.mark.ci
 def test_a_run_with_the_loss_in_chunks_is_one_with_all_logits_at_once(run, family):
     plain, chunked = (run(family, name, loss=name) for name in ("plain", "chunked"))
     assert_equal_runs(chunked, plain)

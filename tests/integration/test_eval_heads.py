@@ -63,6 +63,7 @@ def topics(write_task) -> Path:
 @pytest.mark.parametrize(
     "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
 )
+@pytest.mark.ci
 def test_every_head_scores_a_task_and_is_kept_apart(make_run, family):
     run = make_run(family)
     heads = [*HEAD_NAMES, "fourier-kan grid_size=3", "linear frozen", "swipe frozen", "space frozen"]
@@ -144,6 +145,7 @@ def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
     "head",
     ["linear", "swipe frozen segments=sentences", pytest.param("mlp width=16", marks=pytest.mark.slow)],
 )
+@pytest.mark.ci
 def test_a_text_may_have_several_labels(make_run, topics, head):
     config = with_heads(
         head, pooling="mean", num_train_epochs=30, max_train_examples=None, max_validation_examples=None,

@@ -178,6 +178,7 @@ def test_a_damaged_model_is_refused_and_its_scores_stay(make_run, evaluate, caps
 
 @pytest.mark.parametrize("name", ["config.yaml", "eval/done.json", "eval/rows.parquet", "model/config.json"])
 @pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"{"])
+@pytest.mark.ci
 def test_whether_a_run_is_scored_can_be_asked_of_any_folder(make_run, name, content):
     run = make_run()
     evaluate_run(run, PAIRS, progress=False)

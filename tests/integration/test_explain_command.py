@@ -65,6 +65,7 @@ def moods(write_task: Callable[..., Path]) -> Path:
     return write_task("moods", rows, definition)
 
 
+@pytest.mark.ci
 def test_the_deciding_sentence_is_found_and_suffices(
     make_run: Callable[..., Path], mood: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

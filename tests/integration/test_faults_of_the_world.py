@@ -99,6 +99,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], words: str) -> None:
 @pytest.mark.parametrize(
     "number", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in range(NUM_SIZES)]
 )
+@pytest.mark.ci
 def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed, tmp_path, mount, number):
     expected, total = undisturbed
     runs = tmp_path / "runs"
@@ -118,6 +119,7 @@ def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed, tmp_path, mount,
     assert not [*runs.rglob("*.tmp-*"), *runs.rglob("*.broken")]
 
 
+@pytest.mark.ci
 def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_runs, tmp_path, mount):
     runs = tmp_path / "runs"
     mount(runs, f"size={ROOMY_KIB}k")

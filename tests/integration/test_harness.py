@@ -222,6 +222,7 @@ def test_lm_evals_command_line_can_be_pointed_at_a_run(run, tasks, tmp_path):
     assert found == pytest.approx(np.mean([a > b for a, b in zip(good, bad, strict=True)]))
 
 
+@pytest.mark.ci
 def test_a_report_reads_what_lm_eval_wrote(make_run, tasks, tmp_path):
     """Results and logged items of lm-eval itself: every mean to the last digit, by either way."""
     for seed in (1, 2):

@@ -107,6 +107,7 @@ def uninterrupted(runs_dir, start) -> Path:
     [(4, 1, 200), pytest.param(20, 2, 400, marks=pytest.mark.slow)],
     ids=["few", "many"],
 )
+@pytest.mark.ci
 def test_killed_at_random_moments_it_ends_as_one_never_killed(
     uninterrupted, runs_dir, start, kills, seed, max_steps
 ):

@@ -91,6 +91,7 @@ def train_killed(config, stops, monkeypatch):
     "ffn",
     ["kan", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spline-kan", "spline-activation"))],
 )
+@pytest.mark.ci
 def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
     monkeypatch.setattr(knots, "NUM_TOKENS", 512)
     flags = [*SPARSE, *ALL]

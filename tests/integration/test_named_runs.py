@@ -29,6 +29,7 @@ TINY = [
 QUICK = ("--suites", "embedded-pairs", "--max-pairs", "4")
 
 
+@pytest.mark.ci
 def test_named_and_other_runs_arrive_at_one_report(tmp_path, repository, evaluate, monkeypatch):
     """By the commands as a user gives them."""
 

@@ -185,6 +185,7 @@ open(out, "w").write(json.dumps(said))
         pytest.param("pipeline first", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.ci
 def test_the_model_is_the_same_in_another_process(run, imports, tmp_path, own_variants):
     model, _ = load_pretrained(AutoModelForCausalLM, run / "model", trust_remote_code=True)
     assert files.variant_file("my-xielu").path == run / "model/ffn_my-xielu.py"

@@ -61,6 +61,7 @@ def forget() -> None:
 
 
 @pytest.mark.usefixtures("own_variants")
+@pytest.mark.ci
 def test_cells_run_the_copy_and_what_reads_runs_nothing(study_file, tmp_path, monkeypatch, capsys):
     study = load_study(study_file, trust_remote_code=True)
     copy = take_snapshot(study.folder, contents(own_of(study.planned)))

@@ -58,6 +58,7 @@ def runs(runs_dir: Path) -> ffa.Runs:
     return found
 
 
+@pytest.mark.ci
 def test_weights_are_those_of_the_command_to_the_byte(runs: ffa.Runs, tmp_path: Path) -> None:
     flags = [*FLAGS, "--ffn", "swish", "--seed", "2", "--runs-dir", str(tmp_path)]
     assert run_command("pretrain.train", *flags).returncode == 0

@@ -74,6 +74,7 @@ def killed_and_resumed(tmp_path: Path, repository: Path, environment) -> Callabl
     return train
 
 
+@pytest.mark.ci
 def test_tensorboard_shows_one_run(killed_and_resumed):
     run = killed_and_resumed("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -104,6 +104,7 @@ def test_mistakes_are_one_line_exit_2_and_write_nothing(tmp_path, args, message)
     assert not runs.exists()
 
 
+@pytest.mark.ci
 def test_dry_run_of_the_script_writes_nothing(command, tmp_path):
     done = command(
         "configs/gpt-neo.yaml", "--ffn", "kan", "--seed", "3", "--dry-run", "--runs-dir", str(tmp_path / "r")

@@ -166,6 +166,7 @@ def hostile(make_run, mark: Path) -> Path:
     ],
     ids=lambda words: " ".join(words),
 )
+@pytest.mark.ci
 def test_no_command_runs_what_a_study_brings(hostile: Path, mark: Path, command: tuple[str, ...]):
     (run,) = hostile.glob("gpt_neo/*/*")
     module, *args = [word.format(study=hostile, run=run) for word in command]

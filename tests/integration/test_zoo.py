@@ -30,6 +30,7 @@ def standing(report: str) -> str:
     return answer + report[report.index("## Standing") : report.index("## Tuning")]
 
 
+@pytest.mark.ci
 def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
     with contextlib.chdir(zoo):
         done = run_command("eval.report", "runs/zoo", "--out", "report")

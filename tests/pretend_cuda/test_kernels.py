@@ -36,6 +36,7 @@ def assert_lean(row: dict[str, Any]) -> None:
         assert 0 < figures["registers"] <= 128, row["function"]
 
 
+@pytest.mark.ci
 def test_the_features_of_the_default_basis_are_one_lean_kernel():
     row, code = rows("kan grid 5 order 3, features, Triton")
     assert_lean(row)

@@ -180,6 +180,7 @@ def _allowed(name: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", _parameters(*WORKLOADS, "shipped"))
+@pytest.mark.ci
 def test_it_asks_no_more_of_a_gpu_than_is_allowed(
     name: str, figures_of: Callable[[str], dict[str, Any]]
 ) -> None:

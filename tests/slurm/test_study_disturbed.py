@@ -82,6 +82,7 @@ def test_cancelled_while_running_and_while_pending(on_cluster: Make, undisturbed
     assert_resumed(submitted)
 
 
+@pytest.mark.ci
 def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
     """As by the kernel when memory runs out; the job's second cell had not begun."""
     submitted = on_cluster()

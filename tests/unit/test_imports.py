@@ -102,6 +102,7 @@ def load(order: str, statement: str, folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("order", [*ORDERS, *(pytest.param(o, marks=pytest.mark.slow) for o in MORE_ORDERS)])
+@pytest.mark.ci
 def test_a_model_comes_back_in_any_order_of_imports(order: str, folder: Path) -> None:
     names, ffn, weights = load(order, LOADS["AutoModelForCausalLM"], folder)
     assert names[0] == "FFNGPTNeoForCausalLM"
@@ -132,6 +133,7 @@ def test_every_auto_class_knows_the_models_when_transformers_came_first(loaded: 
 @pytest.mark.parametrize(
     "first", first_is_fast(["", "import transformers; transformers.AutoModel\n"]), ids=["alone", "after"]
 )
+@pytest.mark.ci
 def test_an_unpickled_config_brings_its_models(first: str, folder: Path) -> None:
     """Its class is found in a module of ``ffn_variants``, of which nothing is imported before."""
     assert run_python(
@@ -154,6 +156,7 @@ def test_every_public_name_is_there() -> None:
         assert home is None or home.partition(".")[0] in ("base", "ffn_variants", "typing"), name
 
 
+@pytest.mark.ci
 def test_without_this_project_a_saved_model_is_refused(folder: Path) -> None:
     """What registers the models is the import, and nothing else that is installed."""
     assert run_python(

@@ -199,6 +199,7 @@ def test_imports_go_down(house: str) -> None:
         ("ffn_variants", "ffn_variants.splines.pruning", "ffn_variants.variants.kan"),
     ],
 )
+@pytest.mark.ci
 def test_a_planted_import_upward_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, house: str, module: str, imported: str
 ) -> None:

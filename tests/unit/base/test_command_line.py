@@ -76,6 +76,7 @@ def test_a_mistake_is_one_line_that_says_what_is_allowed(
 @pytest.mark.parametrize(
     "module", ["ffn_variants", "pretrain.train", "eval", "eval.report", "slurm.submit", "slurm.status"]
 )
+@pytest.mark.ci
 def test_every_command_explains_itself(module: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=120

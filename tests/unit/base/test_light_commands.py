@@ -53,6 +53,7 @@ def run(*command: str) -> tuple[int, list[str], float]:
         "ffn_ablations study status",
     ],
 )
+@pytest.mark.ci
 def test_help_loads_no_library_of_models(command: str) -> None:
     assert run(*command.split(), "--help")[:2] == (0, [])
 

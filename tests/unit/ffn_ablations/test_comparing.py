@@ -55,6 +55,7 @@ def test_estimates_are_differences_of_means_and_intervals_leave_out_zero_where_a
     assert len(table) == 4
 
 
+@pytest.mark.ci
 def test_numbers_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     table = tmp_path / "scores.csv"
     made_scores().to_csv(table, index=False)
@@ -199,6 +200,7 @@ def _frame(**columns: object) -> pd.DataFrame:
         (lambda: ffa.compare(made_scores()).figure("cost"), "has nothing to show"),
     ],
 )  # fmt: skip
+@pytest.mark.ci
 def test_a_mistake_is_one_line(call, said: str):
     with pytest.raises(ffa.UsageError) as told:
         call()
@@ -225,6 +227,7 @@ assert {"train", "evaluate"} <= set(dir(ffa))
 """
 
 
+@pytest.mark.ci
 def test_comparing_needs_no_torch_and_importing_takes_no_time():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")

@@ -82,6 +82,7 @@ def ffn_flops(ffn: str, width: int, **options) -> int:
 
 
 @pytest.mark.parametrize("options", [{}, {"grid_size": 3, "spline_order": 2}, {"layers": "first"}])
+@pytest.mark.ci
 def test_options_decide_the_width_of_kan(options):
     width = matching_width("kan", options, D, F, "params")
     miss = [abs(parameters("kan", w, **options) - parameters("gelu", F)) for w in range(1, 2 * F)]
@@ -90,6 +91,7 @@ def test_options_decide_the_width_of_kan(options):
 
 @each_matchable
 @pytest.mark.parametrize(("budget", "cost"), [("params", parameters), ("flops", ffn_flops)])
+@pytest.mark.ci
 def test_no_other_width_is_nearer_to_the_baseline(ffn, budget, cost):
     width = matching_width(ffn, None, D, F, budget)
     target = cost("gelu", F)
@@ -196,6 +198,7 @@ def test_ffn_flops_follow_options(options):
 
 @each_family
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
+@pytest.mark.ci
 def test_model_flops_are_those_torch_counts(family, ffn):
     # GPT-Neo's second layer is local: it too multiplies with the whole row, and masks what is too far away.
     rows, length = 2, 24
@@ -237,6 +240,7 @@ def base(tmp_path: Path) -> Path:
 
 @each_matchable
 @pytest.mark.parametrize("budget", ["params", "flops"])
+@pytest.mark.ci
 def test_resolved_config_holds_the_width_and_resolves_to_itself(base, tmp_path, ffn, budget):
     config = load_config(base, ["--ffn", ffn, "--ffn-budget", budget])
     width = matching_width(ffn, None, 64, 128, budget)
@@ -318,6 +322,7 @@ def test_a_study_sets_the_budget_for_all_variants_or_for_one(repository, tmp_pat
 
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), MATCHABLE))
+@pytest.mark.ci
 def test_all_weights_outside_the_ffn_are_the_baselines(base, family, ffn):
     def outside(name: str) -> dict[str, torch.Tensor]:
         flags = ["--family", family, "--ffn", name, "--ffn-budget", "params"]

@@ -35,6 +35,7 @@ def test_every_variant_has_its_own_fingerprint():
     assert len(set(found.values())) == len(found)
 
 
+@pytest.mark.ci
 def test_fingerprints_are_the_same_in_another_process_from_a_copy_of_the_code(tmp_path):
     for package in PACKAGES:
         shutil.copytree(CODE_ROOT / package, tmp_path / "copy" / package)
@@ -111,6 +112,7 @@ NOT_OF_A_VARIANT = {"build_ffn", "get_variant", "FFNSpec", "ActivationFFN"}
 
 
 @pytest.mark.parametrize("name", FFN_VARIANTS)
+@pytest.mark.ci
 def test_whatever_runs_is_in_the_fingerprint(name):
     """Traced: build, forward, backward, knots and pruning. A change of any of it changes the fingerprint."""
     options = {"splines": "sparse"} if "splines" in FFN_VARIANTS[name].options else {}

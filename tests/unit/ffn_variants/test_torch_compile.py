@@ -50,6 +50,7 @@ def assert_equal(found, wanted):
 
 
 @pytest.mark.parametrize("name", FFN_VARIANTS)
+@pytest.mark.ci
 def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, caplog):
     torch.manual_seed(0)
     ffn, x = build_ffn(name, 12, 20), torch.randn(3, 7, 12)

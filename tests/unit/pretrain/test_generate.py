@@ -53,6 +53,7 @@ def load(path: Path):
 
 
 @pytest.mark.parametrize("ffn", ["gelu", "kan"])
+@pytest.mark.ci
 def test_greedy_text_is_the_argmax_of_one_forward_pass_per_token(run, ffn):
     """Without cache and without transformers' generate; longer than the window of the local layers."""
     model, tokenizer = load(run("--ffn", ffn))
@@ -168,6 +169,7 @@ def silent(caplog) -> Iterator[None]:
 @pytest.mark.usefixtures("silent")
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
 @pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.ci
 def test_transformers_own_pipeline_goes_on_with_the_prompt(family, ffn, tmp_path_factory, monkeypatch):
     monkeypatch.setattr(training, "sample_section", lambda *_: "")  # of the card, which others test
     runs = tmp_path_factory.getbasetemp() / "pipeline"

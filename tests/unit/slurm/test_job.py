@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
 import os, signal
 from slurm.job import heed_interrupts
@@ -18,6 +20,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.ci
 def test_a_worker_that_inherited_to_ignore_interrupts_can_be_cancelled() -> None:
     called = ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, CODE]
     done = subprocess.run(called, capture_output=True, text=True, timeout=120)

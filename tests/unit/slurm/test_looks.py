@@ -132,6 +132,7 @@ def looks_of(tmp_path: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in look.items() if name != "made"} for look in looks]
 
 
+@pytest.mark.ci
 def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
     assert run() == 0
     assert seeds_of(tmp_path) == ENDS
@@ -160,6 +161,7 @@ def test_only_what_is_undecided_gets_more_seeds(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("factor", ["ffn", pytest.param("size", marks=pytest.mark.slow)])
+@pytest.mark.ci
 def test_levels_get_seeds_of_their_own_at_every_size(factor, run, tmp_path, capsys):
     sizes = {"small": {"optim": {"max_steps": 3}}, "large": {"optim": {"max_steps": 4}}}
     report = {"margin": 12.0} | ({} if factor == "ffn" else {"factor": "size", "baseline": "small"})
@@ -222,6 +224,7 @@ def test_every_look_is_a_report_that_counts_the_looks_before(run, tmp_path, monk
 
 
 @pytest.mark.parametrize("cell", first_is_fast([1, 20, 21, 40]))
+@pytest.mark.ci
 def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(scorer=Scorer(stops_at=cell))

@@ -122,6 +122,7 @@ def test_a_pilot_that_cannot_be_is_refused_in_one_line(tmp_path: Path, values: A
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.ci
 def test_the_table_follows_from_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = _load(tmp_path, pilot={"tokens": ["20k", "40k"], "optim.learning_rate": [1e-3, 3e-3]})
     study.write()

@@ -49,6 +49,7 @@ def checkout(tmp_path: Path, repository: Path) -> Path:
     return root
 
 
+@pytest.mark.ci
 def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> None:
     study = tmp_path / "study"
     study.mkdir()
@@ -132,6 +133,7 @@ def flip(file: Path) -> None:
         lambda copy: (copy / "SNAPSHOT.json").unlink(),
     ],
 )
+@pytest.mark.ci
 def test_an_edited_snapshot_is_told_of_and_taken_anew(tmp_path: Path, capsys, damage) -> None:
     copy = take_snapshot(tmp_path)
     assert is_as_copied(copy)

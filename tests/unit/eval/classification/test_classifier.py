@@ -86,6 +86,7 @@ def test_logits_and_gradients_are_those_of_a_padded_batch(family, layers, in_one
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
 @pytest.mark.parametrize("family", PACKABLE)
+@pytest.mark.ci
 def test_every_variant_gives_what_the_padded_batch_gives(family, ffn, error):
     data = examples([5, 40, 12, 3])
     wanted = padded_logits(build(family, ffn).eval(), data).detach()

@@ -266,6 +266,7 @@ def test_the_cosine_of_babylm25_is_its_formula():
 
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
+@pytest.mark.ci
 def test_only_the_head_is_new(save_model, family, ffn):
     folder = save_model(family, ffn)
     tokenizer = load_classifier_tokenizer(folder)
@@ -327,6 +328,7 @@ def separable(num_examples: int, seed: int) -> Encoded:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.ci
 def test_training_learns_and_is_repeatable(save_model, tokenizer, family):
     settings = Finetuning(learning_rate=1e-2, per_device_train_batch_size=16, num_train_epochs=4)
     folder, outcomes = save_model(family), []

@@ -65,6 +65,7 @@ def held_out_score(model: Path, asked: EvalConfig, seed: int) -> tuple[float, fl
 @pytest.mark.parametrize(
     ("head", "scales"), [("linear frozen", ()), ("fourier-kan frozen", (0.01, 1.0)), ("linear", ())]
 )
+@pytest.mark.ci
 def test_the_candidate_with_the_best_held_out_part_is_reported_for_each_seed(model, task, head, scales):
     tuned = config(task, head, head_learning_rates=RATES, init_scales=scales)
     _, items = evaluate_tasks(model, [find_task(task, tuned)], tuned)["weather"]

@@ -57,6 +57,7 @@ def test_what_float32_rounds_is_no_finding():
 
 
 @pytest.mark.parametrize("runs", [2, 3, 5])
+@pytest.mark.ci
 def test_a_page_of_nothing_finds_something_in_at_most_5_percent(runs):
     """Forty questions of correlated noise; the bound is that of a binomial test at one in a thousand."""
     rng, pages, found = np.random.default_rng(runs), 400, 0

@@ -118,6 +118,7 @@ OF_RUNS = [
 
 
 @pytest.mark.parametrize(("name", "how"), diagonal_is_fast(OF_RUNS, KINDS))
+@pytest.mark.ci
 def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(whole, study, name, how):
     before = read_source(whole)
     damage(study / SPOILED / name, how)

@@ -138,6 +138,7 @@ def assert_nothing_overlaps(figure: Figure) -> None:
         pytest.param(NAMES, ("gpt_neo", "roberta", "t5"), 12, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.ci
 def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
     analysis = make_analysis(tmp_path, variants, families, parts=parts, has_losses=len(families) > 1)
     drawn = draw_all(analysis)

@@ -114,6 +114,7 @@ def test_a_report_written_again_or_with_flags_is_no_further_look(tmp_path: Path)
     assert set(line["claims"]) == {"blimp: kan - gelu", "blimp: relu - gelu"}
 
 
+@pytest.mark.ci
 def test_planned_looks_are_tested_at_their_own_levels(tmp_path: Path):
     study = Growing(tmp_path / "s", looks=[3, 6])
     for num_seeds, path in ((3, (3,)), (4, (3, 4)), (6, (3, 4, 6))):

@@ -91,6 +91,7 @@ def test_max_t_is_said_and_milder_than_holm(tmp_path: Path):
         ({"method": "bootstrap"}, {"method": "source-study"}, ("welch", "holm")),
     ],
 )
+@pytest.mark.ci
 def test_what_is_asked_now_goes_before_the_study(tmp_path: Path, report: dict, asked: dict, expected: tuple):
     found = of_study(tmp_path, report, **asked)
     assert (found.inference.method, found.inference.correction) == expected

@@ -109,6 +109,7 @@ def test_variants_stand_in_the_order_of_the_labels(scores: Path):
     assert names == ["gelu", "Strange", "KAN"]
 
 
+@pytest.mark.ci
 def test_files_come_out_the_same_every_time(scores: Path):
     paper = written(scores)
     before = {path.name: path.read_bytes() for path in paper.rglob("*") if path.is_file()}
@@ -116,6 +117,7 @@ def test_files_come_out_the_same_every_time(scores: Path):
     assert before == {path.name: path.read_bytes() for path in again.rglob("*") if path.is_file()}
 
 
+@pytest.mark.ci
 def test_fonts_are_embedded_as_truetype_and_their_text_can_be_searched(scores: Path):
     paper = written(scores)
     found = sorted((paper / "figures").glob("*.pdf"))
@@ -147,6 +149,7 @@ def test_figures_carry_labels(scores: Path):
         assert "Tasks" in done.stdout, name
 
 
+@pytest.mark.ci
 def test_what_is_cited_is_in_the_bibliography_and_nothing_else(scores: Path):
     paper = written(scores)
     found = set(
@@ -164,6 +167,7 @@ def test_what_is_cited_is_in_the_bibliography_and_nothing_else(scores: Path):
         assert key[-4:] in entry
 
 
+@pytest.mark.ci
 def test_the_checklist_says_what_it_knows_and_what_not(scores: Path):
     text = (written(scores) / "checklist.md").read_text()
     assert "30 runs: 5 seeds of each of 3 variants in 2 families" in text
@@ -236,6 +240,7 @@ def test_svg_figures_say_what_they_are(scores: Path):
         ("outcomes: {glue: BLiMP}", "would both be called 'BLiMP'"),
     ],
 )
+@pytest.mark.ci
 def test_labels_that_do_not_fit(scores: Path, labels: str, message: str):
     with pytest.raises(UsageError, match=message) as told:
         written(scores, labels=labels)

@@ -116,6 +116,7 @@ def losses(family: str, level: str, size: str) -> np.ndarray:
     return np.array([loss_of(family, level, size, seed) for seed in SEEDS])
 
 
+@pytest.mark.ci
 def test_differences_are_averaged_over_settings_and_tested_in_each(made: Path):
     found = kept(made)
     assert found.families == tuple(settings())
@@ -140,6 +141,7 @@ def test_differences_are_averaged_over_settings_and_tested_in_each(made: Path):
     assert c.has_interaction  # the lead is gone at the largest size
 
 
+@pytest.mark.ci
 def test_the_levels_of_an_axis_are_compared_within_family_and_variant(made: Path):
     found = kept(made, factor="size", baseline="0.5M")
     assert found.variants == ("0.5M", "0.1M", "2M")
@@ -156,6 +158,7 @@ def test_the_levels_of_an_axis_are_compared_within_family_and_variant(made: Path
     assert found.noun == "size"
 
 
+@pytest.mark.ci
 def test_tables_have_a_column_for_each_axis(made: Path):
     tables = number_tables(kept(made))
     for name in ("scores", "seeds", "comparisons", "training", "learning_curves", "training_times"):
@@ -213,6 +216,7 @@ def test_runs_of_other_stages_are_told_apart(made: Path, tmp_path: Path):
     assert plain.stages == {}
 
 
+@pytest.mark.ci
 def test_failed_runs_count_in_their_setting(made: Path, tmp_path: Path):
     lost = run_id_of("roberta", LARGE, "2M", 4)
     content = plan()

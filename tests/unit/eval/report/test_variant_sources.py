@@ -75,6 +75,7 @@ def test_they_are_named_first_of_all_that_is_amiss(study):
         ({1: of(A), 2: of(B), 3: of(C)}, f"kan: seed 1 through {A}, seed 2 through {B}, seed 3 through {C}"),
     ],
 )
+@pytest.mark.ci
 def test_sources_that_compute_the_same_are_one(study, records, said):
     (*notes,) = read_source(study(sources(records))).other_sources
     assert [note.split(": they are")[0] for note in notes] == ([said] if said else [])

@@ -164,6 +164,7 @@ def test_a_study_is_compared_on_them_as_on_means_over_tasks(study: Path):
 
 
 @pytest.mark.parametrize("name", ["table.csv", "rows.parquet"])
+@pytest.mark.ci
 def test_a_table_of_such_scores_is_judged_like_a_study(study: Path, tmp_path: Path, name):
     rows = read_source(study).rows
     path = tmp_path / name
@@ -289,6 +290,7 @@ def means(path: Path) -> None:
         (means, "whose scores are means over tokens (reduction=mean)", PAIR_METRICS),
     ],
 )
+@pytest.mark.ci
 def test_runs_that_cannot_be_graded_are_named_and_the_others_are(study: Path, spoil, reason, lacking):
     whole, _ = graded(study)
     spoil(items_of(study, "blimp"))

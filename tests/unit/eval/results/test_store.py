@@ -78,6 +78,7 @@ def test_the_ledger_has_the_checksum_and_size_of_every_file(tmp_path):
 
 
 @pytest.mark.parametrize("again", [False, True])
+@pytest.mark.ci
 def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_path, monkeypatch, again):
     """Every rename may be the last that happens; one that is left out stands for the kill before it."""
     replace, steps = __import__("os").replace, 0
@@ -117,6 +118,7 @@ def test_a_kill_between_any_two_writes_leaves_every_finished_task_believed(tmp_p
 
 @pytest.mark.parametrize("how", ["emptied", "halved", "zeroed", "flipped", "deleted"])
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.ci
 def test_a_damaged_file_is_written_again_or_its_tasks_are_scored_again(tmp_path, capsys, name, how):
     undisturbed = known(scored(tmp_path / "whole")).rows()
     run_dir = scored(tmp_path / "run")

@@ -72,6 +72,7 @@ def test_what_cannot_be_scored_is_a_clear_error(tokenizer):
         LMEvalModel(scorer).generate_until([])
 
 
+@pytest.mark.ci
 def test_suites_of_this_project_are_scored_without_lm_eval():
     """Its import takes seconds."""
     code = (

@@ -267,6 +267,7 @@ def test_any_depth_long_texts_and_scored_parts(family, num_layers):
 
 @pytest.mark.parametrize("ffn", FFN_VARIANTS)
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", "llama"])
+@pytest.mark.ci
 def test_scores_of_every_variant_are_those_of_single_texts(family, ffn):
     torch.manual_seed(1)
     layers, heads = (

@@ -121,6 +121,7 @@ def test_heads_of_one_model_are_one_replicate():
 @pytest.mark.parametrize("num_families", [1, 2])
 @pytest.mark.parametrize("num_runs", [3, 6, 10])
 @pytest.mark.parametrize("shape", ["normal", "unequal", "outliers"])
+@pytest.mark.ci
 def test_a_difference_of_the_margin_is_rarely_called_equivalent(shape: str, num_runs: int, num_families: int):
     """The worst case of the verdict ``equivalent``: a true difference as large as the margin."""
     found = studies(shape, num_families, num_runs, difference=1.0)

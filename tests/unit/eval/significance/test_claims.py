@@ -120,6 +120,7 @@ def assert_agree(comparison: Comparison) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), how=st.sampled_from(WAYS))
+@pytest.mark.ci
 def test_no_verdict_contradicts_its_interval_or_another_verdict(seed: int, how: Inference):
     found = random_study(seed, how)
     asked = found.asked("kan", "gelu - kan", "swish - relu", "relu - swish", "relu+silu - gelu+kan")

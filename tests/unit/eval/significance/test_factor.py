@@ -245,6 +245,7 @@ def test_models_that_answer_alike_under_one_head_are_not_copies(study: Path):
     assert sum("score exactly 33.3" in note for note in found.warnings) == 4
 
 
+@pytest.mark.ci
 def test_the_study_names_the_factor(study: Path):
     write_plan(study, factor="head", baseline="mlp", contrasts=[f"{FOURIER} - linear"])
     found = analysed(study)

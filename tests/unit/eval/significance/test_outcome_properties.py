@@ -77,6 +77,7 @@ def numbers(comparison: Comparison, names: tuple[str, ...] = ENDS) -> np.ndarray
 
 
 @given(rows=losses(), chance=st.sampled_from([None, 3.0]))
+@pytest.mark.ci
 def test_a_loss_may_be_written_with_either_sign(rows: pd.DataFrame, chance: float | None):
     """Negating scores, direction and chance changes the signs of differences, and nothing else."""
     negated = rows.assign(score=-rows["score"])

@@ -210,6 +210,7 @@ def test_a_right_variant_passes_every_check(check):
 
 
 @pytest.mark.parametrize("name", FFN_VARIANTS)
+@pytest.mark.ci
 def test_every_registered_variant_passes_those_of_models(name):
     for check in ("a step of training in every family", "equal budgets"):
         MODEL_CHECKS[check](name, {})

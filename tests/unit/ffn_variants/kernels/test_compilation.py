@@ -60,6 +60,7 @@ def test_kernels_are_eager_until_asked_for():
 
 
 @pytest.mark.parametrize("name", ["cheby-kan", "spline-kan"])
+@pytest.mark.ci
 def test_compiled_variants_are_the_eager_ones_and_are_not_compiled_again(
     name, compiled_kernels, monkeypatch, error
 ):
@@ -105,6 +106,7 @@ def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
     "isolate_recompiles" not in inspect.signature(torch.compile).parameters,
     reason="before torch 2.13 all kernels share one limit of compilations",
 )
+@pytest.mark.ci
 def test_many_functions_of_one_code_share_no_limit_of_compilations(compiled_kernels):
     def kernel(operation):
         return compiled(lambda x: operation(x))
@@ -310,6 +312,7 @@ def write_cache_folder(home, file):
     Path(file).write_text(os.environ["TORCHINDUCTOR_CACHE_DIR"])
 
 
+@pytest.mark.ci
 def test_the_cache_is_kept_at_home(tmp_path):
     # In a process of its own, as a choice is made once.
     process = forkserver().Process(target=write_cache_folder, args=(str(tmp_path), str(tmp_path / "folder")))

@@ -183,6 +183,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @pytest.mark.parametrize("number", range(len(QUICK)), ids=lambda number: str(QUICK[number]))
+@pytest.mark.ci
 def test_features_and_slopes_are_those_of_the_basis(quick, number):
     for found, wanted in zip(quick["cases"][number], QUICK[number].expected(), strict=True):
         assert_equal(found, wanted)

@@ -202,6 +202,7 @@ def test_gelu_form_can_be_chosen(family):
 
 @each_variant
 @each_family
+@pytest.mark.ci
 def test_every_layer_has_the_variant_and_learns(family, ffn):
     model = make(family, ffn)
     model(tokens(), labels=tokens()).loss.backward()
@@ -219,6 +220,7 @@ def test_every_layer_has_the_variant_and_learns(family, ffn):
 
 @each_variant
 @each_family
+@pytest.mark.ci
 def test_saved_models_come_back_as_they_were(family, ffn, tmp_path):
     options = {"kan": {"grid_size": 3}, "swish": {"init": 0.5}}.get(ffn)
     model = make(family, ffn, ffn_options=options)
@@ -237,6 +239,7 @@ def test_saved_models_come_back_as_they_were(family, ffn, tmp_path):
 
 
 @pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
+@pytest.mark.ci
 def test_classification_and_backbone_miss_only_their_head(family, ffn, tmp_path):
     model = make(family, ffn)
     model.save_pretrained(tmp_path)
@@ -269,6 +272,7 @@ def test_weights_outside_the_ffn_are_those_of_the_seed(family):
 
 @each_variant
 @each_family
+@pytest.mark.ci
 def test_another_seed_gives_other_weights(family, ffn):
     one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
     for key, value in one.named_parameters():

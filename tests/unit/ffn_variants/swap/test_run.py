@@ -18,6 +18,7 @@ QUICK = {"tokens": 1500, "held_out_tokens": 600, "steps": 60, "batch_tokens": 12
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.ci
 def test_fitting_brings_the_loss_back_and_the_model_is_saved(family, ours, saved, texts, tmp_path, capsys):
     folder = saved(ours(family))
     settings = Settings(folder, "fourier-kan", (texts,), **QUICK, block_size=32, finetune_steps=5)

@@ -123,6 +123,7 @@ def test_outputs_and_gradients_are_those_of_the_formula_in_float32(grid, order, 
 
 
 @pytest.mark.parametrize("even", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.ci
 def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(even, compiled_kernels, error):
     rng = np.random.default_rng(2)
     layer = layer_from(efficient_kan_state(rng, 24, 16, 3 if even else 2, 3, even), torch.float32)
@@ -132,6 +133,7 @@ def test_compiled_outputs_and_gradients_are_those_of_the_formula_too(even, compi
 
 
 @pytest.mark.parametrize(("grid", "order"), SHAPES)
+@pytest.mark.ci
 def test_initial_layers_keep_float32_accuracy_at_a_model_s_width(grid, order, error):
     torch.manual_seed(3)
     layer = KANLinear(256, 8, grid, order)

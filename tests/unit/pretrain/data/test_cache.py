@@ -74,6 +74,7 @@ FILES = [
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.ci
 def test_what_a_run_reads_is_made_again(cache, tmp_path, capsys, name, how):
     before = contents(tmp_path)
     capsys.readouterr()
@@ -90,6 +91,7 @@ def test_what_a_run_reads_is_made_again(cache, tmp_path, capsys, name, how):
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", ["train-00001.tokens.npy", "train-00001.offsets.npy", "documents.json"])
+@pytest.mark.ci
 def test_a_shard_is_made_again_before_it_is_packed(cache, tmp_path, capsys, name, how):
     wider = config_of(tmp_path, "--data.block-size", "128")
     prepare_data(wider)

@@ -89,6 +89,7 @@ def story_lengths(shared_data) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("block_size", "most_cut"), [(512, 0.07), (256, 0.34)])
+@pytest.mark.ci
 def test_real_stories_fill_rows_and_few_are_cut(story_lengths, block_size, most_cut):
     """3.3% are too long for 512 tokens, 19.3% for 256; joined end to end, 44% and 79% would be cut."""
     planned = fill_rows(story_lengths, block_size)

@@ -69,6 +69,7 @@ def tiny(tmp_path):
 
 
 @pytest.mark.parametrize("error", [None, KeyboardInterrupt, RuntimeError])
+@pytest.mark.ci
 def test_the_thread_ends_with_the_loop_however_that_ends(tiny, monkeypatch, error):
     running = []
 

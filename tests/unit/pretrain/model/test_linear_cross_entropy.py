@@ -25,6 +25,7 @@ def problem(dtype, bias):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows_per_chunk", [1, 5, 23, 100])
 @pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.ci
 def test_loss_and_gradients_are_those_of_whole_logits(monkeypatch, bias, rows_per_chunk, compiled):
     monkeypatch.setitem(module.CHUNK_NUMBERS, "cpu", rows_per_chunk * CLASSES)
     monkeypatch.setattr(module, "ROWS", 1)
@@ -114,6 +115,7 @@ def test_evaluation_makes_the_logits_and_no_gradient(monkeypatch, evaluating):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("rows_per_chunk", "compiled"), [(1, False), (5, True), (100, False)])
+@pytest.mark.ci
 def test_ignored_rows_give_no_loss_and_no_gradient_even_where_they_are_not_numbers(
     monkeypatch, bias, compiled, rows_per_chunk
 ):

@@ -64,6 +64,7 @@ def damage_file(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), diagonal_is_fast([*MODEL, "COMPLETED"], DAMAGES))
+@pytest.mark.ci
 def test_a_damaged_model_is_made_again(finished, name, kind, capsys):
     config, run = finished
     before = contents(run.path)

@@ -84,6 +84,7 @@ def train_until(last: int, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -
             train(config)
 
 
+@pytest.mark.ci
 def test_experts_are_balanced_and_a_resumed_run_goes_on_where_they_were(tiny, monkeypatch):
     config = tiny("gpt_neo", "--ffn", "moe", "--model.intermediate-size", "8")
     other = config.model_copy(update={"output": config.output.model_copy(update={"study": "moe-resumed"})})
@@ -157,6 +158,7 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.mark.ci
 def test_one_batch_of_8_equals_2_accumulated_batches_of_4(tiny, family):
     no_dropout = ["--model.hidden-dropout", "0", "--model.attention-dropout", "0"]
     whole = train(tiny(family, *no_dropout))
@@ -183,6 +185,7 @@ def test_two_processes_read_what_one_reads(tiny, family):
 @pytest.mark.parametrize(
     "family", ["gpt_neo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("roberta", "t5"))]
 )
+@pytest.mark.ci
 def test_one_seed_decides_everything(tiny, family):
     first = train(tiny(family, "--run-name", "first"))
     again = train(tiny(family, "--run-name", "again"))
@@ -202,6 +205,7 @@ def test_one_seed_decides_everything(tiny, family):
         pytest.param("t5", "truncated", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.ci
 def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, family, damage, monkeypatch):
     expected = train(tiny(family, "--run-name", "whole"))
 
@@ -232,6 +236,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, fami
 
 
 @pytest.mark.parametrize("optimizer", ["adafactor", "muon"])
+@pytest.mark.ci
 def test_a_run_with_another_optimizer_goes_on_to_the_same_bits(tiny, monkeypatch, optimizer):
     flags = ("--optim.optimizer", optimizer, "--run-name")
     expected = train(tiny("gpt_neo", *flags, "whole"))
@@ -420,6 +425,7 @@ def test_a_report_reads_the_parameters_of_a_run_that_a_token_meets(tiny, ffn):
     assert (facts.ffn_flops_per_token == 0) == (ffn == "no-ffn")
 
 
+@pytest.mark.ci
 def test_memory_that_runs_out_in_a_kernel_halves_a_pass_and_compiling_goes_on(tiny, kernel, capsys):
     calls = []
 

@@ -39,6 +39,7 @@ def config(rows: int, size: int | str, find: bool = True) -> RunConfig:
         (4, 16, 2, [4, 2]),  # a pass has no more rows than the step
     ],
 )
+@pytest.mark.ci
 def test_forward_passes_are_halved_until_they_fit(rows, size, fits, expected):
     tried: list[int] = []
     fit_to_memory(run_that_fits(fits, tried), config(rows, size), 1)

@@ -83,6 +83,7 @@ def runs_dir(tmp_path_factory) -> Path:
     ],
     ids=["gpt_neo", "roberta", "t5", "llama"],
 )
+@pytest.mark.ci
 def test_replayed_steps_are_the_usual_ones_to_the_bit(runs_dir, tmp_path, flags):
     """With dropout where the family has it, in two forward passes a step."""
     config = load_config(None, [*TINY, *flags, "--runs-dir", str(runs_dir)])
@@ -99,6 +100,7 @@ def test_replayed_steps_are_the_usual_ones_to_the_bit(runs_dir, tmp_path, flags)
         torch.testing.assert_close(expected, plain, rtol=2e-5, atol=0)
 
 
+@pytest.mark.ci
 def test_moved_knots_are_recorded_anew(runs_dir, tmp_path):
     flags = ["--ffn", "kan", "--splines.knot-updates", "0.67", "--runs-dir", str(runs_dir)]
     config = load_config(None, [*TINY, *flags, "--optim.max-steps", "9"])

@@ -119,6 +119,7 @@ def test_they_are_the_runs_of_seed(seeds, runs_dir):
     ],
     ids=" ".join,
 )
+@pytest.mark.ci
 def test_each_seed_equals_its_single_run(seeds, flags):
     together = seeds("2,1", *flags)
     train_in_turn(together, train)

@@ -64,6 +64,7 @@ def uniformity_p(ranks: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(("counts", "is_paired"), [(UNEQUAL, False), (PAIRED, True)])
+@pytest.mark.ci
 def test_ranks_of_true_values_are_uniform(counts, is_paired: bool):
     found = {name: uniformity_p(ranks) for name, ranks in calibration(counts, 2, 300, is_paired).items()}
     assert min(found.values()) > 1e-3, found

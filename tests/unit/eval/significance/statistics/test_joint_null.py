@@ -85,6 +85,7 @@ def test_a_comparison_without_runs_has_no_p(draw):
 
 
 @pytest.mark.parametrize("is_paired", [False, True])
+@pytest.mark.ci
 def test_simulated_studies_share_what_real_ones_share(is_paired):
     """Correlations of t between comparisons, against studies of the same truth simulated directly."""
     truth = np.random.default_rng(3)
