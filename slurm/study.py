@@ -156,7 +156,7 @@ class Study:
     @property
     def plan(self) -> dict[str, Any]:
         """What must not change once somebody has looked."""
-        report = self.config.report.model_dump(mode="json")
+        report = self.config.report.asked
         return {
             "looks": list(self.config.stages),
             "variants": list(self.config.models),
@@ -217,7 +217,7 @@ class Study:
         }
         text = sealed_text(yaml.safe_dump(content, sort_keys=False))
         write_text(StudyFolder(self.folder).study_file, text)
-        remember_question(self.folder, self.config.report.model_dump(mode="json"))
+        remember_question(self.folder, self.config.report.asked)
 
 
 @dataclass(frozen=True, kw_only=True)

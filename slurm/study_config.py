@@ -66,6 +66,14 @@ class ReportConfig(Section):
     looks: Annotated[Plan | None, BeforeValidator(lambda value: read_plan(value, ""))] = None
     """Numbers of runs in every arm at which the report is read, such as ``[3, 6, 10]``, or ``any``: the tests
     then hold their level over all of these looks together."""
+    note: Annotated[str, Field(max_length=1000)] = ""
+    """What a reader must know and no record tells, such as a grid that was given up after first results; the
+    report prints it beside what was asked before them."""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What decides the report's claims, as JSON."""
+        return self.model_dump(mode="json", exclude={"note"})
 
 
 class StudyConfig(Section):

@@ -55,13 +55,15 @@ class Design:
     """Of classification, where a study names them."""
     run_ids: frozenset[str] | None = None
     decisions: Decisions | None = None
+    """Of looks, where seeds are added only to what is undecided."""
     is_until_decided: bool = False
     """Whether seeds are added to what is undecided, of which ``decisions`` is the record."""
-    """Of looks, where seeds are added only to what is undecided."""
     placed: StudyAxes = field(default_factory=StudyAxes)
     """Where the runs of ``run_ids`` stand on the axes of the study, and which of them are compared."""
     asked: Mapping[str, Any] = field(default_factory=dict)
-    """The report section of the study's file, as it stands now."""
+    """The report section of the study's file, as it stands now, but for the note."""
+    note: str = ""
+    """What the study's author tells of it."""
 
     def seeds_of(self, family: Family, level: Level) -> tuple[int, ...]:
         """Return the seeds that an arm was meant to have by now."""
@@ -184,7 +186,8 @@ def _from_content(path: Path, content: Mapping[str, Any]) -> tuple[Design, Decla
         heads=_listed_heads(content, mapping(evaluation.get("finetune"))),
         run_ids=_run_ids(cells, placed),
         placed=placed,
-        asked=report,
+        asked={key: value for key, value in report.items() if key != "note"},
+        note=_text(path, "report.note", report.get("note", "")),
     )
     return design, Declared(margin=margin, margins=margins)
 
@@ -215,6 +218,12 @@ def _baseline(path: Path, report: Mapping[str, Any]) -> str | None:
     if name is not None and not isinstance(name, str):
         raise UsageError(f"{path}: report.baseline must be a name, not {name!r}")
     return name
+
+
+def _text(path: Path, name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError(f"{path}: {name} must be a text, not {value!r}")
+    return value
 
 
 def _truth(path: Path, name: str, value: object) -> bool:

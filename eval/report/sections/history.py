@@ -15,12 +15,17 @@ _FORMERLY = {"method": "welch", "correction": "holm"}
 
 
 def questions_note(analysis: Analysis) -> str:
-    """Say what stood in the study's file before its results, what was changed since, and what flags asked."""
+    """Say what stood in the study's file before its results, what was changed since, and what flags asked.
+
+    What the study's author tells of it comes last.
+    """
     flags = _said(asked_by_flags(analysis.request))
     on_command_line = f" On the command line: {flags}." if flags else ""
     if analysis.source.history is None:
         return f"What was decided before the results is not known of a file of scores.{on_command_line}"
-    return _before_and_after(analysis.source.history, analysis.source.design.asked) + on_command_line
+    design = analysis.source.design
+    note = f" The study's own note: {escape(design.note)}" if design.note else ""
+    return _before_and_after(analysis.source.history, design.asked) + on_command_line + note
 
 
 def _before_and_after(history: History, now: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ import yaml
 from base import config_input
 from base.config_input import read_yaml
 from base.errors import UsageError
+from eval.report.design import read_design
 from eval.report.history import read_history
 from pretrain import resolution
 from pretrain.resolution import load_config
@@ -177,6 +178,9 @@ def test_what_a_study_asks_is_remembered_when_it_changes(tmp_path: Path, reposit
     first, second = read_history(study.folder).questions
     assert (first.report["margin"], first.num_results) == (1.0, 0)
     assert (second.report["margin"], second.num_results) == (2.0, 1)
+    load_study(write(tmp_path, repository, report={"margin": 2.0, "note": "a grid was given up"})).write()
+    assert len(read_history(study.folder).questions) == 2
+    assert read_design(StudyFolder(study.folder).study_file).design.note == "a grid was given up"
 
 
 def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:

@@ -187,6 +187,17 @@ def test_a_file_edited_by_hand_is_noticed(tmp_path: Path):
     assert "Changed after the first results" in questions_note(study.report())
 
 
+def test_a_note_of_the_study_is_told_and_is_no_change(tmp_path: Path):
+    study = Growing(tmp_path / "s")
+    study.grow(3)
+    before = questions_note(study.report())
+    content = yaml.safe_load((study.folder / "study.yaml").read_text())
+    content["report"]["note"] = "A first grid\nwas given up."
+    (study.folder / "study.yaml").write_text(yaml.safe_dump(content))
+    note = questions_note(study.report())
+    assert note == f"{before} The study's own note: A first grid was given up."
+
+
 def test_what_is_not_known_is_said(tmp_path: Path):
     study = Growing(tmp_path / "s")
     StudyFolder(study.folder).history_file.unlink()
