@@ -1,8 +1,9 @@
 """`fourier-kan`: layers whose edges are truncated Fourier series, after FourierKAN (GistNoesis 2024).
 
 y_j = bias_j + sum_i sum_{k=1..G} a_jik cos(k x_i) + b_jik sin(k x_i). The coefficients have the name,
-the shape and the initialisation of https://github.com/GistNoesis/FourierKAN; the bias is a vector, as in a
-linear layer. The code is this project's own.
+the shape and, at ``init_scale`` 1, the initialisation of https://github.com/GistNoesis/FourierKAN; the FFN's
+start at a tenth of that (``FourierKANFFN``). The bias is a vector, as in a linear layer. The code is this
+project's own.
 """
 
 from __future__ import annotations

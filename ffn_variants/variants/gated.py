@@ -1,7 +1,8 @@
 """Gated feed-forward networks, W_2 (act(W x) * V x), without biases (Shazeer 2020, arXiv:2002.05202).
 
-`glu` (sigmoid), `bilinear` (no activation), `reglu`, `geglu` and `swiglu` are the paper's. `relu2-glu` gates
-with max(0, x)^2, and `clamped-swiglu` is the form of gpt-oss (OpenAI 2025), here without its biases.
+`glu` (sigmoid), `bilinear` (no activation), `reglu`, `geglu` and `swiglu` are the paper's. `relu2-glu`, which
+gates with max(0, x)^2, is BitNet's and Q-Sparse's (Wang et al. 2024, arXiv:2407.10969, equation 11),
+and `clamped-swiglu` is the form of gpt-oss (OpenAI 2025), here without its biases.
 
 They hold three D x F matrices where a stock FFN holds two, so at equal F they have 1.5 times its parameters
 and operations; the paper compares them at two thirds of F.
@@ -118,7 +119,7 @@ SPECS = (
     _gated(
         relu2_glu,
         "W_2 (max(0, W x)^2 * V x), no biases: 3DF parameters",
-        "squared ReLU (So et al. 2021, arXiv:2109.08668) in the place of Shazeer's ReLU",
+        "Q-Sparse, Wang et al. 2024, arXiv:2407.10969, equation 11",
     ),
     _gated(geglu, "W_2 (GELU_tanh(W x) * V x), no biases: 3DF parameters"),
     _gated(swiglu, "W_2 (SiLU(W x) * V x), no biases: 3DF parameters"),
