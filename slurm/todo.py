@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slurm.cell import is_done
-from slurm.cells import Cell
+from slurm.cells import Cell, trained_cells
 from slurm.life import PATIENCE_S, watch
 from slurm.sources import other_sources
 from slurm.state import CellState
@@ -35,10 +35,12 @@ class Todo:
 def find_todo(study: Study, retry_failed: bool) -> Todo:
     """Leave out what is done, at work or queued, and what failed by itself unless it is to be tried again.
 
-    What was trained through another source of its variant is neither done nor run again: it has failed.
+    What was trained through another source of its variant is neither done nor run again: it has failed. What
+    is missing of that variant is not run either, or one arm would be of two codes.
     """
     states = dict(survey(study.folder, [cell.run_id for cell in study.cells]))
     changes = other_sources(study.cells)
+    halted = _beside(study, changes)
     cells, changed = [], []
     for cell in study.cells:
         state = states[cell.run_id]
@@ -49,9 +51,22 @@ def find_todo(study: Study, retry_failed: bool) -> Todo:
             changed.append(cell)
         elif is_done(cell):
             states[cell.run_id] = CellState(name="done")
+        elif cell.run_id in halted:
+            states[cell.run_id] = replace(state, name="failed", error=halted[cell.run_id])
         elif state.name != "failed" or retry_failed:
             cells.append(cell)
     return Todo(states, tuple(cells), tuple(changed))
+
+
+def _beside(study: Study, changes: Mapping[str, str]) -> dict[str, str]:
+    """Say by run id why cells are not run whose variant has runs of another source."""
+    trained = trained_cells(study.cells)
+    changed = {cell.config.model.ffn: changes[cell.run_id] for cell in trained if cell.run_id in changes}
+    return {
+        cell.run_id: f"not run, as of other runs of its variant: {changed[cell.config.model.ffn]}"
+        for cell in trained
+        if cell.config.model.ffn in changed
+    }
 
 
 def take_over(study: Study, todo: Todo) -> Todo:

@@ -74,7 +74,7 @@ def _unusable_notes(facts: Sequence[RunFacts]) -> Iterable[str]:
         for reason in run.unusable:
             by_reason[reason].append(run.run_id)
     for reason, run_ids in by_reason.items():
-        yield f"not used, as {reason}: {some_of(run_ids, SHOWN)}"
+        yield f"not used, as {reason}, while their scores count: {some_of(run_ids, SHOWN)}"
 
 
 def broken_notes(runs: Runs) -> list[str]:

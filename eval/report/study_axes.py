@@ -19,6 +19,8 @@ from eval.significance.axes import Axes, Family, Places, Settings
 
 MAIN = "main"
 """The stage of the runs that are compared."""
+TUNE = "tune"
+"""That of the runs that learning rates are chosen by."""
 VARIANT = "variant"
 
 

@@ -15,9 +15,11 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from base.errors import UsageError
 from eval.report.sources import Source
+from eval.report.study_axes import TUNE
 from eval.results.outcome import Outcome
-from eval.results.tuning import Choice, Round, Tuning, read_tuning
+from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuning
 from eval.results.tuning_rules import Point, Value, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
@@ -149,11 +151,16 @@ def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None
         runs: Held-out loss by family, variant and seed; stands for the spread of tunings of one seed.
 
     Returns:
-        None where the study was not tuned, nothing is chosen yet, or its models are not what is compared.
+        None where the study was not tuned, or its models are not what is compared.
+
+    Raises:
+        UsageError: If the file is damaged, or gone beside runs of a tuning: intervals would be too short.
     """
     if source.kind != "study folder" or seen.factor in ("head", "both"):
         return None
     tuning = read_tuning(source.path)
+    if tuning is None and source.stages.get(TUNE):
+        raise UsageError(missing_tuning(source.path))
     if tuning is None or not tuning.chosen:
         return None
     keys = {

@@ -378,6 +378,14 @@ def read_tuning(study: Path) -> Tuning | None:
     raise UsageError(f"{path} is damaged; restore it, or remove it to choose again from the tuning runs")
 
 
+def missing_tuning(study: Path) -> str:
+    """Say what to do where runs of a tuning are there, and what they chose is not."""
+    return (
+        f"{StudyFolder(study).tuning_file} is gone, without which the luck of each choice is in no interval; "
+        "restore it, or give the study's command again, which chooses anew from the tuning runs"
+    )
+
+
 def write_tuning(study: Path, tuning: Tuning) -> None:
     """Replace what is known of a study's tuning in one step."""
     write_record(StudyFolder(study).tuning_file, tuning)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from base.checksums import FileState, damage
 from base.config_input import read_yaml
@@ -12,12 +13,12 @@ from base.errors import UsageError
 from base.files import write_atomically
 from base.records import sealed, unsealed
 from eval.models.identity import weights_hash
-from eval.results.ledger import look
 from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from slurm.archive.failures import write_failures
 from slurm.archive.tar import SUFFIX, read_tar, write_tar
+from slurm.archive.whole import check_whole, wrong_scores
 from slurm.listing import read_listing
 from slurm.state import CellState, read_state
 
@@ -25,43 +26,49 @@ _PRIVATE = ("host", "command")
 """Of each session in a run's record."""
 
 
-def write_archives(study: StudyFolder, out: Path) -> list[str]:
+class Kept(NamedTuple):
+    """What came of archiving a study, in lines."""
+
+    done: str
+    notes: list[str]
+    """What was left out, or stays as it was."""
+    has_damage: bool
+    """Whether a finished run is damaged."""
+
+
+def write_archives(study: StudyFolder, out: Path) -> Kept:
     """Write the archives of a study.
 
     Args:
         study: The study's folder.
         out: Folder for them.
 
-    Returns:
-        What was done and what was left out, in lines.
-
     Raises:
-        UsageError: If the folder holds no study, or no finished run, or a finished run is damaged.
+        UsageError: If the folder holds no study or no finished run, or if what the study asked or chose is
+            damaged: nothing is written then.
     """
     if not study.study_file.is_file():
         raise UsageError(f"{study.path} holds no study (it has no {study.study_file.name}); name its folder")
     _refuse_another(study, StudyFolder(out))
     # Runs that are no cells, as of a grid that was given up, are in no report.
     run_ids = read_listing(study.path).run_ids
+    check_whole(study, "give the study's command again, which writes it anew")
     states = {run_id: read_state(study.path, run_id) for run_id in run_ids}
     runs = [study.run(run_id) for run_id in run_ids]
     finished = [run for run in runs if _has_ended(run, states[run.run_id])]
     if not finished:
         raise UsageError(f"{study.path} has no finished run; run the study first")
-    kept: dict[Path, dict[str, dict[str, bytes]]] = {}
+    kept, dropped = _archived_before(finished, out, run_ids)
     damaged = []
     for run in finished:
-        place = out / run.family / f"{run.path.parent.name}{SUFFIX}"
-        kept.setdefault(place, _archived_before(place, run_ids))
+        own = kept[_place(run, out)]
         try:
-            kept[place][run.path.name] = _contents(run)
+            own[run.path.name] = _contents(run)
         except UsageError as error:
-            damaged.append(f"left out: {error}")
+            is_kept = run.path.name in own
+            damaged.append(f"{'kept as archived before' if is_kept else 'left out'}: {error}")
     num_changed = sum([write_tar(place, own) for place, own in kept.items() if own])
     write_failures(out, {name: state.error for name, state in states.items() if state.name == "failed"})
-    gone = {file.name for file in StudyFolder(out).lasting_files()}
-    for name in gone - {file.name for file in study.lasting_files()}:
-        (out / name).unlink()
     for file in study.lasting_files():
         write_atomically(
             out / file.name, lambda temporary, file=file: temporary.write_bytes(file.read_bytes())
@@ -71,7 +78,16 @@ def write_archives(study: StudyFolder, out: Path) -> list[str]:
         sum(map(len, kept.values())),
     )
     done = f"{out}: {num_kept} runs in {len(kept)} archives, {size:,.0f} kB; {num_changed} of them changed"
-    return [done, *damaged, *_left_out([run.run_id for run in runs if run not in finished])]
+    unfinished = [run.run_id for run in runs if run not in finished]
+    gone = [f"dropped: {dropped} archived runs that are no cells of the study any more"] * bool(dropped)
+    return Kept(done, [*damaged, *gone, *_left_out(unfinished), *_only_there(study, out)], bool(damaged))
+
+
+def _only_there(study: StudyFolder, out: Path) -> list[str]:
+    """Name files of an earlier archive that the study has not any more."""
+    here = {file.name for file in study.lasting_files()}
+    gone = [file.name for file in StudyFolder(out).lasting_files() if file.name not in here]
+    return [f"kept as archived before: {name}, which {study.path} has no more" for name in gone]
 
 
 def _refuse_another(study: StudyFolder, out: StudyFolder) -> None:
@@ -88,12 +104,25 @@ def _has_ended(run: RunFolder, state: CellState) -> bool:
     return run.has_diverged or (run.is_complete and state.name in ("done", "waiting"))
 
 
-def _archived_before(place: Path, run_ids: Container[str]) -> dict[str, dict[str, bytes]]:
-    """Runs of an earlier archive that the study has still, whether or not their folders are here."""
-    if not place.is_file():
-        return {}
-    variant = f"{place.parent.name}/{place.name.removesuffix(SUFFIX)}"
-    return {name: files for name, files in read_tar(place).items() if f"{variant}/{name}" in run_ids}
+def _place(run: RunFolder, out: Path) -> Path:
+    return out / run.family / f"{run.path.parent.name}{SUFFIX}"
+
+
+def _archived_before(
+    finished: Iterable[RunFolder], out: Path, run_ids: Container[str]
+) -> tuple[dict[Path, dict[str, dict[str, bytes]]], int]:
+    """Read by place what earlier archives have of the study, whether or not the runs' folders are here.
+
+    Returns:
+        That, and how many runs of them are none of the study any more.
+    """
+    kept, dropped = {}, 0
+    for place in dict.fromkeys(_place(run, out) for run in finished):
+        before = read_tar(place) if place.is_file() else {}
+        variant = f"{place.parent.name}/{place.name.removesuffix(SUFFIX)}"
+        kept[place] = {name: files for name, files in before.items() if f"{variant}/{name}" in run_ids}
+        dropped += len(before) - len(kept[place])
+    return kept, dropped
 
 
 def _left_out(run_ids: Sequence[str]) -> list[str]:
@@ -109,7 +138,7 @@ def _contents(run: RunFolder) -> dict[str, bytes]:
     """
     completion = read_completion(run)
     wrong = damage(run.path, lasting_states(run, completion)) if completion else {}
-    wrong |= {f"{run.eval_dir.name}/{name}": why for name, why in look(run)[1].items()}
+    wrong |= wrong_scores(run)
     if wrong:
         name, why = next(iter(wrong.items()))
         raise UsageError(f"{run.path / name} {why}; give the study's command again, which mends what it can")

@@ -32,14 +32,16 @@ class KeepArgs:
     """Folder for the archives; those that are there are brought up to date."""
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """Run the command; it reads every file of the study's runs but checkpoints."""
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command; returns 1 where a finished run is damaged, and the others are archived."""
     options = parse_flags(KeepArgs, args, prog="python -m slurm.archive.keep", description=__doc__)
 
     from slurm.archive.contents import write_archives
 
-    for line in write_archives(StudyFolder(options.study), options.out):
+    kept = write_archives(StudyFolder(options.study), options.out)
+    for line in (kept.done, *kept.notes):
         print(line)
+    return int(kept.has_damage)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ from base.checksums import damage
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, mapping, remove_leftovers, write_atomically
-from eval.results.ledger import look
-from pretrain.run.archived import lasting_states
+from pretrain.run.archived import lasting_states, read_archived
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up, read_completion
-from slurm.archive.failures import read_failures
 from slurm.archive.tar import SUFFIX, read_tar
+from slurm.archive.whole import wrong_scores
 from slurm.state import CellState, read_state, write_state
 
 
@@ -28,7 +27,9 @@ class Placed:
     restored: list[str] = field(default_factory=list)
     """Their ids."""
     there: int = 0
-    """Runs that were in their places already, whatever is in them."""
+    """Runs that were in their places already."""
+    unfinished: list[str] = field(default_factory=list)
+    """Those of them that have not ended there."""
     wrong: list[str] = field(default_factory=list)
     """What cannot be brought back, and why, a sentence each."""
 
@@ -37,19 +38,19 @@ def place_study_files(archives: StudyFolder, study: StudyFolder) -> None:
     """Copy what a study asked, tuned and decided, unless it has begun here: then its own words stand."""
     if study.study_file.is_file():
         return
+    if links := [file for file in archives.lasting_files() if file.is_symlink()]:
+        raise UsageError(f"{links[0]} is a link; archives of a study are files; fetch them anew")
     # That file last: where this is killed, the next call copies all of them again.
     for file in reversed(archives.lasting_files()):
         content = file.read_bytes()
         write_atomically(study.path / file.name, lambda temporary, text=content: temporary.write_bytes(text))
 
 
-def place_failures(archives: StudyFolder, study: StudyFolder) -> dict[str, str]:
-    """Mark cells as failed that had failed when the study was archived; returns their errors by run id."""
-    failed = read_failures(archives.path)
+def place_failures(failed: Mapping[str, str], study: StudyFolder) -> None:
+    """Mark cells as failed, by run id with their errors, that had failed when the study was archived."""
     for run_id, error in failed.items():
         if read_state(study.path, run_id) == CellState():
             write_state(study.path, run_id, CellState(name="failed", error=error))
-    return failed
 
 
 def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()) -> Placed:
@@ -58,7 +59,7 @@ def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()
     remove_leftovers(study.path, ABANDONED_S)
     try:
         runs = read_tar(archive)
-    except UsageError as error:
+    except (UsageError, OSError) as error:
         placed.wrong.append(str(error))
         return placed
     place = f"{archive.parent.name}/{archive.name.removesuffix(SUFFIX)}"
@@ -68,13 +69,15 @@ def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()
             run_id = f"{place}/{name}"
             if study.run(run_id).path.exists():
                 placed.there += 1
+                if not (study.run(run_id).is_complete or study.run(run_id).has_diverged):
+                    placed.unfinished.append(run_id)
                 continue
             try:
                 why = _write(files, aside.run(run_id))
             except (NotADirectoryError, FileExistsError, IsADirectoryError) as error:
                 why = f"its files have impossible names ({error.strerror})"
             if why:
-                placed.wrong.append(f"{archive}: {name}: {why}")
+                placed.wrong.append(f"{archive}: {name}: {why}; fetch the archive anew")
             elif _move(aside.run(run_id).path, study.run(run_id).path):
                 if run_id not in failed:
                     write_state(study.path, run_id, CellState(name="done"))
@@ -113,15 +116,15 @@ def _what_is_wrong(run: RunFolder, files: Mapping[str, bytes]) -> str | None:
         return f"{extra[0]} is no file of an archived run"
     try:
         config = read_yaml(run.config_file)
-    except UsageError as error:
-        return str(error)
+    except UsageError:
+        return f"its {run.config_file.name} cannot be read"
     if (config.get("family"), mapping(config.get("model")).get("ffn")) != (run.family, run.path.parent.name):
         return "its config is of another family or variant than the archive"
     if run.has_diverged and not run.is_complete:
         return None
     completion = read_completion(run)
-    if completion is None or not run.is_archived:
+    if completion is None or read_archived(run) is None:
         return "it is not finished, or no archived run"
     wrong = damage(run.path, lasting_states(run, completion))
-    wrong |= {f"{run.eval_dir.name}/{name}": why for name, why in look(run)[1].items()}
+    wrong |= wrong_scores(run)
     return next((f"{name} {why}" for name, why in wrong.items()), mixed_up(run))

@@ -11,7 +11,7 @@ already stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +20,12 @@ from tyro.conf import Positional
 from base.command_line import parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, run_cli
+from base.names import check_name
 from pretrain.run.folders import StudyFolder
-from slurm.archive.placing import place_archive, place_failures, place_study_files
+from slurm.archive.failures import read_failures
+from slurm.archive.placing import Placed, place_archive, place_failures, place_study_files
 from slurm.archive.tar import SUFFIX
+from slurm.archive.whole import check_whole
 from slurm.listing import read_listing
 
 
@@ -47,8 +50,13 @@ def main(args: Sequence[str] | None = None) -> int:
             f"<family>/<variant>{SUFFIX}); name the folder that ffn-ablations study archive wrote"
         )
     study = StudyFolder(options.runs_dir / _name_of(found.study_file))
-    place_study_files(found, study)
-    failed = place_failures(found, study)
+    check_whole(found, "fetch it anew")
+    failed, was_there = read_failures(found.path), study.study_file.is_file()
+    try:
+        place_study_files(found, study)
+        place_failures(failed, study)
+    except OSError as error:
+        raise UsageError(f"{study.path}: {error.strerror}; name another folder with --runs-dir") from None
     placed = [place_archive(archive, study, failed) for archive in archives]
     wrong = [line for one in placed for line in one.wrong]
     for line in wrong:
@@ -56,19 +64,40 @@ def main(args: Sequence[str] | None = None) -> int:
     restored, there = [run_id for one in placed for run_id in one.restored], sum(one.there for one in placed)
     beside = f"; {there} were there already" if there else ""
     print(f"{study.path}: {len(restored)} finished runs brought back, without their models{beside}")
-    if others := set(restored) - set(read_listing(study.path).run_ids):
-        print(
-            f"note: {len(others)} of them are no cells of {study.study_file}, which was there and stays: no "
-            "report has them; bring them back into another folder with --runs-dir"
-        )
+    for note in _notes(study, found, placed, was_there):
+        print(f"note: {note}")
     return 1 if wrong else 0
+
+
+def _notes(
+    study: StudyFolder, found: StudyFolder, placed: Sequence[Placed], was_there: bool
+) -> Iterator[str]:
+    """Say what a report or the study's command makes of what is there now."""
+    if unfinished := [run_id for one in placed for run_id in one.unfinished]:
+        yield (
+            f"{len(unfinished)} of those that were there are not finished, such as {unfinished[0]}; the "
+            "study's command goes on with them, or remove their folders and restore again"
+        )
+    if was_there and _report(study) != _report(found):
+        yield f"{study.study_file} was there, asks otherwise than that of the archives, and stays"
+    restored = {run_id for one in placed for run_id in one.restored}
+    if others := restored - set(read_listing(study.path).run_ids):
+        elsewhere = "; bring them back into another folder with --runs-dir" if was_there else ""
+        yield f"{len(others)} of them are no cells of {study.study_file}: no report has them{elsewhere}"
 
 
 def _name_of(study_file: Path) -> str:
     name = read_yaml(study_file).get("name")
-    if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
-        raise UsageError(f"{study_file}: name {name!r} is no name of a folder")
-    return name
+    if name is None:
+        raise UsageError(f"{study_file} names no study: it is empty or damaged; fetch it anew")
+    try:
+        return check_name(str(name))
+    except ValueError as error:
+        raise UsageError(f"{study_file}: {error}") from None
+
+
+def _report(study: StudyFolder) -> object:
+    return read_yaml(study.study_file).get("report")
 
 
 if __name__ == "__main__":

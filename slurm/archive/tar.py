@@ -63,6 +63,8 @@ def read_tar(path: Path) -> dict[str, dict[str, bytes]]:
         UsageError: For a file that is no such archive, is cut off, or holds what no run has: a link, a name
             that leads elsewhere, more than ``LARGEST``.
     """
+    if not path.is_file():
+        raise UsageError(f"{path} is no file; fetch it anew")
     try:
         with lzma.open(path) as stream:
             content = stream.read(LARGEST + 1)
@@ -84,10 +86,17 @@ def _runs(path: Path, tar: tarfile.TarFile) -> dict[str, dict[str, bytes]]:
         # A sparse file may be of any size, whatever the archive's is.
         is_plain_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
         stream = tar.extractfile(member) if is_plain_file else None
-        if stream is None or not all(map(_is_plain, parts)):
-            raise UsageError(f"{path} holds {member.name!r}, which no run has; it is no archive of runs")
+        if stream is None or not all(map(_is_plain, parts)) or len(member.name) > LONGEST:
+            raise UsageError(
+                f"{path} holds {member.name[:LONGEST]!r}, which no run has; it is no archive of runs"
+            )
         runs.setdefault(run, {})[name] = stream.read()
     return runs
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text may be the id of a run: ``<family>/<variant>/<run>``, each the name of a folder."""
+    return text.count("/") == 2 and len(text) <= LONGEST and all(map(_is_plain, text.split("/")))
 
 
 def _is_plain(part: str) -> bool:

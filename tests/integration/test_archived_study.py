@@ -332,3 +332,114 @@ def test_texts_that_changed_are_refused_for_other_seeds_too(elsewhere: Path) -> 
     done = run_in(elsewhere, "slurm.submit", "study.yaml", "--seeds", "3")
     assert done.returncode == 2
     assert "was trained on other texts than train.jsonl holds now" in done.stderr
+
+
+def _lose(name: str):
+    def attack(archives: Path) -> None:
+        (archives / name).unlink()
+
+    return attack
+
+
+def _link_history(archives: Path) -> None:
+    (archives / "history.jsonl").unlink()
+    (archives / "history.jsonl").symlink_to("/etc/hostname")
+
+
+def _cut_study(archives: Path) -> None:
+    file = archives / "study.yaml"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(lines[: 2 * len(lines) // 3]))
+
+
+def _empty_study(archives: Path) -> None:
+    (archives / "study.yaml").write_text("")
+
+
+def _fail_nobody(archives: Path) -> None:
+    (archives / "failed.json").write_text('{"' + 300 * "x" + '": "it broke"}')
+
+
+@pytest.mark.parametrize(
+    ("attack", "said"),
+    [
+        (
+            _lose("tuning.json"),
+            "tuning.json is gone, without which the luck of each choice is in no interval",
+        ),
+        (_link_history, "history.jsonl is a link"),
+        (_cut_study, "study.yaml is not as it was written: it was edited or damaged; fetch it anew"),
+        (_empty_study, "study.yaml names no study: it is empty or damaged; fetch it anew"),
+        (_fail_nobody, "is no run); fetch it anew"),
+    ],
+)
+def test_what_no_number_may_rest_on_is_refused_and_nothing_is_written(
+    attack, said: str, finished: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    attack(tmp_path / "archives")
+    before = sorted(path.name for path in (tmp_path / "archives").rglob("*"))
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("runs/study/*"))
+    assert sorted(path.name for path in (tmp_path / "archives").rglob("*")) == before
+
+
+def test_a_report_without_what_was_chosen_is_refused(elsewhere: Path) -> None:
+    (elsewhere / "runs/study/tuning.json").unlink()
+    done = run_in(elsewhere, "eval.report", "runs/study", "--out", "report")
+    assert done.returncode == 2
+    assert "tuning.json is gone" in done.stderr
+    kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert kept.returncode == 2
+    assert "tuning.json is gone" in kept.stderr
+    assert (elsewhere / "archives/tuning.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "count"),
+    [("eval/done.json", "is missing or damaged, and scores need it", 2), ("ARCHIVED", "no archived run", 4)],
+)
+def test_a_run_without_what_its_files_are_checked_by_is_left_out(
+    name: str, said: str, count: int, finished: Path, tmp_path: Path
+) -> None:
+    """A run of the tuning has no scores."""
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+
+    def change(member: tarfile.TarInfo, content: bytes):
+        return member, b"" if member.name.endswith(f"/{name}") else content
+
+    rewrite(tmp_path / "archives/gpt_neo/relu.tar.xz", change)
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 1
+    assert done.stdout.count(said) == count
+    assert done.stdout.count("; fetch the archive anew") == count
+    assert len(list(tmp_path.glob("runs/study/gpt_neo/relu/*"))) == 4 - count
+
+
+def test_archiving_a_damaged_study_costs_no_archive(elsewhere: Path) -> None:
+    """Of a damaged run the archived copy stays; a damaged study is refused; a lost history is told."""
+    archives, study = elsewhere / "archives", elsewhere / "runs/study"
+    before = {path: path.read_bytes() for path in archives.rglob("*") if path.is_file()}
+    next(study.glob("gpt_neo/gelu/seed1-*/eval/done.json")).unlink()
+    (study / "history.jsonl").unlink()
+    kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert kept.returncode == 1
+    assert "kept as archived before: runs/study/gpt_neo/gelu/seed1-" in kept.stdout
+    assert "kept as archived before: history.jsonl, which runs/study has no more" in kept.stdout
+    _cut_study(study)
+    kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
+    assert kept.returncode == 2
+    assert "study.yaml is not as it was written" in kept.stderr
+    assert {path: path.read_bytes() for path in archives.rglob("*") if path.is_file()} == before
+
+
+def test_a_folder_without_a_finished_run_is_told(elsewhere: Path) -> None:
+    run = next(elsewhere.glob("runs/study/gpt_neo/gelu/seed1-*"))
+    shutil.rmtree(run)
+    run.mkdir()
+    done = run_in(elsewhere, "slurm.archive.restore", "archives")
+    assert "0 finished runs brought back, without their models; 8 were there already" in done.stdout
+    assert "note: 1 of those that were there are not finished, such as gpt_neo/gelu/seed1-" in done.stdout

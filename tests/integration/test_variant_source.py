@@ -172,7 +172,9 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
     assert line_of_cells in capsys.readouterr().out.splitlines()
     file.write_text(yaml.safe_dump(content | {"seeds": [1, 2, 3]}), encoding="utf-8")
     todo = find_todo(load_study(file, runs_dir_override(tmp_path / "runs")), retry_failed=True)
-    assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3", "gpt_neo/swish/seed3"]
+    assert [cell.label for cell in todo.cells] == ["gpt_neo/gelu/seed3"]
+    (beside,) = (state for run_id, state in todo.states.items() if "swish/seed3" in run_id)
+    assert beside.error.startswith("not run, as of other runs of its variant: was trained through another")
 
 
 @pytest.mark.slow

@@ -248,7 +248,7 @@ def test_a_size_that_nothing_has_is_named_and_not_used(study, value):
     (facts,) = [facts for facts in source.facts if facts.run_id == SPOILED]
     assert (facts.num_parameters, facts.flops_per_token, facts.ffn_flops_per_token) == (None, None, 5)
     assert set(source.notes) == {
-        f"not used, as {name} in provenance.json is {value}: {SPOILED}"
+        f"not used, as {name} in provenance.json is {value}, while their scores count: {SPOILED}"
         for name in ("parameters", "FLOPs a token")
     }
 

@@ -1,0 +1,40 @@
+"""Whether what is archived or brought back is whole: what a study asked and chose, the scores of a run."""
+
+from __future__ import annotations
+
+from base.config_input import read_yaml
+from base.errors import UsageError
+from base.files import mapping
+from base.sealed_text import is_file_as_written
+from eval.report.study_axes import MAIN, TUNE
+from eval.results.ledger import look
+from eval.results.tuning import missing_tuning
+from pretrain.run.folders import RunFolder, StudyFolder
+
+
+def check_whole(study: StudyFolder, cure: str) -> None:
+    """Refuse a study whose file is not as it was written, or that lacks what its tuning chose.
+
+    Args:
+        study: Its folder, or that of its archives.
+        cure: What to do then.
+
+    Raises:
+        UsageError: Naming the file.
+    """
+    if not is_file_as_written(study.study_file):
+        raise UsageError(f"{study.study_file} is not as it was written: it was edited or damaged; {cure}")
+    content = read_yaml(study.study_file)
+    stages = {name: set(run_ids) for name, run_ids in mapping(content.get("stages")).items()}
+    tuning = stages.get(TUNE, set()) - stages.get(MAIN, set())
+    has_chosen = bool(set(content["cells"]) - tuning)
+    if tuning and has_chosen and not study.tuning_file.is_file():
+        raise UsageError(missing_tuning(study.path))
+
+
+def wrong_scores(run: RunFolder) -> dict[str, str]:
+    """Say by the name of a file what is wrong with a run's scores; without their ledger nobody can tell."""
+    ledger, found = look(run)
+    if ledger is None and run.score_files():
+        return {f"{run.eval_dir.name}/{run.ledger_file.name}": "is missing or damaged, and scores need it"}
+    return {f"{run.eval_dir.name}/{name}": why for name, why in found.items()}
