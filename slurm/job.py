@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from typing import Literal
 
@@ -45,8 +44,6 @@ class CellJob:
         on_cluster = os.environ.get("SLURM_JOB_ID") is not None
         if not is_as_copied(CODE_ROOT):
             print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
-        if not on_cluster:
-            heed_interrupts()
         worker = Worker(log=log, job=environment.job_id if on_cluster else "", rank=rank)
         if self.layout == "shared":
             _join_processes()
@@ -59,15 +56,6 @@ class CellJob:
             self.follow()
         if not on_cluster:
             finish_for_dead_launcher(self.cells[0].study_dir)
-
-
-def heed_interrupts() -> None:
-    """Let SIGINT, by which the launcher cancels this process, end it.
-
-    What a script starts in the background ignores it, and so do all that this starts in turn.
-    """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _join_processes() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -83,7 +85,7 @@ class LocalRunner:
         executor = submitit.LocalExecutor(folder=StudyFolder(self.study_dir).jobs_dir)
         executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
         cores = {k: v for k, v in share_cores(self.workers).items() if k not in os.environ}
-        with _environment(cores | snapshot_environment(self.snapshot)):
+        with _environment(cores | snapshot_environment(self.snapshot)), heeding_interrupts():
             job = executor.submit(Sealed(CellJob(cells)))
         for cell in cells:
             self._tries[cell.run_id] = self._tries.get(cell.run_id, 0) + 1
@@ -111,6 +113,24 @@ def _device(slot: int) -> dict[str, object]:
     """One GPU per worker, in turn; submitit hides all GPUs from a job that asks for none."""
     gpus = torch.cuda.device_count()
     return {"gpus_per_node": 1, "visible_gpus": [slot % gpus]} if gpus else {}
+
+
+@contextmanager
+def heeding_interrupts() -> Iterator[None]:
+    """Let the processes started inside be cancelled, for which submitit sends SIGINT.
+
+    What a script starts in the background ignores it, and so would all that this starts in turn: a worker,
+    and the process that submitit has watch over it.
+    """
+    is_main = threading.current_thread() is threading.main_thread()  # Python allows handlers there alone
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

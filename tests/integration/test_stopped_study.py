@@ -68,6 +68,38 @@ def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_fi
     assert f"stopped by {name} after step" in logs
 
 
+@pytest.mark.ci
+def test_a_study_in_the_background_of_a_script_is_cancelled_with_its_workers(study_file, tmp_path):
+    """Such a command, and all that it starts, would ignore SIGINT, by which its workers are cancelled."""
+    runs = tmp_path / "runs"
+    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(runs.glob("stopped/*/*/seed*/metrics.jsonl")):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline, "no cell started training"
+        time.sleep(0.01)
+    (state_file,) = runs.glob("stopped/cells/*.json")
+    worker = json.loads(state_file.read_text())["pid"]
+    process.terminate()
+    process.communicate(timeout=60)
+    while is_alive(worker):
+        assert time.monotonic() < deadline, "the worker goes on"
+        time.sleep(0.1)
+    assert not list(runs.glob("stopped/*/*/seed*/COMPLETED"))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_a_diverged_cell_is_failed_and_not_trained_again(study_file, tmp_path, capfd):
     content = yaml.safe_load(study_file.read_text())
     content["config"]["optim"] = {"max_steps": 20, "learning_rate": 50.0}
