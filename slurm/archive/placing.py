@@ -67,9 +67,10 @@ def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()
     try:
         for name, files in runs.items():
             run_id = f"{place}/{name}"
-            if study.run(run_id).path.exists():
+            run = study.run(run_id)
+            if run.path.exists():
                 placed.there += 1
-                if not (study.run(run_id).is_complete or study.run(run_id).has_diverged):
+                if not (run.is_complete or run.has_diverged):
                     placed.unfinished.append(run_id)
                 continue
             try:
@@ -78,7 +79,7 @@ def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()
                 why = f"its files have impossible names ({error.strerror})"
             if why:
                 placed.wrong.append(f"{archive}: {name}: {why}; fetch the archive anew")
-            elif _move(aside.run(run_id).path, study.run(run_id).path):
+            elif _move(aside.run(run_id).path, run.path):
                 if run_id not in failed:
                     write_state(study.path, run_id, CellState(name="done"))
                 placed.restored.append(run_id)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,22 +41,26 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
-def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
-    """SIGUSR2 is what submitit's own handler waits for; that one runs after ours has saved."""
-    runs = tmp_path / "runs"
-    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
-    process = subprocess.Popen(
-        [*command, "--workers", "1"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+def start(command: Sequence[str], runs: Path) -> tuple[subprocess.Popen[str], int]:
+    """Start the study, and wait until its cell trains; returns its process and the id of the worker's."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     deadline = time.monotonic() + 120
     while not list(runs.glob("stopped/*/*/seed*/metrics.jsonl")):
         assert process.poll() is None, process.stdout.read()
         assert time.monotonic() < deadline, "no cell started training"
         time.sleep(0.01)
     (state_file,) = runs.glob("stopped/cells/*.json")
-    os.kill(json.loads(state_file.read_text())["pid"], signal.Signals[name])
+    return process, json.loads(state_file.read_text())["pid"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
+def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
+    """SIGUSR2 is what submitit's own handler waits for; that one runs after ours has saved."""
+    runs = tmp_path / "runs"
+    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
+    process, worker = start([*command, "--workers", "1"], runs)
+    os.kill(worker, signal.Signals[name])
     out, _ = process.communicate(timeout=240)
     again = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert again.returncode == 0, out + again.stdout + again.stderr
@@ -73,19 +78,10 @@ def test_a_study_in_the_background_of_a_script_is_cancelled_with_its_workers(stu
     """Such a command, and all that it starts, would ignore SIGINT, by which its workers are cancelled."""
     runs = tmp_path / "runs"
     command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
-    process = subprocess.Popen(
-        ["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not list(runs.glob("stopped/*/*/seed*/metrics.jsonl")):
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline, "no cell started training"
-        time.sleep(0.01)
-    (state_file,) = runs.glob("stopped/cells/*.json")
-    worker = json.loads(state_file.read_text())["pid"]
+    process, worker = start(["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"], runs)
     process.terminate()
     process.communicate(timeout=60)
+    deadline = time.monotonic() + 60
     while is_alive(worker):
         assert time.monotonic() < deadline, "the worker goes on"
         time.sleep(0.1)

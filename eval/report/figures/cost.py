@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,12 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.figures.crowd import is_crowd
+from eval.report.figures.crowd import VERDICT_COLOURS, in_words, is_crowd
 from eval.report.figures.style import (
-    BLUE,
     GREY,
     SMALL,
-    VERMILION,
     Panel,
     VariantStyle,
     add_legend,
@@ -49,11 +47,10 @@ LEAST_SPAN = 0.1  # of an axis, as a share of its middle
 PANEL_IN, FRONTIER_IN = 1.55, 2.2
 CROWD_IN = 2.3  # with names in the panels
 VERDICTS = {
-    "better than": VariantStyle(BLUE, "o", False, "-"),
-    "worse than": VariantStyle(VERMILION, "o", False, "-"),
-    "not told from": VariantStyle(GREY, "o", True, "-"),
+    words: VariantStyle(colour, "o", words == "not told from", "-")
+    for words, colour in VERDICT_COLOURS.items()
 }
-"""How a variant of a crowd looks, by what is shown against the baseline."""
+"""How a variant of a crowd looks."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +75,12 @@ def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     ]
     if not costs:
         return None
-    styles = variant_styles(analysis.variants)
+    styles = {family: _styles(analysis, benchmark, family) for family in families}
     figure, drawn, columns = _grid(analysis, families, costs)
     for place, (axes, (family, cost)) in enumerate(drawn):
+        _panel(axes, points[family], cost, styles[family], analysis.baseline)
         if is_crowd(analysis):
-            styles = _styles_of_verdicts(analysis, benchmark, family)
-        _panel(axes, points[family], cost, styles, analysis.baseline)
-        if is_crowd(analysis):
-            _name_those_that_differ(axes, points[family], cost, styles)
+            _name_those_that_differ(axes, points[family], cost, styles[family])
         _frontier(axes, analysis, family, cost)
         axes.set_xlabel(filled(cost[2], 50 // columns))
         if family not in [earlier for _, (earlier, _) in drawn[:place]]:
@@ -93,24 +88,25 @@ def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     label = _label(analysis, benchmark)
     is_short = bool(analysis.costs.points) and len(families) == 1
     figure.supylabel(filled(label, 30) if is_short else label, fontsize=9.5)
-    shown = {point.variant for known in points.values() for point in known}
-    handles = (
-        [_handle(f"{words} {analysis.baseline}", VERDICTS[words]) for words in VERDICTS]
-        if is_crowd(analysis)
-        else [_handle(str(name), styles[name]) for name in analysis.variants if name in shown]
-    )
+    handles = _handles(analysis, {point.variant for known in points.values() for point in known})
     add_legend(figure, [*handles, *_frontier_handles(analysis)])
     return figure, _alt(analysis, benchmark, families, [label for _, _, label in costs])
 
 
-def _styles_of_verdicts(
-    analysis: Analysis, benchmark: Benchmark, family: Family
-) -> dict[Level, VariantStyle]:
-    """Colour a crowd by what is shown against the baseline, since forty looks are told apart by nobody."""
-    found = {c.contrast.plus[0]: c for c in analysis.of(benchmark, family) if c.is_different}
-    words = {name: "better than" if c.is_better else "worse than" for name, c in found.items()}
+def _styles(analysis: Analysis, benchmark: Benchmark, family: Family) -> dict[Level, VariantStyle]:
+    """Look of each variant: its own, or in a crowd that of what is shown against the baseline."""
+    if not is_crowd(analysis):
+        return variant_styles(analysis.variants)
+    words = {c.contrast.plus[0]: in_words(c) for c in analysis.of(benchmark, family)}
     styles = {name: VERDICTS[words.get(name, "not told from")] for name in analysis.variants}
     return {**styles, analysis.baseline: VariantStyle("black", "D", False, "-")}
+
+
+def _handles(analysis: Analysis, shown: Collection[Level]) -> list[Line2D]:
+    if is_crowd(analysis):
+        return [_handle(f"{words} {analysis.baseline}", style) for words, style in VERDICTS.items()]
+    styles = variant_styles(analysis.variants)
+    return [_handle(str(name), styles[name]) for name in analysis.variants if name in shown]
 
 
 def _name_those_that_differ(

@@ -8,16 +8,21 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.figures.style import GREY, SMALL, in_two_lines, new_figure
+from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, VariantStyle, in_two_lines, new_figure
 from eval.report.names import family_label
 from eval.report.standing import by_standing
 from eval.significance.axes import Family, Level
+from eval.significance.comparison import Comparison
 from eval.significance.factor import FACTORS
 
 MOST_TOGETHER = 10
 """Variants whose lines can be followed in one pair of axes."""
 COLUMNS = 5
 PANEL_IN, TITLE_IN, AROUND_IN = 1.05, 0.25, 0.4
+VERDICT_COLOURS = {"better than": BLUE, "worse than": VERMILION, "not told from": GREY}
+"""By what is shown against the baseline: forty looks of their own are told apart by nobody."""
+ALONE = VariantStyle(BLUE, "", False, "-")
+"""Look of a variant that has its panel to itself."""
 BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
 """Look of the baseline behind every other variant."""
 
@@ -25,6 +30,13 @@ BEHIND = {"color": GREY, "lw": 0.8, "alpha": 0.7, "zorder": 1}
 def is_crowd(analysis: Analysis) -> bool:
     """Whether a figure gives each variant a panel of its own, and sorts where it lists them."""
     return len(analysis.variants) > MOST_TOGETHER
+
+
+def in_words(comparison: Comparison) -> str:
+    """Say what is shown of a variant against the baseline: one of ``VERDICT_COLOURS``."""
+    if not comparison.is_different:
+        return "not told from"
+    return "better than" if comparison.is_better else "worse than"
 
 
 def in_drawn_order(analysis: Analysis) -> list[Level]:

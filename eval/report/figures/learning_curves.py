@@ -11,9 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.figures.crowd import is_crowd, others_in_drawn_order, small_panels
+from eval.report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
 from eval.report.figures.style import (
-    BLUE,
     GREY,
     Panel,
     VariantStyle,
@@ -73,10 +72,9 @@ def _draw_crowd(analysis: Analysis, families: Sequence[Family]) -> tuple[Figure,
     shown = {family: [name for name, points in of.items() if points] for family, of in found.items()}
     said = f"difference to {analysis.baseline} ({NATS})"
     figure, panels = small_panels(shown, TOKENS, said)
-    style = VariantStyle(BLUE, "", False, "-")
     for family, variants in shown.items():
         for name in variants:
-            _draw_band(panels[family, name], found[family][name], "difference", style, 2 * BAND_ALPHA)
+            _draw_band(panels[family, name], found[family][name], "difference", ALONE, 2 * BAND_ALPHA)
             panels[family, name].axhline(0, color=GREY, lw=0.8, zorder=0)
         later = [x for name in variants for x in _later(found[family][name])]
         _limit(

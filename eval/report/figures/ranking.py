@@ -7,19 +7,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, add_legend, filled, panels
+from eval.report.figures.crowd import VERDICT_COLOURS, in_words
+from eval.report.figures.style import GREY, SMALL, add_legend, filled, panels
 from eval.report.names import family_label
 from eval.report.ranking import Place, Ranking
 from eval.report.sections.context import title
 from eval.report.sections.ranking import EDGE
-from eval.significance.comparison import Comparison
 
 ROW_IN = 0.17
 BELOW_IN = 0.75
 MOST_PANELS = 2
 """Families beside each other."""
-LOOKS = {"better": (BLUE, "better than"), "worse": (VERMILION, "worse than"), "": (GREY, "not told from")}
-"""Colour and words by what is shown against the baseline."""
 
 
 def draw_ranking(analysis: Analysis) -> tuple[Figure, str] | None:
@@ -39,7 +37,7 @@ def draw_ranking(analysis: Analysis) -> tuple[Figure, str] | None:
     )
     handles = [
         Line2D([], [], color=colour, marker="o", ms=4.5, lw=1.2, label=f"{words} {analysis.baseline}")
-        for colour, words in LOOKS.values()
+        for words, colour in VERDICT_COLOURS.items()
     ]
     add_legend(figure, handles)
     return figure, "; ".join(_alt(analysis, ranking) for ranking in chosen)
@@ -83,7 +81,7 @@ def _row(axes: Axes, row: int, place: Place, has_letters: bool) -> None:
     if found is None:
         axes.plot(0, row, "D", color="black", ms=4.5, zorder=3)
     else:
-        colour = LOOKS[_shown(found)][0]
+        colour = VERDICT_COLOURS[in_words(found)]
         if found.interval is not None:
             axes.plot(found.interval, (row, row), color=colour, lw=1.2, zorder=2)
         if found.estimate is not None:
@@ -93,10 +91,6 @@ def _row(axes: Axes, row: int, place: Place, has_letters: bool) -> None:
             1.01, row, place.letters, transform=axes.get_yaxis_transform(), va="center",
             fontsize=SMALL - 1.5, color=GREY,
         )  # fmt: skip
-
-
-def _shown(comparison: Comparison) -> str:
-    return "" if not comparison.is_different else "better" if comparison.is_better else "worse"
 
 
 def _alt(analysis: Analysis, ranking: Ranking) -> str:

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
-from eval.report.figures.crowd import BEHIND, in_drawn_order, is_crowd, small_panels
+from eval.report.figures.crowd import ALONE, BEHIND, in_drawn_order, is_crowd, small_panels
 from eval.report.figures.style import (
-    BLUE,
     Panel,
     VariantStyle,
     add_legend,
@@ -58,12 +57,11 @@ def _draw_crowd(analysis: Analysis, families: Sequence[Family], curves: Curves) 
     order = in_drawn_order(analysis)
     shown = {family: [name for name in order if (family, name) in curves] for family in families}
     figure, panels_of = small_panels(shown, "training step", NORM)
-    style = VariantStyle(BLUE, "", False, "-")
     for (family, name), axes in panels_of.items():
         base = mean_curve(curves.get((family, analysis.baseline), []))
         if base:
             axes.plot(*zip(*base, strict=True), **BEHIND)
-        _lines(axes, curves[family, name], style)
+        _lines(axes, curves[family, name], ALONE)
         axes.set_yscale("log")
         label_log_axis(axes.yaxis)
         axes.locator_params(axis="x", nbins=3)
