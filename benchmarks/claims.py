@@ -3,7 +3,7 @@
     python -m benchmarks.claims
 
 Simulates studies of several shapes. Their scores go through the report's own comparisons, corrections and
-words (``eval.report.findings``, ``eval.report.sections.answer``). Prints markdown; every number is a
+words (``eval.report.verdicts.findings``, ``eval.report.sections.answer``). Prints markdown; every number is a
 percentage.
 """
 

@@ -21,7 +21,7 @@ from base.command_line import parse_flags
 from base.errors import run_cli
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
-from eval.report.sources import source_of_frame
+from eval.report.inputs.sources import source_of_frame
 from eval.results.outcome import Declared
 from eval.significance.statistics.size_trends import CHANGES_SIGN, GROWS, SHRINKS
 

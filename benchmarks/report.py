@@ -41,8 +41,8 @@ from scipy import stats
 from tqdm import tqdm
 
 from base.command_line import parse_flags
-from eval.report.noise import analyse_items
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
+from eval.report.scores.noise import analyse_items
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.results.run_scores import comparable_scores, mean_scores
 from eval.significance.arms import ArmTable, Key

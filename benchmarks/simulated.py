@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from eval.report.findings import Findings, find
 from eval.report.sections.answer import answer, explored
+from eval.report.verdicts.findings import Findings, find
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark

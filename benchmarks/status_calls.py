@@ -22,8 +22,8 @@ import yaml
 from base.errors import run_cli
 from pretrain.run.folders import StudyFolder
 from slurm import status
-from slurm.state import CellState, start_state, write_state
-from slurm.submissions import Submission, write_submission
+from slurm.queue.submissions import Submission, write_submission
+from slurm.state.cell_state import CellState, start_state, write_state
 
 CALLS = (10, 100, 500, 1000, 2000)
 KEY = "0123456789ab"

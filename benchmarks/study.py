@@ -39,8 +39,8 @@ from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import write_completion
 from pretrain.run.run_dir import config_hash, write_config
-from slurm.cells import RunCell, trained_cells
-from slurm.study import load_study
+from slurm.study.cells import RunCell, trained_cells
+from slurm.study.study import load_study
 
 ROOT = Path(__file__).parents[1]
 FAMILIES = ("gpt_neo", "roberta")
@@ -53,8 +53,8 @@ from pathlib import Path
 def now():
     return [time.perf_counter(), time.process_time()]
 start = now()
-from slurm.cell import is_done
-from slurm.study import load_study
+from slurm.worker.cell import is_done
+from slurm.study.study import load_study
 imported = now()
 study = load_study(Path(sys.argv[1]))
 expanded = now()

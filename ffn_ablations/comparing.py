@@ -21,16 +21,16 @@ from base.files import write_text
 from eval.report.__main__ import ReportArgs, request_of
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, AskedMethod, Request
+from eval.report.document.html import to_fragment
 from eval.report.exports import number_tables
 from eval.report.figures import draw_one
 from eval.report.figures.plots import find_panel
 from eval.report.figures.style import SMALL, STYLE, add_legend
-from eval.report.html import to_fragment
+from eval.report.inputs.run_facts import RunFacts
+from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.remember import remember, with_question_remembered
-from eval.report.run_facts import RunFacts
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.verdicts import verdicts, warned, warnings
-from eval.report.sources import Source, read_source, source_of_frame
 from eval.report.write import write_analysis
 from eval.results.csv_text import to_csv
 from eval.results.declarations import Scale

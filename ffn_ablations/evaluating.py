@@ -11,7 +11,7 @@ import pandas as pd
 from base.command_line import check
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.report.run_facts import held_out_rows
+from eval.report.inputs.run_facts import held_out_rows
 from eval.runner.evaluate import evaluate_runs
 from eval.runner.failures import failure_lines
 from eval.runner.work_units import check_sources

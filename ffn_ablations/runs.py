@@ -14,13 +14,13 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.families import family_label, get_family
-from eval.report.run_facts import Evaluation, RunFacts, held_out_rows, read_facts
+from eval.report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts
 from eval.results.rows import read_rows
 from eval.significance.axes import plain
 from ffn_ablations import html
 from ffn_ablations.errors import named, told
 from pretrain.run.folders import RunFolder
-from slurm.listing import read_levels
+from slurm.state.listing import read_levels
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs
 from pretrain.run.folders import StudyFolder
 from slurm.arguments import SubmitArgs
-from slurm.listing import read_listing
-from slurm.state import CellState
+from slurm.state.cell_state import CellState
+from slurm.state.listing import read_listing
+from slurm.state.survey import survey
 from slurm.status import details, render
-from slurm.survey import survey
 
 
 @told()

@@ -22,13 +22,13 @@ from base.errors import OccupiedError, UsageError, run_cli
 from pretrain.run.folders import StudyFolder
 from pretrain.run.machine import is_here
 from slurm.arguments import runs_dir_override
-from slurm.launcher import Launcher, read_launcher
-from slurm.life import lives_here
-from slurm.listing import read_listing
-from slurm.settle import settle
-from slurm.squeue import cancel, read_queue
-from slurm.state import read_state
-from slurm.submissions import read_submissions, sole_submitter
+from slurm.queue.settle import settle
+from slurm.queue.squeue import cancel, read_queue
+from slurm.queue.submissions import read_submissions, sole_submitter
+from slurm.state.cell_state import read_state
+from slurm.state.launcher import Launcher, read_launcher
+from slurm.state.life import lives_here
+from slurm.state.listing import read_listing
 
 COMMANDS = ("ffn-ablations", "ffn_ablations")
 """How a study is run, besides by a module of ``slurm``."""
@@ -50,7 +50,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.study.is_dir():
         read_listing(options.study)  # refuses what is no study's folder
         return cancel_study(options.study)
-    from slurm.study import load_study
+    from slurm.study.study import load_study
 
     return cancel_study(load_study(options.study, runs_dir_override(options.runs_dir)).folder)
 

@@ -17,8 +17,8 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.table import format_table
 from pretrain.run.folders import StudyFolder
-from slurm.listing import read_listing
-from slurm.survey import survey
+from slurm.state.listing import read_listing
+from slurm.state.survey import survey
 
 
 @dataclass(frozen=True, kw_only=True)

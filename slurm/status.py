@@ -24,13 +24,13 @@ from base.progress import duration
 from eval.results.decisions import read_decisions
 from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
-from slurm.life import PATIENCE_S
-from slurm.listing import read_levels, read_listing, read_to_come, tell_levels
-from slurm.missing_report import is_followed, missing_report
 from slurm.page.write import write_page
 from slurm.plan.time_left import CellTime, kind_of, tell_time_left
-from slurm.state import CellState, as_result, describe, is_at_work
-from slurm.survey import survey
+from slurm.state.cell_state import CellState, as_result, describe, is_at_work
+from slurm.state.life import PATIENCE_S
+from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels
+from slurm.state.missing_report import is_followed, missing_report
+from slurm.state.survey import survey
 
 CLEAR = "\033[2J\033[H"
 LONGEST_WAIT_S = 86_400
@@ -76,7 +76,7 @@ def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
     if options.study.is_dir():
         listing = read_listing(options.study)
         return options.study, listing.run_ids, listing.note
-    from slurm.study import folder_of_own, load_study
+    from slurm.study.study import folder_of_own, load_study
 
     overrides = runs_dir_override(options.runs_dir)
     if own := folder_of_own(options.study, overrides):

@@ -188,8 +188,8 @@ def _write(
     from eval.inspection.findings import find_all
     from eval.inspection.page import Page, render
     from eval.inspection.sentences import three_sentences
+    from eval.report.document.html import to_html
     from eval.report.figures.style import to_svg
-    from eval.report.html import to_html
     from eval.report.paper.figures import to_pdf
     from eval.report.write import installed_versions
 

@@ -13,8 +13,8 @@ from eval.inspection.findings import DIFFERS, EQUAL, LEVEL, ONE_RUN
 from eval.inspection.kan_edges import MEASURES
 from eval.inspection.pruning import TOLERANCE
 from eval.inspection.sentences import enough_digits, name_of, three_sentences, written
-from eval.report.markdown import anchor, details, escape, p_value, signed, table
-from eval.report.names import file_name
+from eval.report.document.markdown import anchor, details, escape, p_value, signed, table
+from eval.report.inputs.names import file_name
 from eval.results.inspection import Finding, RunInspection
 
 KINDS = ("trained", "untrained", "random")

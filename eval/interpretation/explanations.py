@@ -15,7 +15,7 @@ from string import Template
 
 import numpy as np
 
-from eval.report.page import PAGE
+from eval.report.document.page import PAGE
 from eval.zero_shot.task import evenly_spaced
 
 # Blue for, orange against: told apart by those who confuse red and green. Text stays readable on either.

@@ -9,28 +9,28 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis, Request
-from eval.report.bayesian import bayesian_view
-from eval.report.decided import decided_notes, decided_seeds, runs_of_all
-from eval.report.equal_cost import analyse_costs
-from eval.report.failed_runs import analyse_failures, failure_notes, with_failed
-from eval.report.findings import find, with_shared_rate
-from eval.report.head_tuning import head_trials
-from eval.report.history import data_key
-from eval.report.learning_curves import analyse_curves
-from eval.report.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
-from eval.report.names import ordered, ordered_benchmarks
-from eval.report.noise import analyse_items
-from eval.report.outcome_table import outcome_rows
-from eval.report.phenomena import compare_parts, means_over_parts, part_scores, part_tables
-from eval.report.published import Published, beside_published
-from eval.report.ranking import rank
-from eval.report.relabel import seen_by
-from eval.report.rules import judge, read_rule
-from eval.report.sensitivity import sensitivities
-from eval.report.sizes import analyse_sizes
-from eval.report.source_study import Intervals, source_study_intervals
-from eval.report.sources import Source
-from eval.report.tuning import Tuned, read_tuned, shared_table
+from eval.report.curves.equal_cost import analyse_costs
+from eval.report.curves.learning_curves import analyse_curves
+from eval.report.curves.sizes import analyse_sizes
+from eval.report.inputs.decided import decided_notes, decided_seeds, runs_of_all
+from eval.report.inputs.history import data_key
+from eval.report.inputs.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
+from eval.report.inputs.names import ordered, ordered_benchmarks
+from eval.report.inputs.relabel import seen_by
+from eval.report.inputs.sources import Source
+from eval.report.scores.noise import analyse_items
+from eval.report.scores.outcome_table import outcome_rows
+from eval.report.scores.phenomena import compare_parts, means_over_parts, part_scores, part_tables
+from eval.report.scores.published import Published, beside_published
+from eval.report.scores.source_study import Intervals, source_study_intervals
+from eval.report.tuning.choices import Tuned, read_tuned, shared_table
+from eval.report.tuning.failed_runs import analyse_failures, failure_notes, with_failed
+from eval.report.tuning.head_tuning import head_trials
+from eval.report.verdicts.bayesian import bayesian_view
+from eval.report.verdicts.findings import find, with_shared_rate
+from eval.report.verdicts.ranking import rank
+from eval.report.verdicts.rules import judge, read_rule
+from eval.report.verdicts.sensitivity import sensitivities
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
 from eval.results.outcome import Declared, Outcome

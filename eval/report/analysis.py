@@ -9,26 +9,26 @@ from typing import Literal
 
 import pandas as pd
 
-from eval.report.bayesian import Posterior
-from eval.report.equal_cost import EqualCosts
-from eval.report.failed_runs import Failures
-from eval.report.findings import Findings
-from eval.report.head_tuning import HeadTrials
-from eval.report.learning_curves import LearningCurves
-from eval.report.looks import CountedLooks
-from eval.report.noise import ItemAnalysis
-from eval.report.outcome_table import OutcomeRow
-from eval.report.power import Power
-from eval.report.published import Published
-from eval.report.ranking import Ranking
+from eval.report.curves.equal_cost import EqualCosts
+from eval.report.curves.learning_curves import LearningCurves
+from eval.report.curves.sizes import Sizes
+from eval.report.inputs.looks import CountedLooks
+from eval.report.inputs.run_facts import RunFacts
+from eval.report.inputs.sources import Source
 from eval.report.readers.reading import Reading
-from eval.report.rules import ByRule
-from eval.report.run_facts import RunFacts
-from eval.report.sensitivity import Sensitivity
-from eval.report.sizes import Sizes
-from eval.report.source_study import Intervals
-from eval.report.sources import Source
-from eval.report.tuning import Tuned
+from eval.report.scores.noise import ItemAnalysis
+from eval.report.scores.outcome_table import OutcomeRow
+from eval.report.scores.power import Power
+from eval.report.scores.published import Published
+from eval.report.scores.source_study import Intervals
+from eval.report.tuning.choices import Tuned
+from eval.report.tuning.failed_runs import Failures
+from eval.report.tuning.head_tuning import HeadTrials
+from eval.report.verdicts.bayesian import Posterior
+from eval.report.verdicts.findings import Findings
+from eval.report.verdicts.ranking import Ranking
+from eval.report.verdicts.rules import ByRule
+from eval.report.verdicts.sensitivity import Sensitivity
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome
 from eval.results.published import PublishedSource

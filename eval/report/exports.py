@@ -10,24 +10,24 @@ from typing import Any
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.equal_cost import EqualAnswer
-from eval.report.failed_runs import FailureBound
-from eval.report.findings import AtSharedRate
-from eval.report.fragility import fragile_because
-from eval.report.head_tuning import HeadTrials
-from eval.report.noise import ItemComparison
-from eval.report.outcome_table import OutcomeRow
-from eval.report.plateaus import Plateau
-from eval.report.power import Power
-from eval.report.published import BesidePublished
-from eval.report.rules import Judged
+from eval.report.curves.equal_cost import EqualAnswer
+from eval.report.curves.plateaus import Plateau
+from eval.report.curves.sizes import SizeAgreement, SizeLaw, SizeVerdict
+from eval.report.curves.training_times import training_times
+from eval.report.scores.noise import ItemComparison
+from eval.report.scores.outcome_table import OutcomeRow
+from eval.report.scores.power import Power
+from eval.report.scores.published import BesidePublished
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
 from eval.report.sections.sizes import sizes_sentence
-from eval.report.sizes import SizeAgreement, SizeLaw, SizeVerdict
-from eval.report.training_times import training_times
-from eval.report.tuning import tuning_tables
+from eval.report.tuning.choices import tuning_tables
+from eval.report.tuning.failed_runs import FailureBound
+from eval.report.tuning.head_tuning import HeadTrials
+from eval.report.verdicts.findings import AtSharedRate
+from eval.report.verdicts.fragility import fragile_because
+from eval.report.verdicts.rules import Judged
 from eval.significance.axes import Benchmark, places_of, without_places
 from eval.significance.comparison import Comparison
 

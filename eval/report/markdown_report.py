@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import anchor
+from eval.report.document.markdown import anchor
+from eval.report.scores.source_study import source_study_section
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.bayesian import bayesian_section
 from eval.report.sections.context import Context
@@ -28,7 +29,6 @@ from eval.report.sections.sizes import sizes_section, sizes_sentence
 from eval.report.sections.training import cost_section, gradient_norms
 from eval.report.sections.tuning import tuning_section
 from eval.report.sections.verdicts import reading, verdicts, warnings
-from eval.report.source_study import source_study_section
 
 
 def render(analysis: Analysis, context: Context) -> str:

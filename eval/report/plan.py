@@ -13,11 +13,11 @@ from scipy import special
 from base.errors import UsageError
 from eval.report.analyse import read_arms
 from eval.report.analysis import Request
-from eval.report.markdown import table, unit_name
-from eval.report.names import family_label
-from eval.report.power import equivalence_power_each, percent_or_own
+from eval.report.document.markdown import table, unit_name
+from eval.report.inputs.names import family_label
+from eval.report.inputs.sources import read_source
+from eval.report.scores.power import equivalence_power_each, percent_or_own
 from eval.report.sections.outcomes import seeds_text
-from eval.report.sources import read_source
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Family, Level
 from eval.significance.compare import margin_of

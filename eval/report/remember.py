@@ -1,12 +1,12 @@
-"""Notes in a study's folder what its report asks, and what it answers (``eval.report.history``)."""
+"""Notes in a study's folder what its report asks, and what it answers (``eval.report.inputs.history``)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from eval.report.analysis import Analysis
-from eval.report.history import read_history, remember_question, remember_report
-from eval.report.sources import Source
+from eval.report.inputs.history import read_history, remember_question, remember_report
+from eval.report.inputs.sources import Source
 
 
 def with_question_remembered(source: Source) -> Source:

@@ -12,15 +12,15 @@ from base.errors import UsageError
 from base.files import ABANDONED_S, remove_leftovers, write_atomically
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.document.html import to_html
 from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all, to_png, to_svg
-from eval.report.html import to_html
+from eval.report.inputs.sources import Source, read_source
 from eval.report.markdown_report import render
 from eval.report.paper.labels import Labels, read_labels
 from eval.report.paper.write import FOLDER, paper_files
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.context import Context
-from eval.report.sources import Source, read_source
 from eval.results.csv_text import to_csv
 from eval.results.outcome import Declared
 from pretrain.run.folders import REPORT_NAME

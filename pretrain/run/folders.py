@@ -186,7 +186,7 @@ class StudyFolder:
     study_file = Inside("study.yaml")
     """What ``slurm.submit`` was asked to run."""
     history_file = Inside("history.jsonl")
-    """What was asked before and after its results, and every report (see ``eval.report.history``)."""
+    """What was asked before and after its results, and every report (see ``eval.report.inputs.history``)."""
     decisions_file = Inside("decisions.json")
     """What its looks decided, where seeds are added until all is decided (see ``eval.results.decisions``)."""
     tuning_file = Inside("tuning.json")

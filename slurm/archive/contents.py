@@ -19,8 +19,8 @@ from pretrain.run.manifest import read_completion
 from slurm.archive.failures import write_failures
 from slurm.archive.tar import SUFFIX, read_tar, write_tar
 from slurm.archive.whole import check_whole, wrong_scores
-from slurm.listing import read_listing
-from slurm.state import CellState, read_state
+from slurm.state.cell_state import CellState, read_state
+from slurm.state.listing import read_listing
 
 _PRIVATE = ("host", "command")
 """Of each session in a run's record."""

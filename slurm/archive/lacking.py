@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from base.errors import UsageError
 from pretrain.run.folders import RunFolder
-from slurm.cells import Cell
+from slurm.study.cells import Cell
 
 
 def check_archived(cells: Iterable[Cell]) -> None:

@@ -17,7 +17,7 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up, read_completion
 from slurm.archive.tar import SUFFIX, read_tar
 from slurm.archive.whole import wrong_scores
-from slurm.state import CellState, read_state, write_state
+from slurm.state.cell_state import CellState, read_state, write_state
 
 
 @dataclass

@@ -26,7 +26,7 @@ from slurm.archive.failures import read_failures
 from slurm.archive.placing import Placed, place_archive, place_failures, place_study_files
 from slurm.archive.tar import SUFFIX
 from slurm.archive.whole import check_whole
-from slurm.listing import read_listing
+from slurm.state.listing import read_listing
 
 
 @dataclass(frozen=True, kw_only=True)

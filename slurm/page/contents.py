@@ -14,9 +14,9 @@ from base.files import mapping
 from eval.results.decisions import read_decisions
 from eval.results.tuning import Tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
-from slurm.listing import read_levels
-from slurm.missing_report import is_followed
-from slurm.state import CellState, as_result, describe, is_at_work, is_number
+from slurm.state.cell_state import CellState, as_result, describe, is_at_work, is_number
+from slurm.state.listing import read_levels
+from slurm.state.missing_report import is_followed
 
 STAGES = ("tune", "main", "shared")
 """In the order in which they are run."""

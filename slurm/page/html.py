@@ -9,11 +9,11 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from eval.report.html import to_fragment
+from eval.report.document.html import to_fragment
 from slurm.page.chart import Line, draw, style_of
 from slurm.page.contents import STAGES, Losses, PageCell, PageContents
 from slurm.page.frame import FRAME
-from slurm.state import StateName, is_number
+from slurm.state.cell_state import StateName, is_number
 
 LETTERS: Mapping[StateName, str] = {
     "done": "d",

@@ -10,7 +10,7 @@ from base.files import write_text
 from pretrain.run.folders import StudyFolder
 from slurm.page.contents import read_contents
 from slurm.page.html import render
-from slurm.state import CellState
+from slurm.state.cell_state import CellState
 
 
 def write_page(

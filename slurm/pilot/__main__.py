@@ -21,8 +21,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parse_flags(SubmitArgs, args, prog="python -m slurm.pilot", description=__doc__)
     check_options(options)
 
-    from slurm.launch import launch
     from slurm.pilot.study import load_pilot
+    from slurm.run.launch import launch
 
     return launch(options, load_pilot)
 

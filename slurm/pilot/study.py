@@ -11,11 +11,11 @@ from base.errors import UsageError, unknown_name
 from base.files import mapping
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import PILOT
-from slurm.axes.points import TOKENS
-from slurm.axes.tokens import read_tokens
-from slurm.pilot.config import FIRST_SEED, PilotConfig
-from slurm.study import Asked, Study, load_study
-from slurm.study_config import StudyConfig
+from slurm.study.axes.points import TOKENS
+from slurm.study.axes.tokens import read_tokens
+from slurm.study.config import StudyConfig
+from slurm.study.pilot import FIRST_SEED, PilotConfig
+from slurm.study.study import Asked, Study, load_study
 
 USUAL = 0.02
 """The difference to be found, in nats, where neither pilot nor study names one."""

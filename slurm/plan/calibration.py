@@ -13,9 +13,9 @@ import torch
 from base.system import num_cores
 from pretrain.config import RunConfig
 from pretrain.training.calibrate import calibrate
-from slurm.cells import RunCell
 from slurm.plan.shapes import Shape, shape_of
 from slurm.plan.speeds import Speed
+from slurm.study.cells import RunCell
 
 Key = tuple[Shape, int]
 

@@ -10,14 +10,14 @@ import torch
 from base.errors import UsageError
 from pretrain.run.folders import RunFolder
 from slurm.arguments import SubmitArgs
-from slurm.cells import Cell, trained_cells
-from slurm.cluster import load_preset
 from slurm.plan.calibration import Calibration
 from slurm.plan.devices import Device, find_device
 from slurm.plan.lines import Machines, StudyPlan
 from slurm.plan.make import plan_study, stages_of
 from slurm.plan.speeds import SpeedSource
-from slurm.study import Study
+from slurm.queue.cluster import load_preset
+from slurm.study.cells import Cell, trained_cells
+from slurm.study.study import Study
 
 
 def check_plan_flags(options: SubmitArgs) -> None:

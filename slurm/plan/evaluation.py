@@ -9,10 +9,10 @@ from eval.config import EvalConfig
 from eval.models.identity import RunIdentity
 from eval.runner.planned import PlannedEvaluation, planned_evaluation
 from eval.runner.work_units import settled
-from slurm.cells import BackboneCell, Cell, RunCell
 from slurm.plan.lines import Hours
 from slurm.plan.shapes import TRAINING_OVER_FORWARD, forward_flops, training_flops
 from slurm.plan.speeds import Speed
+from slurm.study.cells import BackboneCell, Cell, RunCell
 
 _PLANNED: dict[str, PlannedEvaluation] = {}
 

@@ -9,13 +9,13 @@ from base.errors import UsageError
 from base.families import PRETRAINED
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
-from slurm.cells import Cell, RunCell, trained_cells
 from slurm.plan.evaluation import EvaluationCost, evaluation_cost
 from slurm.plan.lines import Hours, Machines, PlanLine, PlanStage, StudyPlan, Work
 from slurm.plan.shapes import is_guess, num_tokens, shape_of, training_flops
 from slurm.plan.speeds import FinishedRuns, Speed, SpeedSource
-from slurm.study import Study
-from slurm.tuning.cells import growth_to_come, rungs_to_come
+from slurm.study.cells import Cell, RunCell, trained_cells
+from slurm.study.study import Study
+from slurm.study.tuning.cells import growth_to_come, rungs_to_come
 
 STAGES = {"tune": "tuning", "main": "main", "shared": "shared rate"}
 """What a plan calls the stages of cells, in the order in which they are run."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from base.progress import duration
-from slurm.state import CellState
+from slurm.state.cell_state import CellState
 
 STAGES = {"tune": "tuning cells", "main": "cells", "shared": "cells at the shared rate"}
 """What cells are called, by their stage, in the order in which they are run."""

@@ -21,7 +21,7 @@ import yaml
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.exports import number_tables
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from pretrain.run.folders import RunFolder, StudyFolder
 from tests.processes import run_command
 

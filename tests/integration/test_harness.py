@@ -17,7 +17,7 @@ from base.errors import run_cli
 from eval.__main__ import main
 from eval.config import EvalConfig
 from eval.models.identity import model_folder
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from eval.results.baselines import read_baselines
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run

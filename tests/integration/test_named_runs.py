@@ -13,7 +13,7 @@ from base.errors import UsageError
 from base.records import peek_record, write_record
 from eval.config import EvalConfig
 from eval.report import __main__ as report
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from eval.results.rows import read_rows, write_rows
 from eval.runner.evaluate import evaluate_runs
 from eval.runner.find_runs import find_runs

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 import slurm.status
-from slurm.cell import run_cells
-from slurm.state import read_state
-from slurm.study import load_study
+from slurm.state.cell_state import read_state
+from slurm.study.study import load_study
+from slurm.worker.cell import run_cells
 
 
 @pytest.fixture

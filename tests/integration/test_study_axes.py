@@ -12,10 +12,10 @@ import yaml
 
 import ffn_ablations as ffa
 from pretrain.run.folders import StudyFolder
-from slurm.cell import run_cells
-from slurm.report import write_study_report
+from slurm.run.report import write_study_report
 from slurm.status import main as status
-from slurm.study import load_study
+from slurm.study.study import load_study
+from slurm.worker.cell import run_cells
 
 CONTENT: dict[str, Any] = {
     "name": "axes",

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm import handover
+from slurm.queue import handover
 from tests.slurm.cluster import Cluster
 from tests.slurm.studies import SubmittedStudy, TinyStudy
 
@@ -162,7 +162,9 @@ def test_the_last_job_waits_for_all_arrays_and_is_replaced_where_it_was_cancelle
 
     content = held.study.file.read_text()
     held.study.file.write_text(content.replace("- relu", "- relu\n- silu"))
-    monkeypatch.setattr("slurm.finish.cancel_quietly", lambda _: None)  # killed before it cancels the older
+    monkeypatch.setattr(
+        "slurm.run.finish.cancel_quietly", lambda _: None
+    )  # killed before it cancels the older
     assert "submitted 1 cells" in held.submit()
     monkeypatch.undo()
     assert "nothing to submit" in held.submit()

@@ -71,6 +71,27 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "inspection interpretation",
         "__main__ commands",
     ),
+    "eval.report": (
+        "document readers",
+        "inputs",
+        "verdicts scores tuning",
+        "curves",
+        "analysis",
+        "sections",
+        "figures",
+        "paper pilot",
+        "analyse exports markdown_report remember",
+        "plan write",
+        "two_models __main__",
+    ),
+    "slurm": (
+        "arguments queue",
+        "state",
+        "study",
+        "archive cancel page plan worker",
+        "run",
+        "list pilot status submit",
+    ),
     "ffn_ablations": (
         "commands shipped errors html values",
         "runs",
@@ -192,7 +213,7 @@ def test_imports_go_down(house: str) -> None:
 @pytest.mark.parametrize(
     ("house", "module", "imported"),
     [
-        ("", "base.errors", "slurm.state"),
+        ("", "base.errors", "slurm.state.cell_state"),
         ("pretrain", "pretrain.data.corpus", "pretrain.training.loop"),
         ("eval", "eval.scoring.plain", "eval.report.write"),
         ("eval", "eval.report.write", "eval.runner.evaluate"),
@@ -222,8 +243,9 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    assert len(list((ROOT / "eval").glob("*.py"))) <= 5
-    assert len(list((ROOT / "pretrain").glob("*.py"))) <= 8
+    tops = {"eval": 5, "eval/report": 9, "pretrain": 8, "slurm": 6}
+    found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
+    assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 
 
 def test_imports_stand_at_the_top() -> None:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.curves.training_times import fastest
 from eval.report.figures.crowd import VERDICT_COLOURS, in_words, is_crowd
 from eval.report.figures.style import (
     GREY,
@@ -24,11 +25,10 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.names import family_label
-from eval.report.run_facts import RunFacts
+from eval.report.inputs.names import family_label
+from eval.report.inputs.run_facts import RunFacts
 from eval.report.sections.context import title
-from eval.report.standing import by_standing
-from eval.report.training_times import fastest
+from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark, Family, Level
 
 Cost = tuple[str, float, str]
@@ -40,7 +40,7 @@ COSTS = (
 )
 TRAIN_FLOPS = "train_flops"
 COST_OF = {"num_parameters": "parameters", TRAIN_FLOPS: "training FLOPs", "train_hours": "hours"}
-# As ``eval.report.equal_cost`` names them.
+# As ``eval.report.curves.equal_cost`` names them.
 MOST_COLUMNS = 4  # of families beside each other
 LOG_FROM = 6  # largest over smallest cost
 LEAST_SPAN = 0.1  # of an axis, as a share of its middle

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from eval.report.analysis import Analysis
+from eval.report.document.markdown import difference, interval, unit_name
 from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     GREY,
@@ -25,10 +26,9 @@ from eval.report.figures.style import (
     new_figure,
     text_width,
 )
-from eval.report.markdown import difference, interval, unit_name
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import loss_of, place
-from eval.report.standing import families_differ, shown_first
+from eval.report.verdicts.standing import families_differ, shown_first
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import Comparison
 

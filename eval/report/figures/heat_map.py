@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
-from eval.report.bayesian import Posterior
+from eval.report.document.markdown import signed, unit_name
 from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     BLUE,
@@ -25,8 +25,8 @@ from eval.report.figures.style import (
     filled,
     text_width,
 )
-from eval.report.markdown import signed, unit_name
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
+from eval.report.verdicts.bayesian import Posterior
 from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison
 

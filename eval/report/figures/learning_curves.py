@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.curves.learning_curves import Point
 from eval.report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
 from eval.report.figures.style import (
     GREY,
@@ -21,8 +22,7 @@ from eval.report.figures.style import (
     new_figure,
     variant_styles,
 )
-from eval.report.learning_curves import Point
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.significance.axes import Family, Level
 
 COLUMNS = 2

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.document.markdown import arrow
 from eval.report.figures.crowd import in_drawn_order
 from eval.report.figures.style import (
     AVERAGE_COLOUR,
@@ -24,10 +25,9 @@ from eval.report.figures.style import (
     panels,
     text_width,
 )
-from eval.report.markdown import arrow
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import title
-from eval.report.standing import by_standing
+from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark, Family
 
 MAX_COLUMNS = 4

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.curves.sizes import SizeLaw
+from eval.report.document.markdown import arrow, unit_name
 from eval.report.figures.style import (
     GREY,
     VariantStyle,
@@ -19,11 +21,9 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.markdown import arrow, unit_name
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import title
-from eval.report.sizes import SizeLaw
-from eval.report.standing import shown_first
+from eval.report.verdicts.standing import shown_first
 from eval.significance.axes import Benchmark, Level
 
 PANEL_IN = 2.5

@@ -20,7 +20,7 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.significance.axes import Family, Level
 
 MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file

@@ -23,8 +23,8 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.names import family_label
-from eval.report.tuning import Line, Tuned
+from eval.report.inputs.names import family_label
+from eval.report.tuning.choices import Line, Tuned
 from eval.results.tuning_rules import is_number
 from eval.significance.axes import Family, Level
 from eval.significance.statistics.tuning import loss_at

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from base.families import FAMILIES
 from eval.report.analysis import Analysis
-from eval.report.markdown import listed, margin
+from eval.report.document.markdown import listed, margin
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
 from eval.report.paper.references import OF_FAMILY, OF_SUITE, SUPERGLUE_TASKS

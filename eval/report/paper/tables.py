@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import arrow, difference, interval, millions, p_value, unit_name
+from eval.report.document.markdown import arrow, difference, interval, millions, p_value, unit_name
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import booktabs, escape, number
 from eval.report.sections.context import decimals_of

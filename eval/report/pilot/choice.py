@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from eval.report.pilot.recipes import CONFIDENCE, Plan, Recipe, Seen
+from eval.report.inputs.recipe import Recipe
+from eval.report.pilot.recipes import CONFIDENCE, Plan, Seen
 from eval.significance.statistics.pilot import (
     Promise,
     difference_interval,

@@ -8,22 +8,14 @@ from typing import Any
 import yaml
 
 from base.option_text import read_value
-from eval.report.markdown import details, table
+from eval.report.document.markdown import details, table
+from eval.report.inputs.recipe import SHORT, Recipe, recipe_name
 from eval.report.pilot.choice import ARMS, FAR, Choice, Weighed
-from eval.report.pilot.recipes import CONFIDENCE, Recipe, Seen
+from eval.report.pilot.recipes import CONFIDENCE, Seen
 from eval.significance.statistics.power import POWER
 
-SHORT = {"optim.learning_rate": "learning rate", "train.batch_size": "batch"}
 NAMED = 4
 """Recipes that a sentence names."""
-
-
-def recipe_name(recipe: Recipe) -> str:
-    """Write a recipe in words: ``1M tokens, learning rate 0.003, batch 8``."""
-    return ", ".join(
-        f"{level} tokens" if axis == "tokens" else f"{SHORT.get(axis, axis)} {level}"
-        for axis, level in recipe
-    )
 
 
 def recipe_yaml(recipe: Recipe) -> str:

@@ -12,14 +12,13 @@ import numpy as np
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from eval.report.plateaus import find_plateau
-from eval.report.run_facts import RunFacts
-from eval.report.run_files import read_all_facts
+from eval.report.curves.plateaus import find_plateau
+from eval.report.inputs.recipe import Recipe
+from eval.report.inputs.run_facts import RunFacts
+from eval.report.inputs.run_files import read_all_facts
 from eval.significance.statistics.pilot import Spread, pooled_spread
 from pretrain.run.folders import StudyFolder
 
-Recipe = tuple[tuple[str, str], ...]
-"""Axes with their levels: ``(("tokens", "1M"), ("optim.learning_rate", "0.003"))``."""
 CONFIDENCE = 0.95
 
 

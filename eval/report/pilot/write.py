@@ -8,9 +8,9 @@ import matplotlib
 
 from base.files import write_atomically, write_text
 from base.records import write_record
-from eval.report.figures.pilot import draw_pilot
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.pilot.choice import Choice, choose
+from eval.report.pilot.figure import draw_pilot
 from eval.report.pilot.page import as_record, pilot_page
 from eval.report.pilot.recipes import read_plan, read_recipes
 from pretrain.run.folders import StudyFolder

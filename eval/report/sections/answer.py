@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from eval.report.findings import AtSharedRate, Findings
-from eval.report.markdown import amount, effect, listed, margin, p_value
-from eval.report.names import counted, family_label
+from eval.report.document.markdown import amount, effect, listed, margin, p_value
+from eval.report.inputs.names import counted, family_label
 from eval.report.sections.context import loss_of, place
-from eval.report.standing import by_standing, can_tell, families_differ, is_at_chance
+from eval.report.verdicts.findings import AtSharedRate, Findings
+from eval.report.verdicts.standing import by_standing, can_tell, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     EQUIVALENT,

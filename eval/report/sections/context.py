@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from eval.report.analysis import Analysis
-from eval.report.findings import Findings
-from eval.report.markdown import escape
-from eval.report.names import family_label, figure_names
+from eval.report.document.markdown import escape
+from eval.report.inputs.names import family_label, figure_names
+from eval.report.verdicts.findings import Findings
 from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.axes import Benchmark, Family

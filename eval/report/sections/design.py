@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from eval.report.analysis import Analysis
-from eval.report.looks import looks_note
-from eval.report.markdown import count, details, escape, table
-from eval.report.names import family_label
-from eval.report.pilot.promise import promise_note
+from eval.report.document.markdown import count, details, escape, table
+from eval.report.inputs.looks import looks_note
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import title
 from eval.report.sections.history import questions_note
+from eval.report.sections.promise import promise_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import (
+from eval.report.document.markdown import (
     amount,
     bold,
     details,
@@ -15,10 +15,10 @@ from eval.report.markdown import (
     table,
     unit_name,
 )
-from eval.report.names import family_label
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import Context, place
 from eval.report.sections.methods import INTERVALS
-from eval.report.standing import by_standing
+from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.bootstrap import MIN_RUNS

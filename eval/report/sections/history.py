@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from eval.report.analysis import Analysis, Request
-from eval.report.history import History
-from eval.report.markdown import escape, listed
+from eval.report.document.markdown import escape, listed
+from eval.report.inputs.history import History
 
 _FLAGS = ("factor", "head", "baseline", "primary", "contrasts", "paired", "method", "correction", "looks")
 # What was so before a study's file could say it.

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.report.analysis import Analysis
-from eval.report.learning_curves import SPENDINGS, Speed
-from eval.report.markdown import bold, details, listed, table
-from eval.report.names import family_label
-from eval.report.plateaus import EARLY, LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
+from eval.report.curves.learning_curves import SPENDINGS, Speed
+from eval.report.curves.plateaus import EARLY, LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
+from eval.report.document.markdown import bold, details, listed, table
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.axes import Family, Level
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import details, listed, share, unit_name
-from eval.report.names import family_label
+from eval.report.document.markdown import details, listed, share, unit_name
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks

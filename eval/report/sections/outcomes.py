@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import amount, details, difference, table
-from eval.report.names import family_label
-from eval.report.outcome_table import OutcomeRow
-from eval.report.power import Power
+from eval.report.document.markdown import amount, details, difference, table
+from eval.report.inputs.names import family_label
+from eval.report.scores.outcome_table import OutcomeRow
+from eval.report.scores.power import Power
 from eval.report.sections.context import place, title
-from eval.report.standing import by_standing
+from eval.report.verdicts.standing import by_standing
 from eval.significance.statistics.power import MAX_RUNS, POWER
 from eval.significance.statistics.typical_seeds import typical_seeds
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.bayesian import Posterior
-from eval.report.markdown import bold, details, difference, p_value, signed, table, unit_name
+from eval.report.document.markdown import bold, details, difference, p_value, signed, table, unit_name
 from eval.report.sections.context import Context, title
-from eval.report.standing import by_standing
+from eval.report.verdicts.bayesian import Posterior
+from eval.report.verdicts.standing import by_standing
 from eval.significance.comparison import Comparison
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import anchor, arrow, count, difference, interval, listed, millions, table
-from eval.report.names import family_label
-from eval.report.ranking import Place, Ranking
-from eval.report.run_facts import RunFacts
+from eval.report.curves.training_times import fastest
+from eval.report.document.markdown import anchor, arrow, count, difference, interval, listed, millions, table
+from eval.report.inputs.names import family_label
+from eval.report.inputs.run_facts import RunFacts
 from eval.report.sections.answer import in_a_word
 from eval.report.sections.context import Context, decimals_of, title
-from eval.report.training_times import fastest
+from eval.report.verdicts.ranking import Place, Ranking
 
 MOST_NAMED = 8
 """Variants that a sentence lists."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import difference, interval, spread, table
-from eval.report.names import family_label
-from eval.report.rules import ByRule, Judged, Rule
+from eval.report.document.markdown import difference, interval, spread, table
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import title
+from eval.report.verdicts.rules import ByRule, Judged, Rule
 
 
 def rules_section(analysis: Analysis) -> str:

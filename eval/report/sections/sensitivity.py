@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import details, difference, signed, table
+from eval.report.document.markdown import details, difference, signed, table
 from eval.report.sections.context import place
 from eval.report.sections.failed_runs import failed_runs_section
-from eval.report.sensitivity import Sensitivity
+from eval.report.verdicts.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
 
 NAMED = 4

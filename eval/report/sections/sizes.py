@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.markdown import details, listed, p_value, signed, table, unit_name
-from eval.report.names import family_label
+from eval.report.curves.sizes import SizeAgreement, SizeLaw, SizeVerdict
+from eval.report.document.markdown import details, listed, p_value, signed, table, unit_name
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import Context, title
-from eval.report.sizes import SizeAgreement, SizeLaw, SizeVerdict
-from eval.report.standing import by_standing
+from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.statistics.scaling_laws import DRAWS
 from eval.significance.statistics.size_decisions import Share

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from eval.report.analysis import Analysis
-from eval.report.fragility import fragile_because, separation
-from eval.report.markdown import arrow, bold, difference, escape, interval, table, unit_name
-from eval.report.names import family_label
+from eval.report.document.markdown import arrow, bold, difference, escape, interval, table, unit_name
+from eval.report.inputs.names import family_label
 from eval.report.sections.context import place
-from eval.report.standing import by_standing, families_differ, is_at_chance
+from eval.report.verdicts.fragility import fragile_because, separation
+from eval.report.verdicts.standing import by_standing, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (
     DIFFERENT,

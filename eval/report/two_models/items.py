@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
-from eval.report.item_outcomes import ID_COLUMNS
 from eval.report.readers.lm_eval import RESULTS, SAMPLES, read_items, read_results, task_of
+from eval.report.scores.item_outcomes import ID_COLUMNS
 from eval.results.ledger import items_damage
 from eval.results.rows import some_of
 from eval.suites.lm_eval_metrics import PERCENT_METRICS, is_number, row_metric, row_score

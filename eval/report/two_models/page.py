@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
+from eval.report.document.markdown import arrow, listed, p_value, signed, table, unit_name
 from eval.report.figures.style import (
     BLUE,
     GREY,
@@ -20,7 +21,6 @@ from eval.report.figures.style import (
     settle,
     text_width,
 )
-from eval.report.markdown import arrow, listed, p_value, signed, table, unit_name
 from eval.report.two_models.compare import ItemDifference, TwoModels
 from eval.results.outcome import Outcome
 

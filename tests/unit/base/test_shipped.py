@@ -12,7 +12,7 @@ from base.files import CODE_ROOT
 from base.shipped import FOLDERS, find_config, shipped
 from ffn_ablations.shipped import main
 from pretrain.resolution import load_config
-from slurm.study import load_study
+from slurm.study.study import load_study
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from base.records import write_record
 from pretrain.run.folders import StudyFolder
 from pretrain.run.machine import this_machine
 from slurm.cancel import cancel_study, main
-from slurm.launcher import Launcher, known_launcher, read_launcher, read_note
-from slurm.state import CellState, write_state
+from slurm.state.cell_state import CellState, write_state
+from slurm.state.launcher import Launcher, known_launcher, read_launcher, read_note
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 NOTHING = "nothing of this study is queued or running\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slurm.list import main
-from slurm.state import CellState, write_state
+from slurm.state.cell_state import CellState, write_state
 
 
 def test_each_study_has_a_line_with_its_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,8 +12,8 @@ import yaml
 from base.errors import UsageError
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.pilot.study import load_pilot
-from slurm.report import write_study_report
-from slurm.study import Study, load_study
+from slurm.run.report import write_study_report
+from slurm.study.study import Study, load_study
 
 BASE = {
     "family": "gpt_neo",

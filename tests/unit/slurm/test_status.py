@@ -10,8 +10,8 @@ import yaml
 
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm import status
-from slurm.launcher import known_launcher
-from slurm.state import CellState, write_state
+from slurm.state.cell_state import CellState, write_state
+from slurm.state.launcher import known_launcher
 
 FIRST, SECOND = "gpt_neo/gelu/seed101-00000001", "gpt_neo/gelu/seed1-00000002"
 

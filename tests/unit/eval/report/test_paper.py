@@ -17,13 +17,13 @@ from base.errors import UsageError
 from base.families import FAMILIES
 from eval.report.__main__ import main
 from eval.report.analyse import analyse
+from eval.report.inputs.run_facts import RunFacts
+from eval.report.inputs.sources import read_source
 from eval.report.paper.labels import Labels
 from eval.report.paper.latex import escape
 from eval.report.paper.methods import cited, methods
 from eval.report.paper.references import ENTRIES, OF_FAMILY, OF_SUITE
 from eval.report.paper.training import training_settings
-from eval.report.run_facts import RunFacts
-from eval.report.sources import read_source
 from eval.suites.registry import SUITES
 
 HOSTILE = r"a_b & 50% #1 {x} ~ ^ \y $z$ <b> |c| 'q' \"r\""

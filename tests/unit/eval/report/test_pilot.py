@@ -13,10 +13,11 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from eval.report.pilot.page import recipe_name, recipe_yaml
-from eval.report.pilot.promise import promise_note
+from eval.report.inputs.recipe import recipe_name
+from eval.report.inputs.run_facts import RunFacts
+from eval.report.pilot.page import recipe_yaml
 from eval.report.pilot.write import write_pilot
-from eval.report.run_facts import RunFacts
+from eval.report.sections.promise import promise_note
 from pretrain.run.folders import RunFolder, StudyFolder
 
 OF_FREQUENCIES = 5.8

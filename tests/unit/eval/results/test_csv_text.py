@@ -8,7 +8,7 @@ import io
 import pandas as pd
 import pytest
 
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from eval.results.csv_text import to_csv, unmark
 
 TEXTS = ["=1+1", "+a", "-b", "@c", "\tx", "'=1", "'plain", "plain", "", "a=b", "relu - gelu"]

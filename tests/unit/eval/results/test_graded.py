@@ -21,7 +21,7 @@ from transformers import AutoTokenizer, GPTNeoConfig, GPTNeoForCausalLM, Roberta
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Request
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from eval.results.graded import GRADES, grade_items, graded_rows
 from eval.results.outcome import Declared
 from eval.results.rows import ROW_COLUMNS, check_rows, read_rows

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from base.errors import UsageError
-from eval.report.markdown import interval
-from eval.report.phenomena import compare_parts, part_tables
+from eval.report.document.markdown import interval
+from eval.report.scores.phenomena import compare_parts, part_tables
 from eval.results.outcome import Outcome
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from eval.report.study_checks import diverged_notes, failed_notes, protocol_notes
+from eval.report.inputs.study_checks import diverged_notes, failed_notes, protocol_notes
 from eval.results.outcome import Declared
 from eval.results.run_scores import comparable_scores, normalise_rows, run_scores
 from eval.significance.axes import Benchmark
@@ -25,7 +25,7 @@ from eval.significance.data_checks import (
 )
 from eval.significance.factor import Relabelling
 from pretrain.run.folders import RunFolder
-from slurm.state import CellState, write_state
+from slurm.state.cell_state import CellState, write_state
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
 

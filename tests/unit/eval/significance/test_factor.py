@@ -18,9 +18,9 @@ from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.exports import as_json, number_tables
+from eval.report.inputs.sources import read_source
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
-from eval.report.sources import read_source
 from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, with_primary, write_rows

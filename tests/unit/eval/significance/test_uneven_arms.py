@@ -11,7 +11,7 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Request
-from eval.report.sources import read_source
+from eval.report.inputs.sources import read_source
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark
 from eval.significance.claims import Claims

@@ -17,7 +17,7 @@ from transformers import get_linear_schedule_with_warmup, set_seed
 
 from base.errors import UsageError
 from base.records import read_record, write_record
-from eval.report.run_facts import read_facts
+from eval.report.inputs.run_facts import read_facts
 from ffn_variants.kernels import compilation
 from ffn_variants.kernels.compilation import compiled
 from ffn_variants.models import packed_attention

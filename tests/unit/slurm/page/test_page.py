@@ -18,7 +18,7 @@ from slurm.page.chart import Line, draw, style_of
 from slurm.page.contents import read_contents
 from slurm.page.html import render
 from slurm.page.write import write_page
-from slurm.state import CellState
+from slurm.state.cell_state import CellState
 
 RATES = ("0.001", "0.003")
 STATES = ("done", "done", "running", "queued", "waiting", "failed", "missing")

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from pretrain.training.loop import Timing
-from slurm.cells import trained_cells
 from slurm.plan import calibration
 from slurm.plan.calibration import Calibration
 from slurm.plan.lines import Machines
 from slurm.plan.make import plan_study
-from slurm.study import load_study
+from slurm.study.cells import trained_cells
+from slurm.study.study import load_study
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from pretrain.run.run_dir import write_config
 from slurm.plan.lines import Machines, PlanLine, StudyPlan
 from slurm.plan.make import plan_study
 from slurm.plan.text import render
-from slurm.study import Study, load_study
+from slurm.study.study import Study, load_study
 
 
 def study(tmp_path: Path, repository: Path, **changes: object) -> Study:

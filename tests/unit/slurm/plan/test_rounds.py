@@ -9,7 +9,7 @@ import yaml
 
 from slurm.plan.lines import Machines, StudyPlan
 from slurm.plan.make import plan_study, stages_of
-from slurm.study import Study, load_study
+from slurm.study.study import Study, load_study
 
 
 def study(tmp_path: Path, repository: Path, tune: dict, **changes: object) -> Study:

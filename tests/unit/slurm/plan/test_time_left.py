@@ -6,7 +6,7 @@ import pytest
 
 from base.progress import duration
 from slurm.plan.time_left import CellTime, kind_of, tell_time_left
-from slurm.state import CellState
+from slurm.state.cell_state import CellState
 
 NOW = 1_000_000.0
 

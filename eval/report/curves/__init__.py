@@ -1,0 +1,1 @@
+"""What loss does over steps, costs and sizes."""

@@ -1,0 +1,1 @@
+"""Markdown and HTML: tables, numbers with signs, pages."""

@@ -1,0 +1,347 @@
+"""What a report is made from: a study's folder, a rows file, a table, or other tools' result files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from base.errors import UsageError
+from eval.report.inputs.design import Asked, Design, design_from, read_design
+from eval.report.inputs.history import History, read_history
+from eval.report.inputs.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
+from eval.report.inputs.run_files import broken_notes, read_all_facts, read_tables
+from eval.report.inputs.study_axes import MAIN, StudyAxes
+from eval.report.inputs.study_checks import (
+    FailedRun,
+    diverged_notes,
+    failed_notes,
+    failed_runs,
+    protocol_notes,
+)
+from eval.report.inputs.texts import text_notes
+from eval.report.inputs.variant_sources import source_notes
+from eval.report.readers.reading import TABLE, Found, Reading
+from eval.report.readers.registry import SUFFIXES, read_result_files
+from eval.report.readers.shapes import to_rows
+from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
+from eval.report.readers.text_tables import read_text_table
+from eval.results.baselines import read_baselines
+from eval.results.contamination import Contamination, read_contamination
+from eval.results.decisions import read_decisions
+from eval.results.declarations import declared_by_columns
+from eval.results.graded import graded_rows
+from eval.results.outcome import Declared
+from eval.results.published import shipped_table
+from eval.results.rows import RunKey, some_of
+from eval.results.run_scores import normalise_rows
+from eval.significance.axes import Axes, Benchmark, Settings, plain, with_settings
+from eval.significance.factor import Factor
+from eval.suites.registry import HELD_OUT, SUITES
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.manifest import mixed_up
+
+FRAME = "data frame"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Scores with their origin."""
+
+    path: Path
+    kind: str
+    title: str
+    rows: pd.DataFrame
+    design: Design
+    run_order: tuple[RunKey, ...]
+    """The runs as they stand in the source."""
+    facts: tuple[RunFacts, ...] = ()
+    stages: Mapping[str, tuple[RunFacts, ...]] = field(default_factory=dict)
+    """What else runs of a study are for, ``tune`` or ``shared``, to those runs: their families by name, and
+    all of their places. A run that is compared, too, is among ``facts`` as well."""
+    axes: Axes = field(default_factory=dict)
+    """Axes beside the variant to their levels, in order; the families of rows and facts are then settings."""
+    failed: tuple[FailedRun, ...] = ()
+    """The runs of a study that ended without a result."""
+    other_sources: tuple[str, ...] = ()
+    """Sentences on variants whose runs were trained through different sources."""
+    notes: tuple[str, ...] = field(default=())
+    baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    """Benchmark, task and metric to what the best constant answer scores, in percent."""
+    contamination: Mapping[str, Contamination] = field(default_factory=dict)
+    """Benchmark to how many of its texts stand in the training text."""
+    declared: Declared = field(default_factory=Declared)
+    """What the table or the study says of its outcomes."""
+    factor: Factor = "ffn"
+    """Whose levels the variants are."""
+    remarks: tuple[str, ...] = ()
+    """What stands behind the names of variants, families and benchmarks."""
+    history: History | None = None
+    """What is remembered of a study; None for a file."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether somebody wrote the scores down, who may have meant fractions."""
+        return self.kind in (TABLE, FRAME)
+
+
+def read_source(path: Path, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+    """Read scores from a study's folder, a table, other tools' result files, or a published table.
+
+    Args:
+        path: Which one; a folder with result files may hold those of many models.
+        axes: Columns of a table that are axes; a study's file names its own.
+        reading: What else the user said of a table or of result files.
+
+    Raises:
+        UsageError: If there is nothing at ``path``, it holds no scores, or the table is unusable.
+    """
+    path, reading = Path(path), reading or Reading()
+    if path.is_dir():
+        if not _is_study(path) and (found := read_result_files(path, reading, axes)):
+            return _of_found(found, path, axes)
+        _refuse_flags(path, axes, reading)
+        return _read_study(path)
+    file = shipped_table(path)
+    if not file.exists():
+        raise UsageError(f"{path} does not exist; give a study's folder, a rows.parquet or a CSV of scores")
+    if file.suffix in SUFFIXES and (found := read_result_files(file, reading, axes)):
+        return _of_found(found, path, axes)
+    return _of_found(_read_table(file, reading, axes), path, axes)
+
+
+def _read_table(path: Path, reading: Reading, axes: Sequence[str]) -> Found:
+    if path.suffix in TABLE_SUFFIXES:
+        table, delimiter = read_text_table(path)
+        return to_rows(table, reading, axes, str(path), delimiter)
+    if path.suffix == ".parquet":
+        return replace(to_rows(_read_parquet(path), reading, axes, str(path)), kind="rows file")
+    known = (*TABLE_SUFFIXES, ".parquet", *SUFFIXES)
+    raise UsageError(f"{path} is neither a folder nor a file of a known kind ({', '.join(known)})")
+
+
+def _is_study(path: Path) -> bool:
+    study = StudyFolder(path)
+    return study.study_file.is_file() or any(
+        x.is_run or x.is_scored for x in (RunFolder(path), *study.run_folders())
+    )
+
+
+def _refuse_flags(path: Path, axes: Sequence[str], reading: Reading) -> None:
+    if axes:
+        raise UsageError(
+            f"--axis {axes[0]} is about a table; the axes of {path} stand in its study.yaml, leave out --axis"
+        )
+    if flags := reading.flags:
+        raise UsageError(f"{flags[0]} is about a table, and {path} is a folder of runs; leave it out")
+
+
+def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Reading | None = None) -> Source:
+    """Take scores from a data frame, as from a CSV with its columns.
+
+    Args:
+        table: At least variant, seed, benchmark and score; its index says nothing.
+        axes: Further columns that are axes.
+        reading: What else the user said of it.
+
+    Raises:
+        UsageError: If it is unusable.
+    """
+    twice = table.columns[table.columns.duplicated()]
+    if len(twice):
+        raise UsageError(f"the data frame has the column {twice[0]!r} twice; name each once")
+    path = Path("the data frame")
+    found = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
+    return replace(_of_found(replace(found, kind=FRAME), path, axes), title="scores")
+
+
+def _of_found(found: Found, path: Path, axes: Sequence[str]) -> Source:
+    table = found.table
+    rows, levels = with_settings(normalise_rows(table, str(path), axes), axes)
+    return Source(
+        path=path,
+        kind=found.kind,
+        title=path.resolve().stem if path.is_dir() else path.stem,
+        rows=rows,
+        design=design_from(rows),
+        run_order=_run_order(table),
+        notes=found.notes,
+        axes=levels,
+        declared=declared_by_columns(table, str(path)),
+    )
+
+
+def _run_order(table: pd.DataFrame) -> tuple[RunKey, ...]:
+    """Name the runs of a table that was found usable, first come first."""
+    runs = table[["family", "variant", "seed"]].drop_duplicates()
+    return tuple((str(f).strip(), str(v).strip(), int(float(s))) for f, v, s in runs.itertuples(index=False))
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not a parquet file: {' '.join(str(error).split())}") from None
+
+
+def _read_study(folder: Path) -> Source:
+    study = StudyFolder(folder)
+    runs = _runs_of(study)
+    asked, history = read_design(study.study_file), read_history(folder)
+    written, notes = asked.design, [*asked.notes, *history.notes]
+    placed = written.placed if written else StudyAxes()
+    if written is not None and written.run_ids is not None:
+        file = study.study_file.name
+        if foreign := sorted(set(runs) - written.run_ids):
+            notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
+        runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
+    mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
+    notes += [f"left out: {said}" for said in mixed.values()]
+    apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
+    runs = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
+    if written is not None and not runs and not mixed:
+        raise UsageError(
+            f"{folder}: no cell of {study.study_file.name} is finished or scored; run the study first"
+        )
+    if asked.notes or not study.study_file.is_file():
+        _refuse_mixed(study, placed, runs)
+    tables, unreadable = read_tables(runs)
+    notes += unreadable
+    facts, unknown = read_all_facts(runs, tables)
+    notes += unknown
+    losses = held_out_rows(facts)
+    parts = [part for part in (losses, *tables.values()) if len(part)]
+    if not parts:
+        raise UsageError(
+            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
+        )
+    table = pd.concat(parts, ignore_index=True)
+    graded, without = graded_rows(folder, table)
+    table = placed.rows(pd.concat([table, graded], ignore_index=True))
+    rows = Settings(placed.families, placed.axes).of_rows(
+        normalise_rows(table, str(folder), tuple(placed.axes))
+    )
+    facts = tuple(map(placed.facts, facts))
+    compared = written.compared if written else None
+    notes += diverged_notes(folder, compared) + failed_notes(folder, compared)
+    notes += text_notes(facts, runs)
+    notes += protocol_notes(runs, placed.family) + cut_notes(facts) + without
+    design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
+    notes += _record_notes(study, design) + _unknown_names(study, asked, rows)
+    baselines = _last_known(read_baselines(run.path) for run in runs.values())
+    contamination = _last_known(read_contamination(run.path) for run in runs.values())
+    notes += broken_notes(runs)  # of what was read just now, too
+    if len(losses):  # every run has a held-out loss, whatever it was to be scored on
+        wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
+        design = replace(design, benchmarks=tuple(wanted))
+    return Source(
+        path=folder,
+        kind="study folder",
+        title=folder.resolve().name,
+        rows=rows,
+        design=design,
+        run_order=_run_order(table),
+        facts=facts,
+        stages=_stages(placed, facts, apart),
+        axes=placed.axes,
+        failed=tuple(map(placed.failed, failed_runs(folder, compared))),
+        other_sources=source_notes(facts, runs),
+        notes=tuple(notes),
+        baselines=baselines,
+        contamination=contamination,
+        declared=asked.declared,
+        history=history,
+    )
+
+
+def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
+    """Return the runs that have a result, by id."""
+    folders = study.run_folders()
+    runs = {x.run_id: x for x in folders if x.is_scored or x.is_complete or x.ledger_file.is_file()}
+    if not runs:
+        hint = (
+            "it is one run: give its study's folder"
+            if RunFolder(study.path).is_run
+            else "train some: ffn-ablations study run STUDY.yaml"
+        )
+        raise UsageError(
+            f"{study.path} holds no finished and no scored run (<family>/<variant>/<run>); {hint}"
+        )
+    return runs
+
+
+def _refuse_mixed(study: StudyFolder, placed: StudyAxes, runs: Iterable[str]) -> None:
+    """Refuse runs that only the study's file told apart, where that file is not as it was written.
+
+    Raises:
+        UsageError: Naming the file.
+    """
+    seen: dict[tuple[object, ...], str] = {}
+    for run_id in sorted(runs):
+        family, variant, name = run_id.split("/")
+        key = (family, placed.variant(run_id, variant), placed.places(run_id), name.partition("-")[0])
+        if (other := seen.setdefault(key, run_id)) != run_id:
+            what = "was edited or damaged" if study.study_file.is_file() else "is missing"
+            raise UsageError(
+                f"{study.study_file} {what}, and nothing else tells {other} from {run_id}; run the study's "
+                "command again, which writes it anew"
+            )
+
+
+def _stages(
+    placed: StudyAxes, main: Iterable[RunFacts], apart: Mapping[str, RunFolder]
+) -> dict[str, tuple[RunFacts, ...]]:
+    """Tell of the runs of each stage beside the main one, their families by name."""
+    known = {
+        run.run_id: replace(run, family=plain(run.family))
+        for run in (*main, *map(placed.apart, read_all_facts(apart, {})[0]))
+    }
+    return {
+        name: tuple(known[run_id] for run_id in run_ids if run_id in known)
+        for name, run_ids in placed.stages.items()
+        if name != MAIN
+    }
+
+
+def _record_notes(study: StudyFolder, design: Design) -> list[str]:
+    """Say where the record of what looks decided is gone, or that of another study."""
+    planned = set(design.decisions.plan.get("cells") or ()) if design.decisions else set()
+    if planned and (others := sorted((design.compared or frozenset()) - planned)):
+        return [
+            f"{study.decisions_file.name} is of a study without {some_of(others, SHOWN)}, which "
+            f"{study.study_file.name} has: one of both was edited or damaged"
+        ]
+    looks = design.looks if isinstance(design.looks, tuple) else ()
+    if not design.is_until_decided or design.decisions or len(design.seeds) <= max(looks[:1], default=0):
+        return []
+    return [
+        f"{study.decisions_file.name} is not there, so comparisons decided with fewer seeds are shown with "
+        "all their runs; restore it, or run the study's command again"
+    ]
+
+
+def _unknown_names(study: StudyFolder, asked: Asked, rows: pd.DataFrame) -> list[str]:
+    """Name outcomes in a study's file that it has not: nothing follows from them."""
+    if asked.design is None:
+        return []
+    benchmarks = {HELD_OUT, *(str(name) for name in asked.design.benchmarks)}
+    graded = {
+        str(Benchmark(name, metric=metric.name))
+        for name in benchmarks & SUITES.keys()
+        for metric in SUITES[name].graded
+    }
+    known = benchmarks | graded | set(rows.benchmark) | set(rows.metric)
+    return [
+        f"{study.study_file.name}: report.{section} names {name}, which is no outcome of this study"
+        for section, names in (("margins", asked.declared.margins), ("primary", asked.design.primary))
+        for name in names
+        if name not in known
+    ]
+
+
+def _last_known(of_runs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What any run's file says of each benchmark; runs of a study have the same tests and training text."""
+    return {name: value for of_run in of_runs for name, value in of_run.items()}

@@ -1,0 +1,1 @@
+"""Scores beside each other: the tables of outcomes, their noise, and published ones."""

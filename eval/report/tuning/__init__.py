@@ -1,0 +1,1 @@
+"""What was tuned, what was chosen, and what never ended."""

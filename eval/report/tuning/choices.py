@@ -1,0 +1,416 @@
+"""What a tuned study's tuning found, what its choices add to the uncertainty, and the shared rate beside.
+
+A study's ``tuning.json`` has the losses of all tuning runs. Comparisons of the held-out loss, which the
+tuning selects by, carry what the choices add (``eval.significance.statistics.tuning``).
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from base.errors import UsageError
+from eval.report.inputs.sources import Source
+from eval.report.inputs.study_axes import TUNE
+from eval.results.outcome import Outcome
+from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuning
+from eval.results.tuning_rules import Point, Value, is_number
+from eval.significance.arms import ArmTable, Key
+from eval.significance.axes import Benchmark, Family, Level, places_of, plain
+from eval.significance.statistics.tuning import (
+    Curve,
+    Estimate,
+    Noise,
+    Selection,
+    added_variance,
+    choice_shares,
+    combined,
+    curve,
+    draw_losses,
+    expected_best,
+    moderated_noise,
+    own_noise,
+)
+
+SHARED = "shared"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Line:
+    """One variant in one setting, along one tuned field at the chosen values of the others."""
+
+    family: Family
+    variant: Level
+    field: str
+    values: tuple[Value, ...]
+    """Those at which no run diverged, in the order of the grid."""
+    losses: np.ndarray
+    """(R, T) held-out losses by value and tuning seed."""
+    chosen: int
+    """Place of the chosen value."""
+    is_at_edge: bool
+    noise: Noise | None
+    """Of the variant's runs, moderated by those of its setting; None where nothing tells of it."""
+    generator_seed: int = 0
+
+    @property
+    def means(self) -> np.ndarray:
+        """(R,) what the choice was made by."""
+        return self.losses.mean(-1)
+
+    @cached_property
+    def rates(self) -> np.ndarray | None:
+        """(R,) logarithms of the values; None of values that have none."""
+        numbers = [float(value) for value in self.values if is_number(value) and float(value) > 0]
+        return np.log(numbers) if len(numbers) == len(self.values) else None
+
+    @cached_property
+    def _error(self) -> float:
+        assert self.noise is not None
+        return math.sqrt(self.noise.variance / self.losses.shape[1])
+
+    def _generator(self, what: str) -> np.random.Generator:
+        text = "|".join([what, str(self.family), str(self.variant), self.field])
+        return np.random.default_rng([self.generator_seed, zlib.crc32(text.encode())])
+
+    @cached_property
+    def _drawn(self) -> np.ndarray:
+        assert self.noise is not None
+        return draw_losses(self.means, self._error, self.noise.df, self._generator("regret"))
+
+    @cached_property
+    def selection(self) -> Selection | None:
+        """What the choice adds to the variance of the arm's mean."""
+        if self.noise is None:
+            return None
+        if self.rates is None:  # there is nothing between names
+            regrets = self._drawn[:, self.chosen] - self._drawn.min(-1)
+            return Selection(float((regrets**2).mean()), self.noise.df)
+        return Selection(float(added_variance(self.rates, self._drawn, self.chosen)), self.noise.df)
+
+    @cached_property
+    def share(self) -> float | None:
+        """How often the chosen value would be chosen with other tuning seeds."""
+        if self.noise is None:
+            return None
+        return float(choice_shares(self.means, self._error, self._generator("choice"))[self.chosen])
+
+    @cached_property
+    def curve(self) -> Curve | None:
+        """Of three numbers or more."""
+        if self.noise is None or self.rates is None or len(self.rates) < 3:
+            return None
+        return curve(self.rates, self.means, self._drawn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuned:
+    """What was tuned, for one kind of variants."""
+
+    plan: Tuning
+    lines: tuple[Line, ...]
+    """Of every setting, in the order of the plan, and there of every variant."""
+    best_of: Mapping[Key, np.ndarray]
+    """(N,) the expected best of so many points that were tried."""
+    num_runs: Mapping[Key, int]
+    """Tuning runs of each variant in each setting."""
+    num_rounds: Mapping[Key, int]
+    shared_points: Mapping[Family, Point]
+    """What was best for the baseline, by setting."""
+    points: Mapping[Key, Point]
+    """What was best for each variant."""
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def choices(self) -> dict[Key, Selection]:
+        """What tuning adds to the variance of each arm's mean; what fields miss adds up."""
+        found: dict[Key, list[Selection]] = {}
+        for line in self.lines:
+            if line.selection is not None:
+                found.setdefault((line.family, line.variant), []).append(line.selection)
+        return {key: combined(fields, [1.0] * len(fields)) for key, fields in found.items()}
+
+    @property
+    def at_edge(self) -> set[Key]:
+        """Variants of which a better value may lie beyond what was tried."""
+        return {(line.family, line.variant) for line in self.lines if line.is_at_edge}
+
+
+def read_tuned(source: Source, seen: Source, runs: pd.DataFrame) -> Tuned | None:
+    """Read what a study's tuning chose, for the variants that a report compares.
+
+    Args:
+        source: The study.
+        seen: The same by the factor of the report, with the same runs in the same order.
+        runs: Held-out loss by family, variant and seed; stands for the spread of tunings of one seed.
+
+    Returns:
+        None where the study was not tuned, or its models are not what is compared.
+
+    Raises:
+        UsageError: If the file is damaged, or gone beside runs of a tuning: intervals would be too short.
+    """
+    if source.kind != "study folder" or seen.factor in ("head", "both"):
+        return None
+    tuning = read_tuning(source.path)
+    if tuning is None and source.stages.get(TUNE):
+        raise UsageError(missing_tuning(source.path))
+    if tuning is None or not tuning.chosen:
+        return None
+    keys = {
+        (plain(a.family), frozenset(places_of(a.family)), a.variant): (b.family, b.variant)
+        for a, b in zip(source.facts, seen.facts, strict=True)
+    }
+    return _tuned(tuning, keys, runs)
+
+
+Keys = Mapping[tuple[str, frozenset[tuple[str, str]], Level], Key]
+"""What tuning calls a variant in a setting, to what the report calls it."""
+
+
+def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
+    known = {
+        key: choice
+        for choice in tuning.chosen
+        if (key := keys.get((choice.family, frozenset(choice.places), choice.variant)))
+    }
+    tables = {key: _whole_losses(tuning, choice) for key, choice in known.items()}
+    settings = {key: (choice.family, choice.places) for key, choice in known.items()}
+    lines: list[Line] = []
+    for setting in dict.fromkeys(settings.values()):
+        own = {key: known[key] for key, of in settings.items() if of == setting}
+        noises = _noises(own, tables, runs)
+        for name in tuning.plan.fields:
+            lines += _lines(name, own, tables, noises)
+    shared = {
+        key[0]: choice.point
+        for key, choice in known.items()
+        if choice.variant == tuning.plan.baseline and tuning.plan.shared
+    }
+    return Tuned(
+        plan=tuning,
+        lines=tuple(lines),
+        best_of={key: expected_best([_mean(x) for x in table.values()]) for key, table in tables.items()},
+        num_runs={key: _num_runs(tuning, choice) for key, choice in known.items()},
+        num_rounds={key: len(_rounds(tuning, choice)) for key, choice in known.items()},
+        shared_points=shared,
+        points={key: choice.point for key, choice in known.items()},
+        notes=tuple(_notes(tuning, lines)),
+    )
+
+
+PointKey = tuple[Value, ...]
+Losses = Mapping[PointKey, tuple[float | None, ...]]
+"""By the values of a point, in the order of the plan's fields."""
+
+
+def _rounds(tuning: Tuning, choice: Choice) -> list[Round]:
+    own = choice.family, choice.places
+    return [x for x in tuning.rounds if (x.family, x.places) == own and choice.variant in x.variants]
+
+
+def _num_runs(tuning: Tuning, choice: Choice) -> int:
+    tried = (one for each in _rounds(tuning, choice) for one in each.tried if one.variant == choice.variant)
+    return sum(len(one.losses) for one in tried)
+
+
+def _whole_losses(tuning: Tuning, choice: Choice) -> Losses:
+    """Losses of whole runs at every point that was tried.
+
+    Points that successive halving dropped keep the distance to the chosen one that they had in their last
+    rung.
+    """
+    found: dict[PointKey, tuple[float | None, ...]] = {}
+    for each in reversed(_rounds(tuning, choice)):
+        own = {tuple(x.point.values()): x.losses for x in each.tried if x.variant == choice.variant}
+        best = tuple(choice.point.values())
+        for point, losses in own.items():
+            if point not in found:
+                is_part = each.share < 1.0 and best in own
+                found[point] = _moved(losses, own[best], found[best]) if is_part else losses
+    return found
+
+
+def _moved(
+    losses: Sequence[float | None], was: Sequence[float | None], now: Sequence[float | None]
+) -> tuple[float | None, ...]:
+    known = zip(losses, was, now, strict=True)
+    return tuple(None if None in three else three[0] - three[1] + three[2] for three in known)  # type: ignore[operator]
+
+
+def _mean(losses: Sequence[float | None]) -> float:
+    known = [x for x in losses if x is not None]
+    return math.fsum(known) / len(known) if len(known) == len(losses) else math.inf
+
+
+def _noises(
+    own: Mapping[Key, Choice], tables: Mapping[Key, Losses], runs: pd.DataFrame
+) -> dict[Key, Noise | None]:
+    """Return the spread over seeds at each variant's best point of one setting.
+
+    Runs are those that all variants were meant to have: what was decided with them must not change with the
+    runs that others get later. At other points, the next higher rate above all, some seeds leave the plateau
+    of word frequencies late, which says nothing of the best one. That a point is chosen by its mean does not
+    make the spread there smaller than it is: of normal runs the two are independent.
+    """
+    found = [
+        own_noise([_known(tables[key][tuple(choice.point.values())]), _main_runs(runs, key)])
+        for key, choice in own.items()
+    ]
+    if not any(noise.df for noise in found):
+        return dict.fromkeys(own)
+    variances, df = moderated_noise(*zip(*found, strict=True))
+    return {key: Noise(float(v), float(of)) for key, v, of in zip(own, variances, df, strict=True)}
+
+
+def _known(losses: Sequence[float | None]) -> list[float]:
+    return [x for x in losses if x is not None]
+
+
+def _main_runs(runs: pd.DataFrame, key: Key) -> np.ndarray:
+    family, variant = key
+    return runs[(runs.family == family) & (runs.variant == variant)].score.to_numpy(float)
+
+
+def _lines(
+    name: str, own: Mapping[Key, Choice], tables: Mapping[Key, Losses], noises: Mapping[Key, Noise | None]
+) -> Iterable[Line]:
+    """Return the lines of one setting along one field."""
+    for key, choice in own.items():
+        values, losses = _along(name, choice, tables[key])
+        if choice.point[name] in values:
+            yield Line(
+                family=key[0],
+                variant=key[1],
+                field=name,
+                values=values,
+                losses=losses,
+                chosen=values.index(choice.point[name]),
+                is_at_edge=_is_at_end(choice.point[name], values),
+                noise=noises[key],
+            )
+
+
+def _is_at_end(chosen: Value, values: Sequence[Value]) -> bool:
+    """Whether a better number may lie beyond: names have no end, and a rate that diverged is one."""
+    return all(map(is_number, values)) and chosen in (values[0], values[-1])
+
+
+def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...], np.ndarray]:
+    """Values of a field at the chosen ones of the others, in rising order, and (R, T) losses there."""
+    names = list(choice.point)
+    place = names.index(name)
+    best = tuple(choice.point.values())
+    points = {
+        point[place]: losses
+        for point, losses in table.items()
+        if all(x == y for i, (x, y) in enumerate(zip(point, best, strict=True)) if i != place)
+        and None not in losses
+    }
+    numbers = sorted(x for x in points if is_number(x))  # type: ignore[type-var]
+    values = tuple(numbers) if len(numbers) == len(points) else tuple(points)
+    return values, np.array([points[value] for value in values], dtype=float)
+
+
+def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:
+    edges = [line for line in lines if line.is_at_edge]
+    if edges:
+        named = ", ".join(f"{line.variant} ({line.field} {line.values[line.chosen]})" for line in edges[:4])
+        more = f" and {len(edges) - 4} more" if len(edges) > 4 else ""
+        yield (
+            "the best value found lies at the edge of what was tried without a divergence: "
+            f"{named}{more}; a better one may lie beyond, which no interval here holds; tune further "
+            "(`tune: widen`)"
+        )
+    few = {str(line.variant): line for line in lines if line.rates is not None and len(line.rates) < 3}
+    if few:
+        yield (
+            f"fewer than three values of {next(iter(few.values())).field} were left to lay a curve through, "
+            "so that what lies between and beyond them is in no interval: "
+            f"{', '.join(sorted(few))}; tune with more values"
+        )
+    unknown = {str(line.variant) for line in lines if line.noise is None}
+    if unknown:
+        yield (
+            "what the choice of a rate adds to the uncertainty is not known, as no rate has two runs: "
+            f"{', '.join(sorted(unknown))}"
+        )
+
+
+def shared_table(source: Source, seen: Source, benchmark: Benchmark, outcome: Outcome) -> ArmTable | None:
+    """Return the held-out losses of the runs at the shared rates, by the names that the report gives.
+
+    Args:
+        source: The study.
+        seen: The same by the factor of the report, with the same runs in the same order.
+        benchmark: What the losses are called.
+        outcome: What they are.
+    """
+    keys = {
+        (plain(a.family), places_of(a.family), a.variant): (b.family, b.variant)
+        for a, b in zip(source.facts, seen.facts, strict=True)
+    }
+    found: dict[Key, dict[int, float]] = {}
+    for run in source.stages.get(SHARED, ()):
+        places = tuple((axis, level) for axis in source.axes for a, level in run.places if a == axis)
+        key = keys.get((plain(run.family), places, run.variant))
+        if key is not None and run.eval_loss is not None:
+            found.setdefault(key, {})[run.seed] = run.eval_loss
+    runs = {key: pd.Series(arm).sort_index() for key, arm in found.items()}
+    return ArmTable(runs, benchmark, outcome=outcome) if runs else None
+
+
+def tuning_tables(tuned: Tuned | None) -> dict[str, pd.DataFrame]:
+    """Return every number of a tuning as tables by name, each row a record; none where nothing was tuned."""
+    if tuned is None:
+        return {}
+    best = [
+        {"family": family, "variant": variant, "num_points": number, "expected_best_loss": loss}
+        for (family, variant), losses in tuned.best_of.items()
+        for number, loss in enumerate(losses, start=1)
+        if math.isfinite(loss)
+    ]
+    return {
+        "tuning": pd.DataFrame(_record(line, tuned) for line in tuned.lines),
+        "tuning_losses": pd.DataFrame(row for line in tuned.lines for row in _loss_records(line, tuned)),
+        "expected_best": pd.DataFrame(best),
+    }
+
+
+def _record(line: Line, tuned: Tuned) -> dict[str, object]:
+    """Losses and costs are in nats per target token, optima in the unit of the field."""
+    key, found = (line.family, line.variant), line.curve
+    own: dict[str, object] = {
+        "family": line.family,
+        "variant": line.variant,
+        "field": line.field,
+        "chosen": str(line.values[line.chosen]),
+        "is_at_edge": line.is_at_edge,
+        "num_runs": tuned.num_runs[key],
+        "num_rounds": tuned.num_rounds[key],
+        "chosen_again": line.share,
+        "choice_error": None if line.selection is None else math.sqrt(line.selection.variance),
+    }
+    parts: dict[str, Estimate | None] = {
+        "optimum": found.optimum.exp if found else None,
+        "loss_at_optimum": found.loss if found else None,
+        "cost_of_a_third": found.lower if found else None,
+        "cost_of_threefold": found.higher if found else None,
+    }
+    for name, known in parts.items():
+        for end, of in (("", "value"), ("_low", "low"), ("_high", "high")):
+            own[f"{name}{end}"] = None if known is None else getattr(known, of)
+    return own
+
+
+def _loss_records(line: Line, tuned: Tuned) -> Iterable[dict[str, object]]:
+    for value, losses in zip(line.values, line.losses, strict=True):
+        for seed, loss in zip(tuned.plan.plan.seeds, losses, strict=True):
+            named = {"family": line.family, "variant": line.variant, "field": line.field}
+            yield {**named, "value": str(value), "seed": seed, "loss": float(loss)}

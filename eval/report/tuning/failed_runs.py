@@ -1,0 +1,199 @@
+"""Runs that failed: how many of each variant, and what they may have hidden.
+
+A verdict is about the runs that have a score. Where the worst runs of a variant fail, those that are left are
+better than it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from eval.report.inputs.study_checks import FailedRun
+from eval.significance.axes import Family, Level
+from eval.significance.claims import Claims
+from eval.significance.compare import compare_arms
+from eval.significance.comparison import Comparison
+from eval.significance.statistics.corrections import Holm
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureCount:
+    """How many runs of a variant failed."""
+
+    variant: Level
+    family: Family | None
+    """None: in all of them."""
+    num_runs: int
+    """That ended, in whatever way; not those that are still to be run."""
+    num_diverged: int
+    num_failed: int
+    """With another error."""
+    p: float | None = None
+    """Fisher's exact test against the baseline, over all families; None for the baseline and in a family."""
+    p_holm: float | None = None
+    """Corrected over the variants."""
+
+    @property
+    def without_result(self) -> int:
+        """Diverged or failed."""
+        return self.num_diverged + self.num_failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureBound:
+    """What a difference would be if the runs that failed had a score."""
+
+    comparison: Comparison
+    """As reported."""
+    as_worst: Comparison
+    """Each of them as bad as the worst run of its family, corrected as the one reported."""
+    ends: tuple[float, float]
+    """The difference if those of the variant were as bad as the worst run of their family and those of the
+    baseline as good as the best, and the other way round; the lower first."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """What is known of the runs that failed; empty where none did."""
+
+    counts: tuple[FailureCount, ...] = ()
+    bounds: tuple[FailureBound, ...] = ()
+
+
+def analyse_failures(
+    failed: Sequence[FailedRun],
+    ended: Collection[tuple[str, Family, Level]],
+    scores: pd.DataFrame,
+    claims: Claims,
+    comparisons: Sequence[Comparison],
+) -> Failures:
+    """Count the runs that failed, and bound what they hide.
+
+    Args:
+        failed: The runs that failed.
+        ended: Run id, family and variant of the runs that ended with a result.
+        scores: What ``mean_scores`` returns.
+        claims: What was compared, and how.
+        comparisons: The comparisons with the baseline as reported.
+    """
+    if not failed or not comparisons:
+        return Failures()
+    (baseline,) = comparisons[0].contrast.minus
+    variants = list(dict.fromkeys([baseline, *(c.contrast.plus[0] for c in comparisons)]))
+    families = list(dict.fromkeys(family for c in comparisons for family in c.families))
+    everything = {*ended, *((run.run_id, run.family, run.variant) for run in failed)}
+    counts = [_count(failed, everything, v, f) for v in variants for f in (None, *families)]
+    return Failures(tuple(_tested(counts, baseline)), tuple(_bounds(failed, scores, claims, comparisons)))
+
+
+def with_failed(
+    comparisons: Iterable[Comparison], failed: Sequence[FailedRun], scores: pd.DataFrame
+) -> list[Comparison]:
+    """Say of each comparison how many of its runs failed and have no score."""
+    return [replace(c, num_failed=len(_lost(c, failed, scores))) for c in comparisons]
+
+
+def failure_notes(failures: Failures, level: float) -> list[str]:
+    """Name the variants that are shown to fail more or less often than the baseline."""
+    own = {c.variant: c for c in failures.counts if c.family is None}
+    return [
+        f"{c.variant} failed in {c.without_result} of {c.num_runs} runs, {base.variant} in "
+        f"{base.without_result} of {base.num_runs} (Fisher's exact test, Holm, p {c.p_holm:.2g})"
+        for base in list(own.values())[:1]
+        for c in own.values()
+        if c.p_holm is not None and c.p_holm < level
+    ]
+
+
+def _count(
+    failed: Sequence[FailedRun],
+    everything: Collection[tuple[str, Family, Level]],
+    variant: Level,
+    family: Family | None,
+) -> FailureCount:
+    def is_one(run_family: Family, run_variant: Level) -> bool:
+        return run_variant == variant and family in (None, run_family)
+
+    own = [run for run in failed if is_one(run.family, run.variant)]
+    diverged = sum(run.has_diverged for run in own)
+    return FailureCount(
+        variant=variant,
+        family=family,
+        num_runs=sum(is_one(f, v) for _, f, v in everything),
+        num_diverged=diverged,
+        num_failed=len(own) - diverged,
+    )
+
+
+def _tested(counts: Sequence[FailureCount], baseline: Level) -> list[FailureCount]:
+    whole = {c.variant: c for c in counts if c.family is None}
+    others = [c for variant, c in whole.items() if variant != baseline]
+    p_values = [_fisher(c, whole[baseline]) for c in others]
+    corrected = Holm().adjust(p_values)
+    tested = {
+        c.variant: replace(c, p=p, p_holm=q) for c, p, q in zip(others, p_values, corrected, strict=True)
+    }
+    return [tested.get(c.variant, c) if c.family is None else c for c in counts]
+
+
+def _fisher(first: FailureCount, second: FailureCount) -> float | None:
+    """Test whether two variants fail equally often (Fisher's exact test, two-sided)."""
+    if not first.num_runs or not second.num_runs:
+        return None
+    failed = first.without_result + second.without_result
+    # In how many ways so many of the failed runs are the first variant's.
+    ways = [math.comb(first.num_runs, k) * math.comb(second.num_runs, failed - k) for k in range(failed + 1)]
+    return sum(each for each in ways if each <= ways[first.without_result]) / sum(ways)
+
+
+def _lost(comparison: Comparison, failed: Sequence[FailedRun], scores: pd.DataFrame) -> list[FailedRun]:
+    """The failed runs of a comparison's arms that have no score on its outcome."""
+    scored = set(scores.run_id[scores.benchmark == comparison.benchmark])
+    return [
+        run
+        for run in failed
+        if run.family in comparison.families
+        and run.variant in comparison.contrast.weights()
+        and run.run_id not in scored
+    ]
+
+
+def _bounds(
+    failed: Sequence[FailedRun], scores: pd.DataFrame, claims: Claims, comparisons: Sequence[Comparison]
+) -> Iterator[FailureBound]:
+    """Bound every comparison of the claims' scopes that lost runs."""
+    overall = [c for c in comparisons if c.family is None or len(claims.tables[c.benchmark].families) == 1]
+    lost = [_lost(c, failed, scores) for c in overall]
+    as_worst = [
+        _compared(claims, c, dict.fromkeys(runs, True)) if runs else c
+        for c, runs in zip(overall, lost, strict=True)
+    ]
+    for c, runs, worst in zip(overall, lost, claims.correct(as_worst), strict=True):
+        ends = [
+            _compared(claims, c, {run: (run.variant in c.contrast.plus) is is_plus for run in runs}).estimate
+            for is_plus in (True, False)
+        ]
+        known = sorted(x for x in ends if x is not None)
+        if runs and known:
+            yield FailureBound(comparison=c, as_worst=worst, ends=(known[0], known[-1]))
+
+
+def _compared(claims: Claims, comparison: Comparison, lost: dict[FailedRun, bool]) -> Comparison:
+    """Compare with each lost run as bad as the worst of its family, or as good as the best."""
+    arms = claims.tables[comparison.benchmark]
+    sign, runs = arms.outcome.sign, dict(arms.runs)
+    for place, (run, is_bad) in enumerate(lost.items(), start=1):
+        seen = [
+            sign * score for (family, _), arm in arms.runs.items() if family == run.family for score in arm
+        ]
+        score = sign * (min(seen) if is_bad else max(seen))
+        arm = runs.get((run.family, run.variant), pd.Series(dtype=float))
+        seed = -place if run.seed is None or run.seed in arm.index else run.seed
+        runs[run.family, run.variant] = pd.concat([arm, pd.Series([score], index=[seed])])
+    return compare_arms(
+        arms.with_runs(runs), comparison.contrast, comparison.family, claims.inference, thorough=False
+    )

@@ -1,0 +1,1 @@
+"""What is claimed of differences, and how far it holds."""

@@ -1,0 +1,1 @@
+"""Talking to SLURM: what jobs run, handing them over, and what the queue says of them."""

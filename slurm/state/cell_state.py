@@ -1,0 +1,186 @@
+"""The state of a study's cells, kept in small files so that any shell can read it later.
+
+``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by the worker that has the cell. What a
+dead worker left behind is recognised by its process id, or on another machine by its lack of a sign of life
+(``slurm.state.life``), so no state needs cleaning up by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeGuard
+
+from base.progress import duration
+from base.records import read_record, write_record
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.machine import is_here, this_machine
+from slurm.state.life import lives_here, silence_s
+
+StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
+Stage = Literal["pretrain", "evaluate"]
+LARGEST = 1e15
+"""Steps and losses of a log that are beyond are damage."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellState:
+    """What is known of a cell.
+
+    ``waiting`` was never handed to anyone; ``queued`` waits in SLURM; ``missing`` was handed out or started,
+    but is gone and left no result. ``failed`` ended with an error of its own and would again. ``diverged`` is
+    only shown (see ``as_result``).
+    """
+
+    name: StateName = "waiting"
+    stage: Stage = "pretrain"
+    pid: int = 0
+    host: str = ""
+    machine: str = ""
+    """What tells its machine from others of the same name (see ``pretrain.run.machine``)."""
+    attempts: int = 0
+    started_s: float = 0.0
+    trained_s: float = 0.0
+    """When its training had ended and its evaluation began; 0 before."""
+    finished_s: float = 0.0
+    error: str = ""
+    log: str = ""
+    job: str = ""
+    """SLURM's id of the job that has the cell or had it last."""
+    may_retry: bool = False
+    """Whether it was killed without a word, so that another try may well succeed."""
+    silent_s: float | None = None
+    """Of one that runs on another machine, which nobody can ask: seconds since its last sign of life."""
+
+    @property
+    def took(self) -> str:
+        """How long a cell took that is done; one from an archive was never begun here."""
+        return f"in {duration(self.finished_s - self.started_s)}" if self.started_s else "from an archive"
+
+
+def read_state(study_dir: Path, run_id: str) -> CellState:
+    """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
+
+    A running cell whose process is dead is ``missing``. Of one on another machine it is said how long it has
+    been silent.
+    """
+    state = read_record(StudyFolder(study_dir).cell_file(run_id), CellState) or CellState()
+    state = replace(state, silent_s=None)
+    if state.name != "running":
+        return state
+    if not is_here(state.machine, state.host):
+        return replace(state, silent_s=silence_s(study_dir, run_id))
+    if not lives_here(state.pid, state.started_s):
+        error = state.error or "its process ended without a result"
+        return replace(state, name="missing", may_retry=True, error=error)
+    return state
+
+
+def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
+    """Replace a cell's state in one step, so that a reader never sees half of it.
+
+    A state that cannot be written, as on a full disk, is told of and stops nothing: what a cell has come to
+    lies in its run's folder.
+    """
+    try:
+        write_record(StudyFolder(study_dir).cell_file(run_id), state)
+    except OSError as error:
+        print(f"note: the state of {run_id} cannot be written: {error}", file=sys.stderr, flush=True)
+
+
+def as_result(state: CellState, run: Path, stage: str) -> CellState:
+    """Return a state as a reader is shown it: a tuning run that diverged is no failure but a result."""
+    if stage == "tune" and state.name == "failed" and RunFolder(run).has_diverged:
+        return replace(state, name="diverged")
+    return state
+
+
+def is_at_work(states: Mapping[str, CellState]) -> bool:
+    """Whether a cell of a study is running, or queued to be run."""
+    return any(state.name in ("queued", "running") for state in states.values())
+
+
+def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:
+    """Whether a cell is still in the hands that wrote ``state``: another attempt may have taken it."""
+    now = read_state(study_dir, run_id)
+    return (now.pid, now.host, now.started_s) == (state.pid, state.host, state.started_s)
+
+
+def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellState:
+    """Mark a cell as running in this process and count the attempt."""
+    state = CellState(
+        name="running",
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        machine=this_machine(),
+        attempts=read_state(study_dir, run_id).attempts + 1,
+        started_s=time.time(),
+        log=log,
+        job=job,
+    )
+    write_state(study_dir, run_id, state)
+    return state
+
+
+def read_progress(folder: Path) -> dict[str, float]:
+    """Read where a run's training stands from the end of its ``metrics.jsonl``.
+
+    Returns:
+        The newest ``step``, ``max_steps``, ``loss``, ``tokens_per_s`` and ``time_s`` (seconds of training so
+        far, those before an interruption included); empty before the first was logged.
+    """
+    try:
+        with RunFolder(folder).metrics_file.open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 8192))
+            lines = file.read().splitlines()
+    except OSError:
+        return {}
+    progress: dict[str, float] = {}
+    for line in reversed(lines):
+        record = _object(line)
+        for key in ("step", "max_steps", "loss", "eval_loss", "tokens_per_s", "time_s"):
+            value = record.get(key)
+            if is_number(value) and key not in progress:
+                progress[key] = value
+        if "loss" in progress and "max_steps" in progress:
+            break
+    return progress
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value from a file is one to show: finite, and not beyond all measure."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def describe(state: CellState, folder: Path) -> str:
+    """Say in a few words what a running cell is doing and when its training will end."""
+    if state.stage == "evaluate":
+        return "evaluating"
+    progress = read_progress(folder)
+    if not progress.get("max_steps"):
+        return "starting"
+    step, max_steps = int(progress.get("step", 0)), int(progress["max_steps"])
+    words = f"step {step}/{max_steps}"
+    if "loss" in progress:
+        words += f", loss {progress['loss']:.3f}"
+    if "tokens_per_s" in progress:
+        words += f", {progress['tokens_per_s']:,.0f} tokens/s"
+    if 0 < step < max_steps and "time_s" in progress:
+        words += f", {duration(progress['time_s'] * (max_steps - step) / step)} left"
+    return words
+
+
+def _object(line: bytes) -> dict[str, object]:
+    """Read a line of a log; empty for one that is cut off or no object."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}

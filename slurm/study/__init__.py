@@ -1,0 +1,1 @@
+"""What a study's file says, and the cells that it makes."""

@@ -1,0 +1,368 @@
+"""A study: one YAML file that names families, variants, axes and seeds, expanded into cells.
+
+A cell is one run: pretraining of one family with one variant at one seed, and its evaluation; or, where the
+study names ``backbones``, the evaluation of one of them at one seed of fine-tuning. Its identity is its run
+folder, whose name carries the hash of everything that can change the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from base.config_input import check_config, deep_merge, read_yaml
+from base.errors import UsageError
+from base.families import PRETRAINED
+from base.files import mapping, write_text
+from base.mistakes import explain
+from base.sealed_text import sealed_text
+from base.seeds import parse_seeds
+from base.shipped import find_config
+from eval.classification.tasks.schema import benchmarks_asked_for
+from eval.report.inputs.history import remember_question
+from eval.results.decisions import Decisions, read_decisions
+from eval.results.tuning import Tuning, TuningPlan, read_tuning
+from eval.significance.contrasts import parse_contrast
+from pretrain.config import OutputConfig, RunConfig
+from pretrain.run.folders import StudyFolder
+from slurm.study.axes.levels import canonical, canonical_contrast, split_file
+from slurm.study.cells import Cell, expand_backbones, trained_cells
+from slurm.study.config import StudyConfig
+from slurm.study.expansion import Expansion
+from slurm.study.own_variants import load_named, places_in, with_added
+from slurm.study.tuning.cells import (
+    check_values,
+    main_cells,
+    plan_of,
+    shared_cells,
+    shares_its_best,
+    tuning_cells,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A study's configuration and its cells, seeds varying slowest.
+
+    Seeds vary slowest so that a study stopped half-way holds every variant at the first seeds.
+    """
+
+    config: StudyConfig
+    folder: Path
+    planned: tuple[Cell, ...]
+    """Every cell that there may be; of a study that tunes as it would be without."""
+    decisions: Decisions | None = None
+    """Looks that were made, where they decide who gets more seeds."""
+    pilot: Mapping[str, Any] | None = None
+    """Of a pilot: what its page is to be about (see ``slurm.pilot``)."""
+    tuning: Tuning | None = None
+    """What was tried and chosen, where every variant is tuned."""
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Those to be run: all that are planned, or what the round of tuning or the next look needs."""
+        return (*self._tuning_cells, *self._due(self.compared))
+
+    @cached_property
+    def compared(self) -> tuple[Cell, ...]:
+        """Every cell that may be compared: of a study that tunes those whose values are chosen."""
+        if self.tuning is None:
+            return self.planned
+        untuned = trained_cells(self.planned)
+        return (*main_cells(self.tuning, untuned), *shared_cells(self.tuning, untuned))
+
+    @property
+    def later(self) -> tuple[Cell, ...]:
+        """Those that looks after the next one may need."""
+        if self.decisions is None:
+            return ()
+        due = {cell.run_id for cell in self.cells}
+        return tuple(
+            cell
+            for cell in self.compared
+            if cell.run_id not in due and self.decisions.may_go_on(cell.variant)
+        )
+
+    @property
+    def after_tuning(self) -> tuple[Cell, ...]:
+        """Those that are due as soon as their values are chosen, as they would be without tuning."""
+        if self.tuning is None:
+            return ()
+        chosen = {(one.family, one.places, one.variant) for one in self.tuning.chosen}
+        untuned = trained_cells(self._due(self.planned))
+        return tuple(
+            cell for cell in untuned if (cell.config.family, cell.places, cell.variant) not in chosen
+        )
+
+    @property
+    def shared_after_tuning(self) -> tuple[Cell, ...]:
+        """Those of them that are due at the baseline's best too, where that is not their own."""
+        if not (self.config.tune and self.config.tune.shared):
+            return ()
+        baseline = self.config.tuned_baseline
+        return tuple(replace(cell, stage="shared") for cell in self.after_tuning if cell.variant != baseline)
+
+    @property
+    def to_come(self) -> dict[str, int]:
+        """Stages that follow the tuning, and how many cells they have: of ``shared`` at most so many."""
+        numbers = {"main": len(self.after_tuning), "shared": len(self.shared_after_tuning)}
+        return {stage: number for stage, number in numbers.items() if number}
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there may be more cells than are due now."""
+        is_tuning = self.tuning is not None and not self.tuning.is_over
+        return is_tuning or (self.decisions is not None and not self.decisions.is_over)
+
+    @property
+    def stage(self) -> str:
+        """What the cells that are due now are for."""
+        if self.tuning is None or self.tuning.is_over:
+            has_looked = self.decisions is not None and self.decisions.looks
+            return "look" if self.tuning is None or has_looked else "stage, each variant at its own best"
+        return "round of tuning"
+
+    @cached_property
+    def tuning_plan(self) -> TuningPlan | None:
+        """What the study plans to tune; None where it does not."""
+        tune = self.config.tune
+        return plan_of(tune, trained_cells(self.planned), self.config.tuned_baseline) if tune else None
+
+    @cached_property
+    def _tuning_cells(self) -> tuple[Cell, ...]:
+        return tuple(tuning_cells(self.tuning, trained_cells(self.planned))) if self.tuning else ()
+
+    def _due(self, cells: tuple[Cell, ...]) -> tuple[Cell, ...]:
+        """Leave out seeds that no look has asked for yet."""
+        if self.decisions is None:
+            return cells
+        seeds = self.config.all_seeds
+        due = {name: seeds[: self.decisions.num_seeds(name)] for name in self.config.models}
+        return tuple(cell for cell in cells if cell.seed in due[cell.variant])
+
+    def now(self) -> Study:
+        """Return the same with what was chosen, and the looks that were made, meanwhile."""
+        study = self
+        if self.tuning_plan:
+            found = read_tuning(self.folder)
+            # Of another plan nothing follows: slurm.submit refuses it.
+            plan = found.plan.grown_to(self.tuning_plan) if found else None
+            tuning = replace(found, plan=plan) if found and plan else Tuning(plan=self.tuning_plan)
+            study = replace(self, tuning=tuning)
+        if not self.config.stages:
+            return study
+        return replace(study, decisions=read_decisions(self.folder) or Decisions(plan=study.plan))
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """What must not change once somebody has looked."""
+        report = self.config.report.asked
+        return {
+            "looks": list(self.config.stages),
+            "variants": list(self.config.models),
+            **self._axes,
+            "cells": [cell.run_id for cell in self.compared],
+            "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
+            **{f"report.{name}": value for name, value in report.items()},
+        }
+
+    @property
+    def _axes(self) -> dict[str, Any]:
+        """The axes beside the variant, with their levels as text; nothing without any."""
+        axes = {name: [point.level for point in points] for name, points in self.config.points.items()}
+        return {"axes": axes} if axes else {}
+
+    @property
+    def _told(self) -> dict[str, Any]:
+        """What the folders of runs do not tell: their levels, and those that are not to be compared."""
+        stages: dict[str, list[str]] = {}
+        for cell in self.cells:
+            stages.setdefault(cell.stage, []).append(cell.run_id)
+        if self.tuning and (
+            both := [c.run_id for c in trained_cells(self.cells) if shares_its_best(self.tuning, c)]
+        ):
+            stages["shared"] = [*stages.get("shared", []), *both]
+        levels = {
+            cell.run_id: {"variant": cell.variant, **dict(cell.places)}
+            for cell in trained_cells(self.cells)
+            if cell.places or cell.variant != cell.config.model.ffn
+        }
+        main, others = stages.pop("main", []), {run_id for own in stages.values() for run_id in own}
+        if both := [run_id for run_id in main if run_id in others]:
+            stages["main"] = both  # of a run that is two things, the report must know that it is compared
+        return ({"levels": levels} if levels else {}) | ({"stages": stages} if stages else {})
+
+    def write(self) -> None:
+        """Write ``study.yaml`` into the study's folder: what is to be run, readable without this code.
+
+        What its report is asked is remembered with its date, so that a report can tell what stood there
+        before the results.
+        """
+        seeds = {cell.seed for cell in self.cells if cell.stage != "tune"} or set(self.config.all_seeds)
+        content = {
+            "name": self.config.name,
+            "families": list(self.config.families) or [PRETRAINED],
+            "variants": list(self.config.models),
+            **self._axes,
+            "seeds": [seed for seed in self.config.all_seeds if seed in seeds],
+            "until": None if self.decisions is None else "decided",
+            "heads": list(self.config.heads),
+            "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
+            "evaluation": self.config.evaluation.model_dump(mode="json"),
+            "report": self.config.report.model_dump(mode="json"),
+            "cells": [cell.run_id for cell in self.cells],
+            **self._told,
+            **({"to_come": self.to_come} if self.to_come else {}),
+            **({"pilot": dict(self.pilot)} if self.pilot else {}),
+        }
+        text = sealed_text(yaml.safe_dump(content, sort_keys=False))
+        write_text(StudyFolder(self.folder).study_file, text)
+        remember_question(self.folder, self.config.report.asked)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a command line has in place of a study's file; relative paths of it start here."""
+
+    variants: tuple[str, ...] = ()
+    """Instead of those in the file, but for those that were tuned in an earlier sitting."""
+    add: tuple[str, ...] = ()
+    """Beside them."""
+    seeds: str = ""
+    """Instead of those in the file."""
+
+
+def load_study(
+    path: Path,
+    overrides: Mapping[str, Any] | None = None,
+    trust_remote_code: bool = False,
+    change: Callable[[StudyConfig], Mapping[str, Any]] | None = None,
+    asked: Asked | None = None,
+) -> Study:
+    """Read a study and expand it into cells.
+
+    Args:
+        path: The study's YAML file, or the name of a shipped one.
+        overrides: Nested config values that replace the study's own ``config`` section.
+        trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
+            those that its backbones bring.
+        change: Makes another study of the one in the file: what would stand in its own.
+        asked: What a command line has in place of the file.
+
+    Raises:
+        UsageError: If the file is missing or a value in it does not fit; names the file and the key.
+    """
+    path = find_config(path, "study")
+    config = _read(path, trust_remote_code, asked or Asked(), overrides)
+    if change is not None:
+        config = check_config(dict(change(config)), StudyConfig, path)
+    extra = deep_merge(config.config, dict(overrides or {}))
+    if config.backbones:
+        return _of_backbones(config, path, extra, trust_remote_code)
+    cells = Expansion(config, path, extra).cells()
+    if config.tune:
+        try:
+            check_values(cells[: len(cells) // len(config.all_seeds)], config.tune)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from None
+    return Study(config=config, folder=cells[0].study_dir, planned=cells).now()
+
+
+def _seeds(text: str) -> list[int]:
+    """Read seeds of a command line, as in a study's file.
+
+    Raises:
+        UsageError: If they are none.
+    """
+    try:
+        return list(parse_seeds(text.split(","), "", "1-2 or 1,2,5"))
+    except UsageError as error:
+        raise UsageError(f"--seeds: {error}") from None
+
+
+def _of_backbones(config: StudyConfig, path: Path, values: dict[str, Any], trust_remote_code: bool) -> Study:
+    """Expand a study that pretrains nothing."""
+    folder = Path(_output(path, values).runs_dir) / config.name
+    cells = expand_backbones(config.backbones, config.all_seeds, config.evaluation, folder, trust_remote_code)
+    return Study(config=config, folder=folder, planned=cells).now()
+
+
+def _output(path: Path, values: dict[str, Any]) -> OutputConfig:
+    """Read where a study's results go."""
+    try:
+        return RunConfig.model_validate({"output": values.get("output", {})}).output
+    except ValidationError as error:
+        raise explain(error, RunConfig, f"{path}: config") from None
+
+
+def folder_of_own(path: Path, overrides: Mapping[str, Any] | None = None) -> Path | None:
+    """Find the folder of a study with variants in files, of which nothing is run; None for other studies.
+
+    Raises:
+        UsageError: If a file cannot be read, or what says where the folder is does not fit.
+    """
+    path = find_config(path, "study")
+    values = read_yaml(path)
+    return _folder(path, values, overrides) if places_in(path, values.get("variants")) else None
+
+
+def _folder(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> Path | None:
+    """Find a study's folder without its cells; None without families."""
+    families = mapping(values.get("families"))
+    if not families:
+        return None
+    base = read_yaml(find_config(Path(str(next(iter(families.values())))), "config", path.parent))
+    given = deep_merge(deep_merge(base, mapping(values.get("config"))), dict(overrides or {}))
+    output = _output(path, given | {"output": {**mapping(given.get("output")), "study": values.get("name")}})
+    return Path(output.runs_dir) / output.study
+
+
+def _read(
+    path: Path, trust_remote_code: bool, asked: Asked, overrides: Mapping[str, Any] | None
+) -> StudyConfig:
+    values = read_yaml(path)
+    if (asked.variants or asked.add) and not isinstance(values.get("variants"), list):
+        raise UsageError(f"{path}: it names no variants; leave out --variants and --add")
+    if asked.variants:
+        tuned = _tuned_before(path, values, overrides)
+        values["variants"] = with_added(tuned, asked.variants, "--variants")
+    if asked.add:
+        values["variants"] = with_added(values["variants"], asked.add, "--add")
+    if asked.seeds:
+        values["seeds"] = _seeds(asked.seeds)
+    if places := places_in(path, values.get("variants")):
+        loaded = load_named(path, places.values(), trust_remote_code)
+        names = {text: f"{name}{split_file(text)[1]}" for text, name in zip(places, loaded, strict=True)}
+        values["variants"] = [names.get(text, text) for text in values["variants"]]
+    if asked.variants:
+        values["report"] = _of_share(mapping(values.get("report")), values["variants"])
+    return check_config(values, StudyConfig, path)
+
+
+def _tuned_before(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> list[Any]:
+    """Variants of a study's file that took part in its tuning, so that none of them can be left out."""
+    folder = _folder(path, values, overrides)
+    tuning = read_tuning(folder) if folder else None
+    if tuning is None:
+        return []
+    return [each for each in values["variants"] if canonical(str(each)) in tuning.plan.variants]
+
+
+def _of_share(report: dict[str, Any], variants: list[str]) -> dict[str, Any]:
+    """What a report is asked of some of a study's variants: contrasts that name others are left out."""
+    contrasts = report.get("contrasts")
+    if not isinstance(contrasts, list):
+        return report
+    names, kept = [canonical(name) for name in variants], []
+    for text in contrasts:
+        with suppress(UsageError):
+            parse_contrast(canonical_contrast(str(text)), names, canonical(str(report.get("baseline", ""))))
+            kept.append(text)
+    return report | {"contrasts": kept}

@@ -1,0 +1,167 @@
+"""What a worker does: pretrain and evaluate the cells it was given, one after the other."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
+from base.system import num_cores
+from eval.models.identity import admit_run
+from eval.runner.done import is_evaluated
+from eval.runner.evaluate import evaluate_run
+from eval.zero_shot.during_training import TrainingScorer
+from ffn_variants.registry import is_registered
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.repair import is_finished_and_whole
+from pretrain.training.stopping import Stopped
+from pretrain.training.train import train
+from slurm.state.cell_state import CellState, is_own, read_state, start_state, write_state
+from slurm.state.life import beating
+from slurm.study.cells import BackboneCell, Cell, RunCell
+
+# A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
+OCCUPIED_WAIT_S = 600.0
+OCCUPIED_POLL_S = 5.0
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Who works on a cell: a process of its own, or one of several that train together.
+
+    Args:
+        log: Where this process writes its output; kept in the state for whoever looks for a traceback.
+        job: SLURM's id of the job; empty elsewhere.
+        rank: This process among those that share the cell; only the first writes states and evaluates.
+    """
+
+    log: str = ""
+    job: str = ""
+    rank: int = 0
+
+
+def is_done(cell: Cell) -> bool:
+    """Whether a cell has a model and every score that the study asks for.
+
+    A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
+    read is not: running it tells why, and stops no other.
+    """
+    if cell.stage == "tune" and RunFolder(cell.run_dir).has_diverged:
+        return True
+    try:
+        return _has_model(cell) and is_evaluated(cell.run_dir, cell.evaluation)
+    except (UsageError, OSError):
+        return False
+
+
+def _has_model(cell: Cell) -> bool:
+    """Whether it is pretrained; of a backbone whether it was found."""
+    return (
+        RunFolder(cell.run_dir).is_backbone
+        if isinstance(cell, BackboneCell)
+        else is_finished_and_whole(cell.run_dir)
+    )
+
+
+def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
+    """Run cells in this process; a failing one is recorded and never stops the next.
+
+    A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
+    """
+    worker = worker or Worker()
+    for cell in cells:
+        before = read_state(cell.study_dir, cell.run_id)
+        state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
+        try:
+            with beating(StudyFolder(cell.study_dir).cell_file(cell.run_id)):
+                state = run_cell(cell, state)
+        except OccupiedError as error:
+            print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
+            state = before
+        except Exception as error:
+            told = as_usage_error(error)
+            if isinstance(told, UsageError):
+                print(f"error: {told}", flush=True)
+            else:
+                traceback.print_exc()
+            # What ends with a full disk does not fail by itself, and is tried again by the next command.
+            name = "missing" if isinstance(told, WorldError) else "failed"
+            state = replace(state, name=name, error=_one_line(told), finished_s=time.time())
+        except Stopped as stopped:
+            if is_own(cell.study_dir, cell.run_id, state):
+                state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
+                write_state(cell.study_dir, cell.run_id, state)
+            stopped.hand_on()  # a launcher's own handler queues the job again
+            raise
+        write_state(cell.study_dir, cell.run_id, state)
+
+
+def run_shared_cell(cell: Cell, worker: Worker) -> None:
+    """Run a cell that several processes train together; any error ends the job of all of them."""
+    if worker.rank == 0:
+        run_cells([cell], worker)
+        if read_state(cell.study_dir, cell.run_id).name != "done":
+            raise RuntimeError(f"{cell.run_id} failed; the other processes of its job must not wait for it")
+    elif isinstance(cell, RunCell):
+        _load_own(cell)
+        train(cell.config, TrainingScorer)
+
+
+def run_cell(cell: Cell, state: CellState) -> CellState:
+    """Pretrain and evaluate one cell, or evaluate a backbone; work that is already done is not repeated.
+
+    Returns:
+        The state to record: done.
+
+    Raises:
+        OccupiedError: If another process is at it and does not end.
+    """
+    if isinstance(cell, RunCell):
+        _load_own(cell)
+        patiently(train, cell.config, TrainingScorer)
+    elif isinstance(cell, BackboneCell):
+        cell.backbone.prepare(cell.run_dir)
+        admit_run(cell.run_dir, cell.trust_remote_code)
+    state = replace(state, stage="evaluate", trained_s=time.time())
+    write_state(cell.study_dir, cell.run_id, state)
+    patiently(evaluate_run, cell.run_dir, cell.evaluation)
+    return replace(state, name="done", finished_s=time.time())
+
+
+def _load_own(cell: RunCell) -> None:
+    """Load its variant where that is in a file: its user consented when the study was submitted."""
+    if cell.own and not is_registered(cell.own.name):
+        cell.own.load()
+
+
+def patiently(work, *args) -> None:
+    """Call ``work``, and again as long as another process is at it, up to ``OCCUPIED_WAIT_S``."""
+    until = time.monotonic() + OCCUPIED_WAIT_S
+    while True:
+        try:
+            work(*args)
+        except OccupiedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(OCCUPIED_POLL_S)
+        else:
+            return
+
+
+def has_gpu() -> bool:
+    """Whether this process may use a GPU."""
+    return torch.cuda.is_available()
+
+
+def share_cores(num_workers: int) -> dict[str, str]:
+    """Variables for workers that share this machine's cores."""
+    return {"OMP_NUM_THREADS": str(max(1, num_cores() // num_workers))}
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:500]

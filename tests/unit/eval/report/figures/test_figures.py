@@ -1,0 +1,403 @@
+import itertools
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+from scipy import stats
+
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis
+from eval.report.curves.learning_curves import LearningCurves
+from eval.report.figures import draw_all, heat_map, to_png, to_svg
+from eval.report.figures.cost import draw_cost
+from eval.report.figures.forest import draw_forest, draw_forests
+from eval.report.figures.heat_map import draw_heat_map
+from eval.report.figures.learning_curves import draw_learning_curves
+from eval.report.figures.seeds import draw_seeds
+from eval.report.figures.style import PALETTE, family_styles, in_two_lines, variant_styles
+from eval.report.figures.training import draw_gradient_norms, thin
+from eval.report.inputs.run_facts import Evaluation, RunFacts
+from eval.report.inputs.sources import read_source
+from eval.results.rows import ROW_COLUMNS
+from eval.significance.axes import Benchmark
+
+BLIMP = Benchmark("blimp")
+LONG = "efficient-kan-with-grid-{}-and-spline-order-3"
+NAMES = ("gelu", *(LONG.format(i) for i in range(6)), "none", "a$b$", "kan", "<b>", "x_y", "swish", "relu")
+
+MODELS = tuple(
+    f"{family} / {ffn}" for family in ("gpt_neo", "roberta") for ffn in ("gelu", "kan", LONG.format(1))
+)
+
+
+def held_out_loss(step: int, seed: int) -> float:
+    return 3 + 100 / step + 0.01 * seed
+
+
+def make_analysis(
+    tmp_path: Path,
+    variants=("gelu", "kan", "relu", "swish"),
+    families=("gpt_neo", "roberta"),
+    seeds: int = 3,
+    parts: int = 4,
+    benchmark: str = "blimp",
+    has_losses: bool = False,
+) -> Analysis:
+    """Analysis of made scores whose second variant has a single run in the last family, with run facts."""
+    generator = np.random.default_rng(1)
+    rows, facts = [], []
+    for family, (place, variant) in itertools.product(families, enumerate(variants)):
+        single = place == 1 and family == families[-1]
+        for seed in range(1, 2 if single else seeds + 1):
+            run_id = f"{family}/{variant}/seed{seed}"
+            shift = generator.normal()
+            rows += [
+                (run_id, family, variant, seed, benchmark, f"task {i}", "g", "accuracy",
+                 60 + shift - place * (i % 3) + generator.normal(), 100, "")
+                for i in range(parts)
+            ]  # fmt: skip
+            if has_losses:
+                loss = (2.5 + families.index(family)) * (1 - 0.02 * place) + 0.01 * generator.normal()
+                rows.append((run_id, family, variant, seed, "held-out-loss", "validation", "held-out text",
+                             "held_out_loss", loss, 0, ""))  # fmt: skip
+            facts.append(
+                RunFacts(
+                    run_id=run_id, family=family, variant=variant, seed=seed,
+                    num_parameters=10_000_000 + 300_000 * place, flops_per_token=20_000_000 + place,
+                    tokens_per_s=9e4 / (1 + place), train_hours=0.4 * (1 + place),
+                    peak_memory_mb=900.0 + place,
+                    eval_loss=held_out_loss(450, seed),
+                    curve=tuple(
+                        Evaluation(step, held_out_loss(step, seed), 1000 * step, step / 3600)
+                        for step in range(50, 500, 50)
+                    ),
+                    grad_norms=tuple((step, 1.0 + 0.5 * (step % 3)) for step in range(10, 2000, 10)),
+                )
+            )  # fmt: skip
+    table = pd.DataFrame(rows, columns=list(ROW_COLUMNS[:-1]))
+    path = tmp_path / "rows.parquet"
+    table.to_parquet(path)
+    return analyse(replace(read_source(path), facts=tuple(facts)))
+
+
+@pytest.fixture(scope="module")
+def analysis(tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+    return make_analysis(tmp_path_factory.mktemp("scores"))
+
+
+def texts_of(figure: Figure) -> list[Text]:
+    """Every text that is drawn; of an axis' labels those between its ends only."""
+    texts = [*figure.texts, *(text for legend in figure.legends for text in legend.get_texts())]
+    texts += [text for block in figure.subfigs for text in block.texts]
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.title]
+        for axis in (axes.xaxis, axes.yaxis):
+            texts += [axis.label, *(label for t in axis._update_ticks() for label in (t.label1, t.label2))]
+    return [text for text in texts if text.get_visible() and text.get_text().strip()]
+
+
+def titles_of(figure: Figure) -> list[str]:
+    return [axes.get_title() for axes in figure.axes]
+
+
+def boxes_of(figure: Figure):
+    """Texts with their bounding boxes in pixels."""
+    figure.draw_without_rendering()
+    renderer = figure._get_renderer()
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts_of(figure)]
+
+
+def assert_nothing_overlaps(figure: Figure) -> None:
+    width, height = figure.bbox.width, figure.bbox.height
+    boxes = boxes_of(figure)
+    for text, box in boxes:
+        assert box.x0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.y0 >= -0.5, f"{text!r} leaves the figure"
+        assert box.x1 <= width + 0.5, f"{text!r} leaves the figure"
+        assert box.y1 <= height + 0.5, f"{text!r} leaves the figure"
+    for (first, a), (second, b) in itertools.combinations(boxes, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        down = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert across <= 0.5 or down <= 0.5, f"{first!r} and {second!r} overlap"
+
+
+@pytest.mark.parametrize(
+    ("variants", "families", "parts"),
+    [
+        (("gelu", "b"), ("f",), 2),
+        (("gelu", "kan", "relu"), ("gpt_neo", "roberta"), 17),
+        pytest.param(NAMES, ("gpt_neo", "roberta", "t5"), 12, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.ci
+def test_no_text_overlaps_or_leaves_its_figure(tmp_path: Path, variants, families, parts):
+    analysis = make_analysis(tmp_path, variants, families, parts=parts, has_losses=len(families) > 1)
+    drawn = draw_all(analysis)
+    kinds = {"forest", "seeds", "heat-map-blimp", "cost", "learning-curves", "gradient-norms"}
+    assert set(drawn) == kinds
+    for figure, alt in drawn.values():
+        assert_nothing_overlaps(figure)
+        assert len(alt) > 60
+    shown = {text.get_text().replace("\n", "") for text in texts_of(drawn["forest"][0])}
+    assert set(analysis.others) <= shown
+
+
+@pytest.mark.slow
+def test_models_of_many_ffns_have_room(tmp_path: Path):
+    """A report of heads has a family for each FFN in each family."""
+    analysis = make_analysis(tmp_path, ("gelu", "fourier-kan grid_size=10 frozen", "mlp"), MODELS)
+    assert_nothing_overlaps(draw_seeds(analysis)[0])
+    assert_nothing_overlaps(draw_forest(analysis, BLIMP)[0])
+
+
+def test_overlaps_are_found():
+    figure = Figure()
+    figure.text(0.5, 0.5, "one")
+    figure.text(0.51, 0.5, "two")
+    with pytest.raises(AssertionError, match="overlap"):
+        assert_nothing_overlaps(figure)
+    figure = Figure()
+    figure.text(0.99, 0.5, "far too long")
+    with pytest.raises(AssertionError, match="leaves"):
+        assert_nothing_overlaps(figure)
+
+
+def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
+    analysis = make_analysis(tmp_path, ("gelu", "kan", "relu"), ("roberta",))
+    first, second = draw_all(analysis), draw_all(analysis)
+    for name in first:
+        # In one order here and in the other there.
+        svg, png = to_svg(first[name][0]), to_png(first[name][0])
+        assert to_png(second[name][0]) == png
+        assert to_svg(second[name][0]) == svg
+        assert first[name][1] == second[name][1]
+        root = ElementTree.fromstring(svg)
+        assert root.tag.endswith("svg")
+        assert not re.search(r"<dc:date>|Matplotlib v", svg)
+        assert not re.search(r'href="(?!#)', svg)  # nothing but its own parts
+        path = tmp_path / "x.png"
+        path.write_bytes(png)
+        with Image.open(path) as image:
+            assert set(image.info) <= {"dpi"}
+            assert image.info["dpi"][0] == pytest.approx(200, abs=0.1)
+            assert image.width == pytest.approx(200 * first[name][0].get_size_inches()[0], abs=1)
+
+
+def test_every_axis_has_a_unit(tmp_path: Path):
+    units = r"points|percent|%|nats|millions|MFLOP|hours|training step|L2"
+    for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
+        if name == "seeds":  # in the titles, which leave room for more panels
+            assert [title for title in titles_of(figure) if "nats" not in title and "%" not in title] == []
+            continue
+        shared = f"{figure.get_supxlabel()} {figure.get_supylabel()}"
+        for axes in figure.axes:
+            if axes.get_xticklabels() and not name.startswith("heat-map"):
+                assert re.search(units, axes.get_xlabel() or figure.get_supxlabel()), name
+        assert re.search(units, shared + " ".join(axes.get_xlabel() for axes in figure.axes)), name
+
+
+def test_heat_map_shows_the_comparisons(tmp_path: Path):
+    analysis = replace(make_analysis(tmp_path, parts=5), bayesian=())
+    figure, alt = draw_heat_map(analysis, BLIMP)
+    axes, scale = figure.axes
+    rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
+    assert rows == [f"task {i}" for i in range(5)]
+    assert columns == ["kan", "relu", "swish"]
+    shown = {(rows[int(t.get_position()[1])], columns[int(t.get_position()[0])]): t for t in axes.texts}
+    (outlines,) = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    corners = [path.vertices[0] for path in outlines.get_paths()]
+    frames = {(rows[int(y)], columns[int(x)]) for x, y in corners}
+    mesh = axes.collections[0]
+    values = np.ma.filled(mesh.get_array().astype(float), np.nan).reshape(len(rows), len(columns))
+    assert len(shown) == len(analysis.parts) == 15
+    means = analysis.source.rows.groupby(["task", "variant", "family"]).score.mean()
+    for c in analysis.parts:
+        variant = c.contrast.compared
+        cell = (c.part, variant)
+        difference = (means[cell] - means[c.part, "gelu"]).mean()  # families weigh the same
+        assert shown[cell].get_text() == f"{difference:+.1f}"
+        assert (shown[cell].get_fontweight() == "bold") == (cell in frames)
+        assert (cell in frames) == (c.p_bh is not None and c.p_bh < 0.05)
+        drawn = values[rows.index(c.part), columns.index(variant)]
+        if variant == "kan":  # one run in one family
+            assert c.p is None
+            assert math.isnan(drawn)
+        else:
+            assert drawn == pytest.approx(difference)
+    low, high = mesh.get_clim()
+    assert low == -high
+    assert high == pytest.approx(np.nanmax(np.abs(values)))  # no cell is four times the median one
+    assert frames
+    assert f"{len(frames)} of 15 are framed" in alt
+    assert "percentage points" in scale.get_xlabel()
+
+
+def test_heat_map_of_many_cells_has_the_same_colours_and_no_numbers(tmp_path: Path, monkeypatch):
+    analysis = make_analysis(tmp_path, parts=5)
+    few, _ = draw_heat_map(analysis, BLIMP)
+    monkeypatch.setattr(heat_map, "MOST_NUMBERS", len(analysis.parts) - 1)
+    many, _ = draw_heat_map(analysis, BLIMP)
+    assert len(few.axes[0].texts) == len(analysis.parts)
+    assert not many.axes[0].texts
+    values = [figure.axes[0].collections[0].get_array() for figure in (few, many)]
+    np.testing.assert_array_equal(*values)
+
+
+def test_heat_map_shows_shrunken_differences_where_there_are_any(tmp_path: Path):
+    analysis = make_analysis(tmp_path, parts=5)
+    figure, alt = draw_heat_map(analysis, BLIMP)
+    axes, scale = figure.axes
+    shown = {t.get_position(): t.get_text() for t in axes.texts}
+    places = {name: place for place, name in enumerate(("kan", "relu", "swish"))}
+    medians = {(x.variant, x.part): x.median for x in analysis.bayesian if x.part}
+    for (variant, part), median in medians.items():
+        where = places[variant] + 0.5, int(part.removeprefix("task ")) + 0.53
+        assert float(shown[where]) == pytest.approx(median, abs=0.051)
+    raw = {(c.contrast.compared, c.part): c.estimate for c in analysis.parts}
+    assert np.var(list(medians.values())) < np.var([raw[key] for key in medians])
+    assert scale.get_xlabel() == "shrunken difference to gelu (percentage points)"
+    assert "shrunken" in alt
+
+
+def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(tmp_path: Path):
+    analysis = make_analysis(tmp_path, parts=2)
+    far = max(analysis.parts, key=lambda c: c.p is not None)
+    parts = [replace(c, estimate=-90.0) if c is far else c for c in analysis.parts]
+    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts), bayesian=()), BLIMP)
+    axes = figure.axes[0]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["kan", "relu", "swish"]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["task 0", "task 1"]
+    known = [abs(c.estimate) for c in parts if c.p is not None]
+    assert axes.collections[0].get_clim()[1] == pytest.approx(4 * np.median(known))
+    assert "-90.0" in [t.get_text() for t in axes.texts]
+
+
+def test_no_heat_map_of_fewer_than_two_parts(analysis: Analysis):
+    one = tuple(c for c in analysis.parts if c.part == "task 0")
+    assert draw_heat_map(replace(analysis, parts=one), BLIMP) is None
+    assert draw_heat_map(replace(analysis, parts=()), BLIMP) is None
+
+
+def test_cost_points_are_means_over_the_scored_runs(analysis: Analysis):
+    figure, _ = draw_cost(analysis)
+    axes = figure.axes[0]  # parameters, the first family
+    assert axes.get_xlabel() == "parameters (millions)"
+    scores = analysis.runs[analysis.runs.family == "gpt_neo"].groupby("variant").score
+    points = [line.get_xydata()[0] for line in axes.lines if line.get_marker() not in ("None", "")]
+    expected = [(10 + 0.3 * i, scores.mean()[v]) for i, v in enumerate(analysis.variants)]
+    np.testing.assert_allclose(points, expected)
+    bars = [container.get_segments()[0] for container in axes.collections]
+    errors = scores.std() / np.sqrt(scores.count())
+    np.testing.assert_allclose(
+        [(bar[1, 1] - bar[0, 1]) / 2 for bar in bars], [errors[v] for v in analysis.variants]
+    )
+    # One run has no standard error, so no bar.
+    assert len(figure.axes[1].collections) == len(analysis.variants) - 1
+
+
+def test_only_what_is_known_is_drawn(analysis: Analysis):
+    bare = replace(analysis, source=replace(analysis.source, facts=()), curves=LearningCurves(), parts=())
+    assert set(draw_all(bare)) == {"forest", "seeds", "ranking"}
+    sizes = [
+        RunFacts(run_id=x.run_id, family=x.family, variant=x.variant, seed=x.seed, num_parameters=9)
+        for x in analysis.facts
+    ]
+    sized = replace(bare, source=replace(analysis.source, facts=tuple(sizes)))
+    figure, _ = draw_cost(sized)
+    assert {axes.get_xlabel() for axes in figure.axes} == {"parameters (millions)"}
+
+
+def test_forest_fills_what_is_shown_to_differ(analysis: Analysis):
+    axes = draw_forest(analysis, BLIMP)[0].axes[0]
+    fills = {}
+    for line in axes.lines:
+        if len(line.get_xdata()) == 1:
+            fills[round(float(line.get_xdata()[0]), 9)] = line.get_markerfacecolor()
+    comparisons = [c for c in analysis.comparisons if c.estimate is not None]
+    assert {c.verdict for c in comparisons} >= {"different", "inconclusive"}
+    for c in comparisons:
+        is_filled = fills[round(c.estimate, 9)] != "white"
+        assert is_filled == (c.verdict in ("different", "different but negligible"))
+
+
+def test_forests_share_an_axis_in_percent_of_the_baselines_loss(tmp_path: Path):
+    """Families in percent of their baseline's mean, their average as the ratio that it is a test of."""
+    analysis = make_analysis(tmp_path, ("gelu", "relu", "kan"), has_losses=True)
+    figure, alt = draw_forests(analysis)
+    loss, blimp = figure.axes
+    assert titles_of(figure) == ["held-out loss", "blimp"]
+    assert loss.get_xlabel() == "% of gelu's loss\n← better"
+    assert blimp.get_xlabel() == "points\nbetter →"
+    rows = analysis.source.rows
+    losses = rows[rows.metric == "held_out_loss"]
+    means = losses.groupby(["family", "variant"]).score.mean()
+    logs = np.log(losses.score).groupby([losses.family, losses.variant]).mean()
+    points = [float(line.get_xdata()[0]) for line in loss.lines if len(line.get_xdata()) == 1]
+    for family in ("gpt_neo", "roberta"):
+        expected = 100 * (means[family, "kan"] / means[family, "gelu"] - 1)
+        assert min(abs(point - expected) for point in points) < 1e-9
+    ratio = np.exp(np.mean([logs[f, "kan"] - logs[f, "gelu"] for f in ("gpt_neo", "roberta")]))
+    assert min(abs(point - 100 * (ratio - 1)) for point in points) < 1e-9
+    assert f"kan {100 * (ratio - 1):+.2f}%" in alt
+    # The band of what is negligible is each row's own: 0.02 nats of another loss.
+    widths = {round(bar.get_width(), 9) for bar in loss.containers for bar in bar}
+    assert {round(2 * 100 * 0.02 / means[f, "gelu"], 9) for f in ("gpt_neo", "roberta")} <= widths
+
+
+def test_variants_look_different_and_long_names_stay_whole():
+    styles = variant_styles([f"v{i}" for i in range(14)])
+    assert len({(s.colour, s.marker, s.hollow) for s in styles.values()}) == 14
+    assert len({(s.colour, s.dashes) for s in styles.values()}) == 14
+    assert len({s.colour for s in styles.values()}) == len(PALETTE)
+    assert len(set(family_styles([f"f{i}" for i in range(18)]).values())) == 19  # and the average
+    assert in_two_lines("fourier-kan grid_size=10 frozen") == "fourier-kan\ngrid_size=10 frozen"
+    for name in (LONG.format(1), "x" * 40, "short", "-" * 30):
+        assert in_two_lines(name).replace("\n", "") == name
+        assert in_two_lines(name).count("\n") == (len(name) > 18)
+
+
+def test_thinned_curves_keep_their_mean():
+    curve = [(step, float(step % 7)) for step in range(1, 601)]
+    thinned = thin(curve, 50)
+    assert len(thinned) == 50
+    np.testing.assert_allclose(np.mean(thinned, axis=0), np.mean(curve, axis=0))
+    assert thin(curve[:50], 50) == curve[:50]
+
+
+def test_learning_curves_show_the_end_and_the_means_with_their_bands(analysis: Analysis):
+    figure, alt = draw_learning_curves(analysis)
+    assert "95% band" in alt
+    upper, lower = figure.axes[0], figure.axes[2]  # of the first family; three seeds of each variant
+    low, high = upper.get_ylim()
+    shown = [held_out_loss(step, 2) for step in range(100, 500, 50)]  # from a fifth of 450 steps on
+    assert low < min(shown)
+    assert max(shown) < high < held_out_loss(50, 2)
+    assert len(upper.lines) == len(upper.collections) == len(analysis.variants)
+    for line in upper.lines:
+        np.testing.assert_allclose(line.get_xdata(), np.arange(50, 500, 50) / 1e3)
+        np.testing.assert_allclose(line.get_ydata(), [held_out_loss(step, 2) for step in range(50, 500, 50)])
+    half_width = stats.t.ppf(0.975, 2) * 0.01 / math.sqrt(3)
+    ends = upper.collections[0].get_paths()[0].vertices[:, 1]
+    assert ends.min() == pytest.approx(held_out_loss(450, 2) - half_width)
+    assert ends.max() == pytest.approx(held_out_loss(50, 2) + half_width)
+    assert len(lower.lines) == len(analysis.others) + 1  # with that of zero, the baseline
+    # The second variant has one run in the last family, and so no band there.
+    assert len(figure.axes[1].collections) == len(analysis.variants) - 1
+
+
+def test_gradient_norms_are_on_a_logarithmic_axis(analysis: Analysis):
+    figure, _ = draw_gradient_norms(analysis)
+    for axes in figure.axes:
+        assert axes.get_yscale() == "log"
+        low, high = axes.get_ylim()
+        assert sum(low <= tick <= high for tick in axes.get_yticks()) >= 3  # though it spans no decade
+    assert len(figure.axes[0].lines) == 4 * 3 + 4  # a line for each of three seeds and a mean, four variants

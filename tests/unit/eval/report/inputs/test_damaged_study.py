@@ -1,0 +1,284 @@
+"""A study with one damaged file: the report names it, and no number of another run changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from base.errors import UsageError
+from base.sealed_text import is_as_written, sealed_text
+from eval.report.inputs.history import read_history, remember_question
+from eval.report.inputs.relabel import Relabelling
+from eval.report.inputs.sources import Source, read_source
+from eval.report.scores.noise import analyse_items
+from eval.results.baselines import write_baselines
+from eval.results.contamination import Contamination, write_contamination
+from eval.results.rows import ROW_COLUMNS
+from eval.results.run_scores import comparable_scores, mean_scores
+from eval.results.store import ResultStore
+from eval.significance.comparison import Inference
+from eval.significance.contrasts import Contrast
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.manifest import write_completion
+from tests.cases import diagonal_is_fast
+from tests.unit.eval.report.tuned_study import BEST, tune, write_study
+
+RUNS = [f"gpt_neo/{variant}/seed{seed}-0a1b2c3d" for variant in ("gelu", "kan") for seed in (1, 2)]
+SPOILED = RUNS[3]
+KINDS = ["emptied", "halved", "zeroed", "flipped", "deleted"]
+
+
+def write_run(folder: Path, run_id: str, place: int) -> None:
+    """A finished run with scores, as the training and the evaluation leave it."""
+    run = RunFolder(folder / run_id)
+    family, variant, name = run_id.split("/")
+    run.model_dir.mkdir(parents=True)
+    (run.model_dir / "config.json").write_text("{}")
+    seed = int(name[4])
+    run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
+    results = {"step": 20, "eval_loss": 3.5 + place / 7, "time_s": 60.0, "mean_tokens_per_s": 1000.0 + place}
+    parameters = {"total": 500_000 + place, "ffn": 1000}
+    run.provenance_file.write_text(json.dumps({"parameters": parameters, "results": results}))
+    logged = [{"step": 10, "eval_loss": 4.0, "tokens": 100}, {"step": 20, "eval_loss": results["eval_loss"]}]
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in logged))
+    write_completion(run, results, "0a1b2c3d")
+    generator, store = np.random.default_rng(place), ResultStore(run.path, "weights")
+    for task in ("anaphor", "island"):
+        good, bad = generator.normal(-30, 5, (2, 20))
+        items = pd.DataFrame({"task": task, "pair_id": np.arange(20).astype(str), "margin": good - bad})
+        items = items.assign(correct=(good > bad).astype(float), num_tokens_differing=2)
+        row = [run_id, family, variant, seed, "blimp", task, "g", "accuracy", 100 * items.correct.mean(), 20]
+        rows = pd.DataFrame([[*row, "", True]], columns=list(ROW_COLUMNS))
+        store.record("blimp", task, {"version": 1}, rows, items)
+    write_baselines(run.path, {"blimp": {"anaphor": {"accuracy": 50.0}}})
+    write_contamination(run.path, {"blimp": Contamination(40, 1)})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "study"
+    for place, run_id in enumerate(RUNS):
+        write_run(folder, run_id, place)
+    content = {"families": ["gpt_neo"], "variants": ["gelu", "kan"], "seeds": [1, 2], "benchmarks": ["blimp"]}
+    content |= {"report": {"baseline": "gelu", "margin": 2.0}, "cells": RUNS}
+    StudyFolder(folder).study_file.write_text(sealed_text(yaml.safe_dump(content)))
+    remember_question(folder, content["report"])
+    return folder
+
+
+@pytest.fixture
+def study(whole: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(whole, tmp_path / "study")
+
+
+def damage(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    if how == "deleted":
+        path.unlink()
+        return
+    half = len(content) // 2
+    flipped = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+    changed = {"emptied": b"", "halved": content[:half], "zeroed": bytes(len(content)), "flipped": flipped}
+    path.write_bytes(changed[how])
+
+
+def numbers(source: Source, but: str = "") -> dict:
+    """Everything that a report's numbers come from, of all runs but one."""
+    rows = source.rows[source.rows.run_id != but].sort_values(["run_id", "benchmark", "task", "metric"])
+    return {
+        "rows": rows.reset_index(drop=True).to_dict("records"),
+        "facts": sorted(map(repr, (facts for facts in source.facts if facts.run_id != but))),
+        "baselines": source.baselines,
+        "contamination": source.contamination,
+    }
+
+
+def test_nothing_is_said_of_a_whole_study(whole):
+    assert read_source(whole).notes == ()
+
+
+OF_RUNS = [
+    "eval/rows.parquet",
+    "eval/rows.csv",
+    "eval/done.json",
+    "eval/items/blimp.parquet",
+    "eval/baselines.json",
+    "eval/contamination.json",
+    "COMPLETED",
+    "config.yaml",
+    "provenance.json",
+    "metrics.jsonl",
+]
+
+
+@pytest.mark.parametrize(("name", "how"), diagonal_is_fast(OF_RUNS, KINDS))
+@pytest.mark.ci
+def test_a_damaged_file_of_a_run_is_named_or_changes_no_number(whole, study, name, how):
+    before = read_source(whole)
+    damage(study / SPOILED / name, how)
+    after = read_source(study)
+    assert numbers(after, SPOILED) == numbers(before, SPOILED)
+    named = [note for note in after.notes if SPOILED in note]
+    if numbers(after) != numbers(before):
+        assert named, after.notes
+    assert not [note for note in after.notes if "\n" in note]
+    again = read_source(study)  # what was set aside meanwhile is still named
+    if numbers(again) != numbers(before):
+        assert [note for note in again.notes if SPOILED in note], again.notes
+    if name == "eval/items/blimp.parquet":
+        tasks = comparable_scores(Relabelling.of_rows(after.rows, "ffn").rows(after.rows))
+        pairs = (Contrast(("kan",), ("gelu",)),)
+        benchmarks = [found for found in tasks.benchmark.unique() if found.name == "blimp"]
+        found = analyse_items(study, tasks, mean_scores(tasks)[0], pairs, benchmarks, Inference())
+        assert not found.comparisons
+        assert "damaged items" in " ".join(found.notes)
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_a_damaged_list_of_the_study_is_named_and_its_runs_are_reported(whole, study, how):
+    damage(study / "study.yaml", how)
+    after = read_source(study)
+    if how != "flipped":  # which is followed as it stands
+        assert numbers(after) == numbers(read_source(whole))
+    said = [note for note in after.notes if note.startswith("study.yaml is")]
+    assert len(said) == (0 if how == "deleted" else 1)
+    assert not said or "left out" in said[0] or "edited or damaged" in said[0]
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_without_the_list_of_a_tuned_study_nothing_is_reported(tmp_path, how):
+    """Its folders do not tell tuning runs from those that are compared."""
+    study = write_study(tmp_path / "tuned", tune())
+    content = (study / "study.yaml").read_text()
+    (study / "study.yaml").write_text(sealed_text(content))
+    assert {run.variant for run in read_source(study).facts} == set(BEST)
+    damage(study / "study.yaml", how)
+    if how == "flipped":  # which is followed as it stands
+        assert any("edited or damaged" in note for note in read_source(study).notes)
+        return
+    with pytest.raises(
+        UsageError, match=r"study\.yaml is (damaged|missing).*run the study's command again"
+    ) as told:
+        read_source(study)
+    assert "\n" not in str(told.value)
+
+
+def test_without_the_list_of_a_study_with_levels_nothing_is_reported(study):
+    """A level ``kan grid_size=10`` lies in a folder that is called kan."""
+    listed = yaml.safe_load((study / "study.yaml").read_text())
+    levels = {run: {"variant": "kan grid_size=10" if "/kan/" in run else "gelu"} for run in RUNS}
+    content = yaml.safe_dump(listed | {"levels": levels, "variants": ["gelu", "kan grid_size=10"]})
+    (study / "study.yaml").write_text(sealed_text(content))
+    assert {run.variant for run in read_source(study).facts} == {"gelu", "kan grid_size=10"}
+    (study / "study.yaml").write_text(content.replace("seeds:", "seeds: ["))
+    with pytest.raises(UsageError, match="alone says which runs of this study are compared, and as what"):
+        read_source(study)
+
+
+@pytest.mark.parametrize("how", ["emptied", "halved", "zeroed", "flipped"])
+def test_a_damaged_history_is_named(study, how):
+    damage(study / "history.jsonl", how)
+    notes = read_history(study).notes
+    assert len(notes) == 1
+    assert notes[0].startswith("history.jsonl")
+
+
+def test_a_text_is_told_from_what_was_written():
+    text = sealed_text("name: a\nmargin: 1.0\n")
+    assert yaml.safe_load(text) == {"name": "a", "margin": 1.0}
+    assert is_as_written(text)
+    assert is_as_written("name: a\n")  # of before, or somebody's own
+    for place in range(len(text)):
+        assert not is_as_written(text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1 :])
+    for end in range(text.index("\n") + 1, len(text)):
+        assert not is_as_written(text[:end])
+
+
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        ({"primary": 3}, "report.primary must be a list of names, not 3"),
+        ({"paired": "no"}, "report.paired must be true or false, not 'no'"),
+        ({"contrasts": [1]}, "report.contrasts must be a list of names"),
+        ({"baseline": ["gelu"]}, "report.baseline must be a name"),
+        ([], "report must be a section of keys"),
+    ],
+)
+def test_what_a_study_says_in_another_form_is_refused(study, report, said):
+    file = study / "study.yaml"
+    content = yaml.safe_load(file.read_text())
+    file.write_text(sealed_text(yaml.safe_dump(content | {"report": report})))
+    with pytest.raises(UsageError, match=said):
+        read_source(study)
+
+
+def test_outcomes_that_a_study_has_not_are_named(study):
+    file = study / "study.yaml"
+    report = {"margins": {"nope": 1, "blimp": 2, "held-out-loss": 0.1}, "primary": ["blimp", "none"]}
+    file.write_text(sealed_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"report": report})))
+    assert read_source(study).notes == (
+        "study.yaml: report.margins names nope, which is no outcome of this study",
+        "study.yaml: report.primary names none, which is no outcome of this study",
+    )
+
+
+def test_a_key_that_stands_twice_is_named(study):
+    file = study / "study.yaml"
+    file.write_text(file.read_text() + "variants: [gelu]\n")
+    (note,) = read_source(study).notes
+    assert "variants is named twice" in note
+
+
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_size_that_nothing_has_is_named_and_not_used(study, value):
+    run = RunFolder(study / SPOILED)
+    record = json.loads(run.provenance_file.read_text())
+    flops = {"total": value, "ffn": 5}
+    run.provenance_file.write_text(
+        json.dumps(record | {"parameters": {"total": value}, "flops_per_token": flops})
+    )
+    run.completion_marker.write_text('{"step": 20, "eval_loss": 3.5}')  # from before there were checksums
+    source = read_source(study)
+    (facts,) = [facts for facts in source.facts if facts.run_id == SPOILED]
+    assert (facts.num_parameters, facts.flops_per_token, facts.ffn_flops_per_token) == (None, None, 5)
+    assert set(source.notes) == {
+        f"not used, as {name} in provenance.json is {value}, while their scores count: {SPOILED}"
+        for name in ("parameters", "FLOPs a token")
+    }
+
+
+def test_half_the_items_grade_nothing_where_no_checksum_is_known(whole, study):
+    run = RunFolder(study / SPOILED)
+    ledger = json.loads(run.ledger_file.read_text())
+    run.ledger_file.write_text(json.dumps({"weights": ledger["weights"], "tasks": ledger["tasks"]}))
+    items = pd.read_parquet(run.items_file("blimp"))
+    items.drop(index=items.index[5:15]).to_parquet(run.items_file("blimp"), index=False)
+    after, before = read_source(study), read_source(whole)
+    graded = after.rows[(after.rows.run_id == SPOILED) & (after.rows.metric == "log_odds")]
+    known = before.rows[(before.rows.run_id == SPOILED) & (before.rows.metric == "log_odds")]
+    assert graded.score.tolist() == known.score[known.task == "island"].tolist()
+    assert f"blimp: no log_odds of {SPOILED}, whose items of anaphor are not all there" in after.notes
+
+
+@pytest.mark.parametrize("how", ["edited", "missing"])
+def test_runs_that_only_the_list_told_apart_are_not_to_be_moved_away(study, how):
+    """The list is what to mend, not the folder."""
+    other = RUNS[2].replace("0a1b2c3d", "0a1b2c3e")
+    write_run(study, other, 5)
+    write_completion(RunFolder(study / other), {"step": 20, "eval_loss": 3.9}, "0a1b2c3e")
+    file = study / "study.yaml"
+    content = yaml.safe_load(file.read_text()) | {"cells": [*RUNS, other]}
+    text = sealed_text(yaml.safe_dump(content | {"levels": {other: {"variant": "kan grid_size=10"}}}))
+    file.write_text(text)
+    assert {run.variant for run in read_source(study).facts} == {"gelu", "kan", "kan grid_size=10"}
+    file.write_text(text.replace("variant: kan grid_size=10", "variant: kan"))
+    if how == "missing":
+        file.unlink()
+    with pytest.raises(UsageError, match=rf"study\.yaml (was|is) {how}.*run the study's command again"):
+        read_source(study)

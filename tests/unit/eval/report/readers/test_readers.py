@@ -1,0 +1,479 @@
+"""Tables and result files of other people: the same scores, whatever their shape, and one line a mistake."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from base.errors import UsageError
+from eval.report.analyse import analyse
+from eval.report.inputs.sources import Source, read_source, source_of_frame
+from eval.report.readers.names import split_names
+from eval.report.readers.reading import Reading, read_columns
+from eval.report.readers.registry import READERS
+
+Scores = dict[tuple[str, int, str], float]
+
+SCORES: Scores = {
+    (variant, seed, benchmark): score
+    for variant, level in (("gelu", 58.125), ("none", 61.5))
+    for seed in (1, 2, 3)
+    for benchmark, score in (("blimp", level + seed / 8), ("ewok", level - seed / 4))
+}
+"""Exact in binary and in three decimals."""
+RUNS = sorted({(variant, seed) for variant, seed, _ in SCORES})
+BENCHMARKS = ("blimp", "ewok")
+
+
+def read(source: Source) -> Scores:
+    """The scores of a source, by variant, seed and benchmark."""
+    rows = source.rows[source.rows["primary"]]
+    keys = zip(rows.variant, rows.seed, rows.benchmark, strict=True)
+    return dict(zip(keys, rows.score, strict=True))
+
+
+def as_text(path: Path, header: list[str], rows: list[list[Any]], delimiter: str = ",") -> None:
+    lines = [delimiter.join(f'"{x}"' if delimiter in str(x) else str(x) for x in row) for row in rows]
+    path.write_text("\n".join([delimiter.join(header), *lines]) + "\n", encoding="utf-8")
+
+
+def as_long(path: Path) -> Reading:
+    as_text(
+        path, ["family", "variant", "seed", "benchmark", "score"], [["f", *k, v] for k, v in SCORES.items()]
+    )
+    return Reading()
+
+
+def as_german(path: Path) -> Reading:
+    rows = [[*key, f"{score}".replace(".", ",")] for key, score in SCORES.items()]
+    as_text(path, ["Variant", "SEED", "Benchmark", "Score"], rows, ";")
+    return Reading()
+
+
+def with_tabs(path: Path) -> Reading:
+    as_text(path, ["variant", "seed", "benchmark", "score"], [[*k, v] for k, v in SCORES.items()], "\t")
+    return Reading()
+
+
+def from_excel(path: Path) -> Reading:
+    rows = ["sep=;", "variant;seed;benchmark;score;"]
+    rows += [";".join(map(str, (*key, f"{score} %", ""))) for key, score in SCORES.items()]
+    path.write_text("\r\n".join(rows), encoding="utf-16")
+    return Reading()
+
+
+def as_wide(path: Path) -> Reading:
+    rows = [[v, s, *(f"{SCORES[v, s, b]}%" for b in BENCHMARKS)] for v, s in RUNS]
+    as_text(path, ["variant", "seed", *BENCHMARKS], rows)
+    return Reading(scores=BENCHMARKS)
+
+
+def with_other_columns(path: Path) -> Reading:
+    rows = [[0.001, v, s, "x", *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
+    as_text(path, ["lr", "Activation function", "config.seed", "variant", *BENCHMARKS], rows)
+    columns = {"variant": "Activation function", "seed": "config.seed"}
+    return Reading(columns=columns, scores=BENCHMARKS)
+
+
+def without_seeds(path: Path) -> Reading:
+    rows = [[v, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
+    as_text(path, ["variant", *BENCHMARKS], rows)
+    return Reading(scores=BENCHMARKS)
+
+
+_WANDB = ["Name", "State", "Notes", "User", "Tags", "Created", "Runtime", "Sweep", "lr"]
+
+
+def as_table_of_runs(path: Path) -> Reading:
+    """W&B's table of runs; one of them crashed, and its score is of another step."""
+    rows = [
+        [
+            f"{v}-seed{s}",
+            "finished",
+            "",
+            "me",
+            "",
+            "2026",
+            "9",
+            "",
+            "0.1",
+            *(SCORES[v, s, b] for b in BENCHMARKS),
+        ]
+        for v, s in RUNS
+    ]
+    rows.append(["none-seed4", "crashed", "", "me", "", "2026", "9", "", "0.1", "1.0", "1.0"])
+    as_text(path, [*_WANDB, *BENCHMARKS], rows)
+    return Reading(scores=BENCHMARKS)
+
+
+def as_chart(path: Path) -> Reading:
+    """W&B's export of a chart, here of two metrics; a run's last value is not in the last row."""
+    columns: dict[str, list[Any]] = {"Step": [1, 2, 3]}
+    for (v, s, b), score in SCORES.items():
+        values = [1.0, score, ""] if s == 2 else [1.0, 2.0, score]
+        columns |= {f"{v}-seed{s} - {b}{bound}": values for bound in ("", "__MIN", "__MAX")}
+    as_text(path, list(columns), [list(row) for row in zip(*columns.values(), strict=True)])
+    return Reading()
+
+
+def as_history(path: Path) -> Reading:
+    """A row for each step of each run, as trackio's charts are downloaded, the last step not at the end."""
+    rows = [[f"{v}_s{s}", 20, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
+    rows += [[f"{v}_s{s}", 10, 1.0, 2.0] for v, s in RUNS]
+    as_text(path, ["run", "step", *BENCHMARKS], rows)
+    return Reading(scores=BENCHMARKS)
+
+
+SHAPES = (
+    as_long, as_german, with_tabs, from_excel, as_wide, with_other_columns, without_seeds, as_table_of_runs,
+    as_chart, as_history,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_of_a_table_gives_the_same_scores(shape: Callable[[Path], Reading], tmp_path: Path):
+    reading = shape(tmp_path / "scores.csv")
+    source = read_source(tmp_path / "scores.csv", reading=reading)
+    assert read(source) == SCORES
+    assert source.rows.family.nunique() == 1
+
+
+def test_a_column_that_rows_and_a_benchmark_share_is_no_score(tmp_path: Path):
+    """Without ``--scores`` only names that are known are scores, and other numbers are asked about."""
+    rows = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), 0.1] for v, s in RUNS]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "blimp", "accuracy"], [row[:4] for row in rows])
+    assert set(read_source(tmp_path / "a.csv").rows.benchmark) == {"blimp", "accuracy"}
+    as_text(tmp_path / "b.csv", ["variant", "seed", *BENCHMARKS, "lr"], rows)
+    with pytest.raises(UsageError, match=r"say which columns are scores, with --scores: .* blimp, ewok, lr"):
+        read_source(tmp_path / "b.csv")
+
+
+def test_a_frame_is_read_as_a_file_is(tmp_path: Path):
+    as_other = with_other_columns(tmp_path / "scores.csv")
+    frame = pd.read_csv(tmp_path / "scores.csv", dtype={"config.seed": int}, keep_default_na=False)
+    assert read(source_of_frame(frame, reading=as_other)) == SCORES
+
+
+def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
+    notes = {shape: notes_of(shape, tmp_path) for shape in SHAPES}
+    assert "left out, not finished: none-seed4" in notes[as_table_of_runs]
+    assert "gelu-seed1 is gelu, seed 1" in notes[as_table_of_runs]
+    assert "last value in the chart" in notes[as_chart]
+    assert "last step" in notes[as_history]
+    assert "commas in scores are read as decimal" in notes[as_german]
+    assert "every row counts as a run of its own" in notes[without_seeds]
+    assert notes[as_long] == notes[with_tabs] == notes[as_wide] == ""
+
+
+def notes_of(shape: Callable[[Path], Reading], tmp_path: Path) -> str:
+    path = tmp_path / f"{shape.__name__}.csv"
+    return "; ".join(read_source(path, reading=shape(path)).notes)
+
+
+def test_runs_that_end_at_different_steps_are_named(tmp_path: Path):
+    rows = [["gelu-s1", 10, 3.0], ["gelu-s1", 20, 2.0], ["kan-s1", 10, 2.5], ["kan-s1", 5, 2.0]]
+    as_text(tmp_path / "scores.csv", ["run", "step", "loss"], rows)
+    source = read_source(tmp_path / "scores.csv")
+    assert read(source) == {("gelu", 1, "loss"): 2.0, ("kan", 1, "loss"): 2.5}
+    assert "loss: runs end at different steps, kan seed 1 at 10 and others at 20" in "; ".join(source.notes)
+
+
+@pytest.mark.parametrize(
+    ("names", "template", "expected"),
+    [
+        (["gelu-seed1", "kan-seed12"], None, [("gelu", "1"), ("kan", "12")]),
+        (["out/gelu_s1", "out/kan_s2"], None, [("gelu", "1"), ("kan", "2")]),
+        (["relus3", "kan"], None, [("relus3", "0"), ("kan", "0")]),
+        (["runs/a/gpt_neo/gelu/seed1-0a1b2c3d/model"], None, [("gelu", "1")]),
+        (["x/learnable-gelu/seed_7"], None, [("learnable-gelu", "7")]),
+        (["a/b", "c/b"], None, [("a/b", "0"), ("c/b", "0")]),
+        (["me/9m-learnable-gelu.3"], "9m-{variant}.{seed}", [("learnable-gelu", "3")]),
+        (["a_b_3_x", "c_4_y"], "{variant}_{seed}_{_}", [("a_b", "3"), ("c", "4")]),
+        (["x/1M/kan/2"], "{size}/{variant}/{seed}", [("kan", "2")]),
+    ],
+)
+def test_names(names: list[str], template: str | None, expected: list[tuple[str, str]]):
+    read, _ = split_names(names, template, ["size"], "x")
+    assert list(zip(read.variant, read.seed, strict=True)) == expected
+
+
+HEADER = "variant,seed,benchmark,score\n"
+GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reading", "message"),
+    [
+        (HEADER + GOOD, Reading(columns={"variant": "model"}), r"column in --columns variant= 'model'"),
+        (HEADER + GOOD, Reading(scores=("blimp",)), r"column in --scores 'blimp'"),
+        (HEADER + GOOD, Reading(scores=("seed",)), "leave out --scores, or write --columns score=seed"),
+        (HEADER + GOOD, Reading(names="{variant}-{seed}"), "say which: --columns name=COLUMN"),
+        (HEADER + GOOD + "kan,3,blimp,54%\n", Reading(), "some scores of blimp have a percent sign"),
+        ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Reading(), "'variant' twice"),
+        (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
+        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
+        ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
+        ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
+        ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
+        ("name,loss\na-1,1\n", Reading(names="{vriant}-{seed}"), "did you mean '{variant}'"),
+        ("name,loss\na-1,1\n", Reading(names="{variant}-{variant}"), "twice"),
+        ("name,loss\na-1,1\n", Reading(names="seed{seed}"), "has no {variant}"),
+        ("run,step,loss\na-s1,1,2\na-s1,two,2\n", Reading(), "step 'two' is not a number"),
+        ("\ufeff", Reading(), "is empty"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Reading, message: str):
+    (tmp_path / "scores.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(UsageError, match=message) as told:
+        read_source(tmp_path / "scores.csv", reading=reading)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["variant"], "is no pair; write --columns variant=THEIR_COLUMN"),
+        (["=x"], "is no pair"),
+        (["vriant=x"], "did you mean 'variant'"),
+        (["seed=a", "seed=b"], "names seed twice"),
+    ],
+)
+def test_columns_that_cannot_be_read(texts: list[str], message: str):
+    with pytest.raises(UsageError, match=message):
+        read_columns(texts)
+
+
+def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
+    (tmp_path / "study.yaml").touch()
+    with pytest.raises(UsageError, match="--names is about a table"):
+        read_source(tmp_path, reading=Reading(names="{variant}"))
+
+
+# ---- Result files of other tools, each written as its documentation, or the tool itself, has them.
+
+
+def write_lm_eval(folder: Path, name: str, accuracy: float, date: float = 1.0, **changes: Any) -> Path:
+    """As lm-eval 0.4.13 writes it; tests/integration/test_harness.py has those that it wrote itself."""
+    content = {
+        "results": {
+            "my_group": {"alias": "my_group", "acc,none": 0.1},
+            "first": {"alias": " - first", "acc,none": accuracy, "acc_stderr,none": 0.01, "other,none": 3.0},
+            "second": {"alias": " - second", "acc,none": accuracy / 2, "acc_norm,strip": accuracy},
+        },
+        "group_subtasks": {"my_group": ["first", "second"]},
+        "configs": {}, "versions": {"first": 1.0, "second": 1.0}, "n-shot": {"first": 0, "second": 0},
+        "n-samples": {"first": {"original": 10, "effective": 8}, "second": {"original": 5, "effective": 5}},
+        "config": {"model": "hf", "model_args": {"pretrained": name}}, "date": date, "model_name": name,
+        **changes,
+    }  # fmt: skip
+    path = folder / name.replace("/", "__") / f"results_2026-01-0{date:.0f}T00-00-00.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def write_lighteval(folder: Path, name: str, accuracy: float) -> Path:
+    content = {
+        "config_general": {"lighteval_sha": "0", "max_samples": None, "model_name": name},
+        "results": {
+            "leaderboard|first:a|5|0": {"acc": accuracy, "acc_stderr": 0.1},
+            "leaderboard|first:b|5|0": {"acc": accuracy / 2, "acc_stderr": 0.1, "qem": 0.5},
+            "leaderboard|first:_average|5": {"acc": 0.9},
+            "all": {"acc": 0.9},
+        },
+        "versions": {},
+    }
+    path = folder / "results" / name / "results_2026-01-01T00-00-00.000000.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def write_helm(folder: Path, name: str, accuracy: float) -> Path:
+    for task, mean in (("a", accuracy), ("b", accuracy / 2)):
+        run = folder / "runs" / "v1" / f"first:subject={task},model={name.replace('/', '_')}"
+        run.mkdir(parents=True)
+        of_split: dict[str, Any] = {"name": "exact_match", "split": "test"}
+        stats = [
+            {"name": of_split, "count": 1, "sum": mean, "mean": mean},
+            {"name": {**of_split, "perturbation": {"name": "typos"}}, "count": 1, "sum": 0.9, "mean": 0.9},
+            {"name": {"name": "exact_match", "split": "valid"}, "count": 1, "sum": 0.8, "mean": 0.8},
+            {"name": {"name": "num_prompt_tokens", "split": "test"}, "count": 1, "sum": 80, "mean": 80},
+        ]
+        (run / "stats.json").write_text(json.dumps(stats))
+        spec = {"name": f"first:subject={task},model={name}", "adapter_spec": {"model": name}}
+        (run / "run_spec.json").write_text(json.dumps(spec))
+    return run / "stats.json"
+
+
+def write_inspect(folder: Path, name: str, accuracy: float) -> Path:
+    """A log that Inspect 0.3.285 wrote, of which model and values are changed."""
+    for task, value in (("a", accuracy), ("b", accuracy / 2)):
+        content = json.loads(Path(__file__).with_name("inspect-0.3.285.json").read_text())
+        content["eval"] |= {"model": name, "task": f"first_{task}"}
+        content["results"]["scores"][0]["metrics"]["accuracy"]["value"] = value
+        path = folder / f"2026_{task}_{name.replace('/', '_')}.json"
+        path.write_text(json.dumps(content))
+    return path
+
+
+def write_samples(folder: Path, name: str, accuracy: float) -> Path:
+    for task, share in (("a", accuracy), ("b", accuracy / 2)):
+        right = round(16 * share)
+        items = [
+            {"doc_id": i, "target": "0", "filter": "none", "metrics": ["acc"], "acc": float(i < right)}
+            for i in range(16)
+        ]
+        path = folder / name / f"samples_{task}_2026-01-01T00-00-00.000000.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+WRITERS: Mapping[str, Callable[[Path, str, float], Path]] = {
+    "lm-eval": write_lm_eval,
+    "lighteval": write_lighteval,
+    "HELM": write_helm,
+    "Inspect": write_inspect,
+    "lm-eval samples": write_samples,
+}
+MODELS = {"gelu-seed1": 0.5, "gelu-seed2": 0.25, "kan-seed1": 0.75, "kan-seed2": 1.0}
+
+
+def test_every_reader_is_tested():
+    assert WRITERS.keys() == READERS.keys()
+
+
+@pytest.mark.parametrize("tool", READERS)
+def test_result_files_of_several_models_are_one_table(tool: str, tmp_path: Path):
+    for name, accuracy in MODELS.items():
+        WRITERS[tool](tmp_path, name, accuracy)
+    (tmp_path / "README.md").write_text("not a result")
+    source = read_source(tmp_path)
+    rows = source.rows[source.rows.primary & source.rows.metric.isin(["accuracy", "exact_match"])]
+    found = {
+        (run.variant, run.seed): sorted(of_run.score)
+        for run, of_run in ((of_run.iloc[0], of_run) for _, of_run in rows.groupby("run_id"))
+    }
+    assert found == {
+        (name.partition("-")[0], int(name[-1])): [50 * accuracy, 100 * accuracy]
+        for name, accuracy in MODELS.items()
+    }
+    assert source.kind == READERS[tool].label
+
+
+@pytest.mark.parametrize("tool", READERS)
+@pytest.mark.parametrize("damage", ["cut", "empty", "binary", "emptied"])
+def test_a_damaged_result_file_is_named(tool: str, damage: str, tmp_path: Path):
+    path = WRITERS[tool](tmp_path, "gelu-seed1", 0.5)
+    whole = path.read_bytes()
+    emptied = b'{"doc_id": 1}' if path.suffix == ".jsonl" else _emptied(json.loads(whole))
+    path.write_bytes(
+        {"cut": whole[: len(whole) // 2], "empty": b"", "binary": b"\xff\x00\x81", "emptied": emptied}[damage]
+    )
+    if tool == "lm-eval samples" and damage == "empty":
+        path.with_name(path.name.replace("_b_", "_a_")).unlink()
+    with pytest.raises(UsageError, match=path.name) as told:
+        read_source(path)
+    assert "\n" not in str(told.value)
+
+
+def _emptied(content: Any) -> bytes:
+    """All keys, and nothing that a reader looks for behind them."""
+    if isinstance(content, list):
+        return json.dumps([{**content[0], "name": None}]).encode()
+    kept = {"status", "version"}
+    return json.dumps({key: value if key in kept else [] for key, value in content.items()}).encode()
+
+
+def test_the_newer_of_two_measurements_counts_and_is_said(tmp_path: Path):
+    write_lm_eval(tmp_path, "gelu-seed1", 0.5, date=2.0)
+    write_lm_eval(tmp_path, "gelu-seed1", 0.25, date=1.0)
+    source = read_source(tmp_path)
+    assert set(source.rows.score[source.rows.task == "first"]) == {50.0, 3.0}
+    assert "measured more than once, the last one counts: first of gelu-seed1" in "; ".join(source.notes)
+
+
+def test_measurements_in_two_ways_do_not_mix(tmp_path: Path):
+    write_lm_eval(tmp_path, "gelu-seed1", 0.5)
+    write_lm_eval(tmp_path, "kan-seed1", 0.5, **{"n-shot": {"first": 5, "second": 0}})
+    (note,) = [note for note in read_source(tmp_path).notes if note.startswith("first:")]
+    assert "gelu-seed1 0 shots" in note
+    assert "kan-seed1 5 shots" in note
+    write_lm_eval(tmp_path, "gelu-seed1", 0.5, date=2.0, **{"n-shot": {"first": 5, "second": 0}})
+    with pytest.raises(UsageError, match=r"first of gelu-seed1 was measured in two ways .*0 shots.*5"):
+        read_source(tmp_path)
+
+
+def test_checkpoints_of_one_repository_are_models_of_their_own(tmp_path: Path):
+    for step in ("step1", "step2"):
+        args = {"model": "hf", "model_args": f"pretrained=me/gelu,revision={step},dtype=float32"}
+        path = write_lm_eval(tmp_path / step, "me/gelu", 0.5, config=args)
+        assert path.is_file()
+    assert set(read_source(tmp_path).rows.variant) == {"gelu@step1", "gelu@step2"}
+
+
+def test_the_groups_of_lm_eval_are_benchmarks_and_their_own_means_are_not_read(tmp_path: Path):
+    rows = read_source(write_lm_eval(tmp_path, "gelu-seed1", 0.5)).rows
+    assert set(rows.benchmark) == {"lm-eval-my_group"}
+    assert set(rows.task) == {"first", "second"}
+    assert set(rows.metric) == {"accuracy", "raw_other", "accuracy_by_length_strip"}
+    assert dict(zip(rows.task, rows.n_items, strict=True)) == {"first": 8, "second": 5}
+
+
+def test_results_of_two_tools_are_told_apart(tmp_path: Path):
+    write_lm_eval(tmp_path, "gelu-seed1", 0.5)
+    write_inspect(tmp_path, "gelu-seed1", 0.5)
+    with pytest.raises(UsageError, match="holds results of lm-eval and Inspect; give those of one tool"):
+        read_source(tmp_path)
+
+
+def test_logs_of_inspect_that_did_not_end_or_are_packed(tmp_path: Path):
+    path = write_inspect(tmp_path, "gelu-seed1", 0.5)
+    content = json.loads(path.read_text())
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
+        log.writestr("header.json", path.read_text())
+    assert read(read_source(tmp_path / "log.eval")) == read(read_source(path))
+    path.write_text(json.dumps({**content, "status": "cancelled"}))
+    with pytest.raises(UsageError, match="ended with 'cancelled'; run it again"):
+        read_source(path)
+    (tmp_path / "log.eval").write_bytes(b"PK\x03\x04")
+    with pytest.raises(UsageError, match="not a whole log of Inspect"):
+        read_source(tmp_path / "log.eval")
+
+
+def test_helm_needs_its_specification(tmp_path: Path):
+    path = write_helm(tmp_path, "gelu-seed1", 0.5)
+    path.with_name("run_spec.json").unlink()
+    with pytest.raises(UsageError, match=r"run_spec\.json beside it"):
+        read_source(path)
+
+
+def test_flags_of_tables_are_refused_of_result_files(tmp_path: Path):
+    write_lm_eval(tmp_path, "gelu-seed1", 0.5)
+    with pytest.raises(UsageError, match="--columns is about a table"):
+        read_source(tmp_path, reading=Reading(columns={"variant": "x"}))
+
+
+def test_scores_are_read_to_the_last_digit(tmp_path: Path):
+    generator = np.random.default_rng(0)
+    for seed, accuracy in enumerate(generator.random(20)):
+        write_lm_eval(tmp_path, f"gelu-seed{seed}", float(accuracy))
+    rows = read_source(tmp_path).rows
+    first = rows[(rows.task == "first") & (rows.metric == "accuracy")].sort_values("seed")
+    assert (first.score.to_numpy() == 100 * np.random.default_rng(0).random(20)).all()
+
+
+def test_somebody_else_s_gelu_is_the_baseline(tmp_path: Path):
+    rows = "".join(
+        f"{v},{s},blimp,{50 + 3 * i + s}\n" for i, v in enumerate(("KAN", "GELU")) for s in range(3)
+    )
+    (tmp_path / "scores.csv").write_text(HEADER + rows)
+    assert analyse(read_source(tmp_path / "scores.csv")).baseline == "GELU"

@@ -1,0 +1,259 @@
+"""What a study could see, recomputed from its scores without the report's own functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from statistics import mean, median
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
+from eval.report.exports import as_json, number_tables
+from eval.report.inputs.sources import read_source
+from eval.report.sections.context import Context
+from eval.report.sections.outcomes import outcomes_section
+from eval.results.outcome import Declared
+
+VARIANTS, FAMILIES, SEEDS = ("gelu", "kan", "relu", "swish"), ("gpt_neo", "roberta"), (1, 2, 3, 4, 5)
+LEVEL = 0.05 / (len(VARIANTS) - 1)
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three outcomes: a loss of another size in each family, one that is learnt and one that is not."""
+    rng = np.random.default_rng(7)
+    rows = [
+        (family, variant, seed, benchmark, centre + effect * place + rng.normal(0, sd))
+        for benchmark, centres, effect, sd in (
+            ("held-out-loss", (2.7, 3.1), 0.03, 0.02),
+            ("blimp", (60.0, 62.0), 0.8, 1.0),
+            ("embedded-pairs", (50.0, 50.0), 0.0, 0.5),
+        )
+        for family, centre in zip(FAMILIES, centres, strict=True)
+        for place, variant in enumerate(VARIANTS)
+        for seed in SEEDS
+    ]
+    path = tmp_path_factory.mktemp("scores") / "scores.csv"
+    pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"]).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def analysis(scores: Path) -> Analysis:
+    """What a report says of them."""
+    return read(scores)
+
+
+def read(path: Path, **declared) -> Analysis:
+    return analyse(read_source(path), Request(declared=Declared(**declared)))
+
+
+def numbers(analysis: Analysis, name: str) -> pd.DataFrame:
+    """A table of report.json, with the average over families as text."""
+    context = Context(command="", versions={}, figures={})
+    table = json.loads(as_json(analysis, context, number_tables(analysis), ""))[name]
+    return pd.DataFrame(table).fillna({"family": "averaged"}).set_index(["benchmark", "family"]).sort_index()
+
+
+def frame(path: Path, benchmark: str, family: str) -> pd.DataFrame:
+    """Variants down and seeds across; of an averaged loss 100 times its logarithm."""
+    table = pd.read_csv(path)
+    table = table[table.benchmark == benchmark]
+    if family != "averaged":
+        return table[table.family == family].pivot(index="variant", columns="seed", values="score")
+    if benchmark == "held-out-loss":
+        table = table.assign(score=100 * np.log(table.score))
+    return table.groupby(["variant", "seed"]).score.mean().unstack()
+
+
+def in_percent(size: float, benchmark: str, family: str) -> float:
+    is_ratio = (benchmark, family) == ("held-out-loss", "averaged")
+    return 100 * (np.exp(size / 100) - 1) if is_ratio else size
+
+
+@pytest.mark.parametrize("family", ["averaged", *FAMILIES])
+@pytest.mark.parametrize("benchmark", ["held-out-loss", "blimp", "embedded-pairs"])
+def test_spreads_and_decisions_are_those_of_the_scores(
+    scores: Path, analysis: Analysis, benchmark: str, family: str
+):
+    found = numbers(analysis, "outcomes").loc[(benchmark, family)]
+    table = frame(scores, benchmark, family)
+    means = table.mean(axis=1)
+    signal = means.max() - means.min()
+    # Families are independent: the variance of their average, arm by arm, not that of averaged scores.
+    own = [frame(scores, benchmark, name) for name in (FAMILIES if family == "averaged" else (family,))]
+    if (benchmark, family) == ("held-out-loss", "averaged"):
+        own = [100 * np.log(x) for x in own]
+    noise = np.sqrt(sum(x.var(axis=1).mean() for x in own)) / len(own)
+    assert found.spread_between_variants == pytest.approx(in_percent(signal, benchmark, family))
+    assert found.spread_between_seeds == pytest.approx(in_percent(noise, benchmark, family))
+    assert found.signal_to_noise == pytest.approx(signal / noise)
+    rest = {s: table.drop(columns=s).mean(axis=1) for s in SEEDS}
+    right = [
+        float((table.loc[a, s] > table.loc[b, s]) == (rest[s].loc[a] > rest[s].loc[b]))
+        for a, b in combinations(VARIANTS, 2)
+        for s in SEEDS
+    ]
+    assert found.decision_accuracy_of_one_seed == pytest.approx(mean(right))
+    assert found.num_decisions == 6 * 5
+
+
+def power(effect: float, error: float, df: float, level: float) -> float:
+    critical = stats.t.ppf(1 - level / 2, df)
+    return stats.nct.sf(critical, df, effect / error) + stats.nct.cdf(-critical, df, effect / error)
+
+
+def test_what_is_found_and_how_many_seeds_that_takes(scores: Path, analysis: Analysis):
+    own = numbers(analysis, "power").loc[("held-out-loss", "gpt_neo")].set_index("contrast")
+    table = frame(scores, "held-out-loss", "gpt_neo")
+    for contrast, found in own.iterrows():
+        arms = table.loc[[str(contrast).split(" - ")[0], "gelu"]]
+        variances, effect = arms.var(axis=1).to_numpy(), abs(arms.mean(axis=1).diff().iloc[1])
+        assert found["sd"] == pytest.approx(np.sqrt(variances.mean()))
+        seen = stats.ttest_ind(*arms.to_numpy(), equal_var=False)
+        error = np.sqrt((variances / 5).sum())
+        assert power(found["detectable_difference"], error, seen.df, LEVEL) == pytest.approx(0.8, abs=1e-6)
+
+        def found_with(seeds: int, variances=variances, effect=effect) -> float:
+            terms = variances / seeds
+            df = terms.sum() ** 2 / (terms**2 / (seeds - 1)).sum()
+            return float(power(effect, np.sqrt(terms.sum()), df, LEVEL))
+
+        seeds = int(found["seeds_to_detect_estimate"])
+        assert found_with(seeds) >= 0.8 > (found_with(seeds - 1) if seeds > 2 else 0.0)
+    whole = numbers(analysis, "outcomes").loc[("held-out-loss", "gpt_neo")]
+    assert whole.detectable_difference == pytest.approx(median(own.detectable_difference))
+    assert whole.detectable_difference_in_margins == pytest.approx(whole.detectable_difference / 0.02)
+    assert whole.seeds_for_half_of_the_verdicts == sorted(own.seeds_for_verdict)[1]  # two of three
+    assert whole.seeds_for_every_verdict == max(own.seeds_for_verdict)
+
+
+def test_an_outcome_at_chance_is_not_given_seeds(analysis: Analysis):
+    found = numbers(analysis, "outcomes")
+    assert found.loc[("embedded-pairs", "averaged")].is_at_chance
+    assert found.loc[("embedded-pairs", "averaged")].num_arms_above_chance == 0
+    assert found.loc[("blimp", "averaged")].num_arms_above_chance == 8
+    assert pd.isna(found.loc[("held-out-loss", "averaged")].num_arms_above_chance)
+    lines = reversed(outcomes_section(analysis).splitlines())
+    rows = {line.split(" | ")[0]: line for line in lines}  # the first of each
+    assert rows["| embedded-pairs"].endswith("| - | 50: **at chance** |")
+    assert rows["| blimp"].endswith("| 50: all above |")
+    assert rows["| held-out loss"].endswith("| - |")
+    assert "% |" in rows["| held-out loss"]
+    assert "nats" in rows["| held-out loss, GPT-Neo"]
+
+
+def test_another_unit_or_direction_changes_no_ratio(scores: Path, tmp_path: Path):
+    table = pd.read_csv(scores)
+    table = table[table.benchmark == "held-out-loss"]
+    table.to_csv(tmp_path / "alone.csv")  # with as many claims as below
+    before = numbers(read(tmp_path / "alone.csv"), "outcomes").loc[["held-out-loss"]]
+    for factor, better in ((1 / np.log(2), "lower"), (-1.0, "higher")):
+        other = tmp_path / "other.csv"
+        is_lower = better == "lower"
+        said = {"benchmark": "quality", "lower_is_better": is_lower, "unit": "nats"}
+        table.assign(score=table.score * factor, **said).to_csv(other)
+        after = numbers(read(other, margins={"quality": 0.02 * abs(factor)}), "outcomes")
+        for name in (
+            "signal_to_noise", "decision_accuracy_of_one_seed", "seeds_for_half_of_the_verdicts",
+            "seeds_for_every_verdict", "detectable_difference_in_margins",
+        ):  # fmt: skip
+            np.testing.assert_allclose(after[name].astype(float), before[name].astype(float))
+
+
+def test_chance_is_the_mean_of_constant_answers_over_the_tasks_compared(tmp_path: Path):
+    rows = [
+        ("gpt_neo", variant, seed, "glue", task, metric, 60 + seed)
+        for variant in ("gelu", "kan")
+        for seed in (1, 2, 3)
+        for task, metric in (("rte", "accuracy"), ("mrpc", "f1"), ("cola", "matthews_correlation"))
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
+    path = tmp_path / "glue.csv"
+    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
+    source = read_source(path)
+    known = {
+        "rte": {"accuracy": 53.0},
+        "mrpc": {"f1": 81.0, "accuracy": 68.0},
+        "cola": {"matthews_correlation": 0.0},
+        "sst2": {"accuracy": 51.0},
+    }
+    (benchmark,) = analyse(source).benchmarks
+    assert analyse(source).outcome(benchmark).chance is None
+    found = analyse(replace(source, baselines={"glue": known}))
+    assert found.outcome(benchmark).chance == pytest.approx((53 + 81 + 0) / 3)
+    said = Request(declared=Declared(chances={"glue": 40.0}))
+    assert analyse(replace(source, baselines={"glue": known}), said).outcome(benchmark).chance == 40
+    del known["cola"]
+    assert analyse(replace(source, baselines={"glue": known})).outcome(benchmark).chance is None
+
+
+def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path: Path):
+    table = pd.read_csv(scores)
+    table = table[table.benchmark == "blimp"]
+    moved = table.assign(seed=table.seed + 10 * (table.family == "roberta"))
+    moved.to_csv(tmp_path / "moved.csv")
+    found = numbers(read(tmp_path / "moved.csv"), "outcomes").loc[("blimp", "averaged")]
+    assert pd.isna(found.decision_accuracy_of_one_seed)
+    assert found.signal_to_noise > 0
+    table[table.seed == 1].to_csv(tmp_path / "single.csv")
+    single = read(tmp_path / "single.csv")
+    assert outcomes_section(single) == ""
+    assert pd.isna(numbers(single, "outcomes").loc[("blimp", "averaged")].signal_to_noise)
+
+
+def test_seeds_are_counted_for_accuracy_and_for_the_graded_metrics_of_a_suite(tmp_path: Path):
+    """Of the same differences, with a sixteenth of the variance between seeds: a sixteenth of the seeds."""
+    rng = np.random.default_rng(3)
+    rows = [
+        (family, variant, seed, "blimp", metric, 60 * scale + place * scale + rng.normal(0, sd * scale))
+        for family in FAMILIES
+        for metric, scale, sd in (("accuracy", 1.0, 4.0), ("log_odds", 0.1, 1.0))
+        for place, variant in enumerate(VARIANTS)
+        for seed in range(40)
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "metric", "score"]
+    table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
+    table.to_csv(tmp_path / "graded.csv", index=False)
+    analysis = read(tmp_path / "graded.csv")
+    found = {row.benchmark.metric: row.variance_ratio for row in analysis.outcome_rows if row.family is None}
+    for metric, own in table.groupby("metric"):
+        ratios = []
+        for _, of_family in own.groupby("family"):
+            arms = [arm.score for _, arm in of_family.groupby("variant")]
+            df = 40 * 4 - 4
+            ratios.append((stats.f_oneway(*arms).statistic * (df - 2) / df - 1) / 40)
+        assert found["" if metric == "accuracy" else metric] == pytest.approx(mean(ratios), rel=1e-9)
+    said = re.search(r"taken off: blimp (\d+) \(log odds (\d+)\)", outcomes_section(analysis))
+    accuracy, log_odds = map(int, said.groups())
+    assert 40 < accuracy < 400
+    assert 4 < accuracy / log_odds < 40
+
+
+def test_no_seeds_are_counted_where_nothing_is_graded(analysis: Analysis):
+    assert "Power gained" not in outcomes_section(analysis)
+
+
+def test_degrees_of_what_is_guessed_are_at_chance_in_this_table_too(tmp_path: Path):
+    """Log odds of one size above zero in all variants, beside right answers that are guessed."""
+    rng = np.random.default_rng(4)
+    rows = [
+        ("gpt_neo", variant, seed, "blimp", metric, level + rng.normal(0, sd))
+        for metric, level, sd in (("accuracy", 50.0, 0.3), ("log_odds", 0.5, 0.01))
+        for variant in VARIANTS
+        for seed in range(5)
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "metric", "score"]
+    table = pd.DataFrame(rows, columns=columns).assign(primary=lambda own: own.metric == "accuracy")
+    table.to_csv(tmp_path / "graded.csv", index=False)
+    analysis = read(tmp_path / "graded.csv")
+    assert [row.is_at_chance for row in analysis.outcome_rows] == [True, True]
+    assert outcomes_section(analysis).count("**at chance**") == 2

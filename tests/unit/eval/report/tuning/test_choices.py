@@ -1,0 +1,447 @@
+"""The report of a tuned study: both verdicts, what the choice adds, and what its tables hold."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.analyse import TUNED_BY, analyse
+from eval.report.analysis import Analysis, Request
+from eval.report.exports import number_tables
+from eval.report.figures.tuning import draw_tuning
+from eval.report.inputs.sources import read_source
+from eval.report.sections.answer import answer
+from eval.report.sections.bayesian import bayesian_section
+from eval.report.sections.context import Context
+from eval.report.sections.differences import differences_section
+from eval.report.sections.methods import methods_section
+from eval.report.sections.tuning import tuning_section
+from eval.report.tuning.choices import _is_at_end
+from eval.report.verdicts.findings import find, with_shared_rate
+from eval.report.verdicts.ranking import rank
+from eval.results.decisions import Decisions, write_decisions
+from eval.results.ledger import Ledger, write_ledger
+from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.significance.arms import ArmTable
+from eval.significance.axes import Benchmark, Setting
+from eval.significance.claims import Claims
+from eval.significance.comparison import Comparison, Inference
+from eval.significance.statistics.all_pairs import told_apart
+from pretrain.run.folders import RunFolder, StudyFolder
+from tests.unit.eval.report.tuned_study import (
+    BEST,
+    FAMILY,
+    FIELD,
+    SEEDS,
+    TUNING_SEEDS,
+    loss_at,
+    tune,
+    write_run,
+    write_study,
+)
+
+CONTEXT = Context(command="", versions={}, figures={"tuning": "a figure"})
+RATES = np.array([3e-4, 1e-3, 3e-3, 9e-3])
+"""The grid widened once, as kan's best is at its edge."""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_study(tmp_path_factory.mktemp("tuned"), tune())
+
+
+@pytest.fixture(scope="module")
+def found(study: Path) -> Analysis:
+    return analyse(read_source(study))
+
+
+def _own(found: Analysis, variant: str) -> Comparison:
+    (c,) = (c for c in found.overall(TUNED_BY) if c.contrast.compared == variant)
+    return c
+
+
+def _arm(variant: str, rate: float) -> np.ndarray:
+    return np.array([loss_at(variant, rate, seed) for seed in SEEDS])
+
+
+def _mean_square_of_regret(variant: str) -> float:
+    """Draw losses about the tuning's means, and fit a parabola to the lowest and its neighbours in each."""
+    runs = {v: np.array([[loss_at(v, r, s) for s in TUNING_SEEDS] for r in RATES]) for v in BEST}
+    bests = {v: int(x.mean(1).argmin()) for v, x in runs.items()}
+    # Two degrees of freedom of tuning runs and five of main runs, beside two of what is usual.
+    own = {
+        v: (2 * runs[v][place].var(ddof=1) + 5 * _arm(v, RATES[place]).var(ddof=1)) / 7
+        for v, place in bests.items()
+    }
+    usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, 7) / 7)
+    df = 9
+    error = np.sqrt((7 * own[variant] + 2 * usual) / df / len(TUNING_SEEDS))
+    rng, squares, x = np.random.default_rng(7), [], np.log(RATES)
+    for _ in range(4_000):
+        scale = error * np.sqrt(df / rng.chisquare(df))
+        y = runs[variant].mean(1) + scale * rng.standard_normal(len(RATES))
+        middle = min(max(int(y.argmin()), 1), len(RATES) - 2)
+        fit = np.polyfit(x[middle - 1 : middle + 2], y[middle - 1 : middle + 2], 2)
+        squares.append((y[bests[variant]] - np.polyval(fit, -fit[1] / 2 / fit[0])) ** 2)
+    return float(np.mean(squares))
+
+
+@pytest.mark.parametrize(("variant", "rate"), [("kan", 3e-3), ("relu2", 1e-3)])
+def test_the_choice_is_in_the_standard_error_of_the_held_out_loss(
+    found: Analysis, variant: str, rate: float
+) -> None:
+    plain = stats.ttest_ind(_arm(variant, rate), _arm("gelu", 1e-3), equal_var=False)
+    own = _own(found, variant)
+    assert own.estimate == pytest.approx(_arm(variant, rate).mean() - _arm("gelu", 1e-3).mean())
+    added = _mean_square_of_regret(variant) + _mean_square_of_regret("gelu")
+    half_width = plain.confidence_interval().high - own.estimate
+    error = half_width / stats.t.isf(0.025, plain.df)
+    assert own.standard_error == pytest.approx(np.sqrt(error**2 + added), rel=0.03)
+    assert own.choice_error == pytest.approx(np.sqrt(added), rel=0.05)
+    assert own.p == pytest.approx(2 * stats.t.sf(abs(own.estimate) / own.standard_error, own.df))
+
+
+def test_at_the_shared_rate_runs_are_compared_as_anywhere_else(found: Analysis) -> None:
+    assert [x.own.contrast.compared for x in found.at_shared_rate] == list(found.others)
+    for both in found.at_shared_rate:
+        arms = _arm(str(both.own.contrast.compared), 1e-3), _arm("gelu", 1e-3)
+        expected = stats.ttest_ind(*arms, equal_var=False)
+        assert [both.shared.p, both.shared.df] == pytest.approx([expected.pvalue, expected.df])
+        assert both.own.num_runs_plus == both.shared.num_runs_plus == len(SEEDS)
+        assert both.shared.choice_error is None
+
+
+def test_the_answer_says_which_verdicts_one_rate_for_all_would_have_changed(found: Analysis) -> None:
+    said = answer(found)[-1]
+    assert said.startswith("At one rate for all variants, `kan` would be worse by 0.05")
+    assert "instead of within margin" in said
+    assert "swiglu" not in said
+    section = tuning_section(found, CONTEXT)
+    assert "1 of 3 verdicts on held-out loss change" in section
+    assert "the best of `gelu` (0.001)" in section
+    assert section.count("| same runs |") == 2
+    assert "12 runs, the grid widened once" in section
+    assert "![a figure](figures/tuning.svg)" in section
+    assert "mean square of the regret" in methods_section(found, CONTEXT)
+
+
+def test_of_the_same_runs_no_verdict_changes_with_the_rate(found: Analysis) -> None:
+    (both,) = (x for x in found.at_shared_rate if x.own.contrast.compared == "relu2")
+    assert both.has_same_runs
+    assert not both.is_changed
+    # What the choice adds makes the interval wider all the same.
+    assert both.own.standard_error is not None
+    assert both.shared.standard_error is not None
+    assert both.own.standard_error > both.shared.standard_error
+
+
+def test_runs_that_are_missing_at_the_shared_rate_are_told(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", tune())
+    shared = sorted((folder / FAMILY / "kan").glob(f"seed*-0{round(1e7 * 1e-3):07x}"))
+    assert len(shared) == len(SEEDS)
+    for run in shared[:2]:
+        shutil.rmtree(run)
+    found = analyse(read_source(folder))
+    assert "(4 of 6 runs ended)" in answer(found)[-1]
+    assert "(4 of 6 runs ended)" in tuning_section(found, CONTEXT)
+
+
+def test_the_shared_rate_is_called_that_of_the_variant_that_the_study_names(study: Path) -> None:
+    found = analyse(read_source(study), Request(baseline="relu2"))
+    assert "the best of `gelu` (0.001)" in tuning_section(found, CONTEXT)
+
+
+def test_both_verdicts_are_corrected_with_the_claims_on_all_outcomes() -> None:
+    rng = np.random.default_rng(0)
+
+    def table(benchmark: Benchmark, shifts: dict[str, float]) -> ArmTable:
+        runs = {
+            (FAMILY, v): pd.Series(3 + shift + 0.01 * rng.standard_normal(6), index=list(SEEDS))
+            for v, shift in shifts.items()
+        }
+        return ArmTable(runs, benchmark)
+
+    other = Benchmark("other")
+    own = table(TUNED_BY, {"gelu": 0.0, "kan": 0.01})
+    tables = {TUNED_BY: own, other: table(other, {"gelu": 0.0, "kan": 0.0})}
+    reported = find(Claims(tables, (TUNED_BY, other), Inference()), "ffn", [FAMILY], "gelu", ["kan"])
+    shared = table(TUNED_BY, {"gelu": 0.0, "kan": 0.015})
+    (both,) = with_shared_rate(reported, TUNED_BY, shared).at_shared_rate
+    assert both.own in reported.comparisons  # one comparison has one verdict in a report
+    p_values = [
+        stats.ttest_ind(x.runs[FAMILY, "kan"], x.runs[FAMILY, "gelu"], equal_var=False).pvalue
+        for x in (shared, tables[other])
+    ]
+    assert p_values[0] < p_values[1]
+    assert both.shared.p_holm == pytest.approx(2 * p_values[0])
+
+
+def _untuned(table: ArmTable) -> ArmTable:
+    found = copy.copy(table)
+    found.choices = {}
+    return found
+
+
+def test_it_is_said_which_numbers_hold_the_choice(found: Analysis) -> None:
+    given = "given the values that were"
+    assert f"{given} chosen" in tuning_section(found, CONTEXT)
+    assert f"{given} tuned" in bayesian_section(found)
+    assert f"{given} tuned" in differences_section(found, CONTEXT)
+    untuned = {name: _untuned(table) for name, table in found.tables.items()}
+    assert given not in bayesian_section(replace(found, tables=untuned))
+
+
+def test_claims_on_other_outcomes_are_given_the_choice(found: Analysis) -> None:
+    """One of another outcome, which the tuning did not choose by."""
+    other = Benchmark("blimp")
+    claims = tuple(replace(c, benchmark=other) for c in found.comparisons)
+    tables = {**found.tables, other: _untuned(found.tables[TUNED_BY])}
+    said = " ".join(answer(replace(found, tables=tables, comparisons=(*found.comparisons, *claims))))
+    assert "is given each one's chosen values: another tuning might choose others" in said
+    assert "chosen values" not in " ".join(answer(found))
+
+
+def test_tables_hold_the_losses_and_what_is_made_of_them(found: Analysis) -> None:
+    tables = number_tables(found)
+    losses = tables["tuning_losses"]
+    for row in losses.itertuples():
+        assert row.loss == loss_at(row.variant, float(row.value), row.seed)
+    assert len(losses) == len(BEST) * len(RATES) * len(TUNING_SEEDS)
+    tuning = tables["tuning"].set_index("variant")
+    assert tuning.optimum.to_dict() == pytest.approx(BEST, rel=0.1)
+    assert tuning.cost_of_threefold.tolist() == pytest.approx([0.05] * 4, abs=0.012)
+    assert set(tuning.num_runs) == {12}
+    means = losses[losses.variant == "kan"].groupby("value").loss.mean()
+    best = tables["expected_best"]
+    assert best[best.variant == "kan"].expected_best_loss.iloc[[0, -1]].tolist() == pytest.approx(
+        [means.mean(), means.min()]
+    )
+    assert set(tables["shared_rate"].changed) == {True, False}
+
+
+def test_the_figure_has_a_star_for_every_optimum(found: Analysis) -> None:
+    drawn = draw_tuning(found)
+    assert drawn is not None
+    (axes,) = drawn[0].axes
+    stars = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "*"]
+    assert stars == pytest.approx(list(BEST.values()), rel=0.1)
+    assert "kan 0.0031" in drawn[1]
+
+
+def test_without_a_tuning_nothing_of_it_is_told(study: Path, tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", tune())
+    StudyFolder(folder).tuning_file.unlink()
+    found = analyse(read_source(folder))
+    assert found.tuned is None
+    assert tuning_section(found, CONTEXT) == ""
+    assert draw_tuning(found) is None
+    tables = number_tables(found)
+    assert not {"tuning", "tuning_losses", "expected_best", "shared_rate"} & set(tables)
+    assert "choice_error" not in tables["comparisons"]
+    plain = stats.ttest_ind(_arm("relu2", 1e-3), _arm("gelu", 1e-3), equal_var=False)
+    assert _own(found, "relu2").p == pytest.approx(plain.pvalue)
+
+
+def test_each_setting_has_a_tuning_of_its_own(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
+    assert found.tuned is not None
+    settings = [Setting(FAMILY, (("size", size),)) for size in ("0.1M", "0.5M")]
+    assert set(found.tuned.choices) == {(family, v) for family in settings for v in BEST}
+    averaged, *each = [x.own for x in found.at_shared_rate if x.own.contrast.compared == "relu2"]
+    assert [c.family for c in each] == settings
+    assert not averaged.is_relative
+    missed = {key: np.sqrt(choice.variance) for key, choice in found.tuned.choices.items()}
+    sides = [np.mean([missed[family, v] for family in settings]) for v in ("relu2", "gelu")]
+    assert averaged.choice_error == pytest.approx(np.hypot(*sides))
+    drawn = draw_tuning(found)
+    assert drawn is not None
+    assert len(drawn[0].axes) == 2
+
+
+def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
+    assert found.tuned is not None
+    for setting in {line.family for line in found.tuned.lines}:
+        lines = [line for line in found.tuned.lines if line.family == setting]
+        own = {}
+        for line in lines:
+            arm = found.runs[(found.runs.family == setting) & (found.runs.variant == line.variant)].score
+            tuning = line.losses[line.chosen]
+            squares = ((tuning - tuning.mean()) ** 2).sum() + ((arm - arm.mean()) ** 2).sum()
+            own[line.variant] = squares / (len(tuning) + len(arm) - 2)
+        df = len(TUNING_SEEDS) + len(SEEDS) - 2
+        usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, df) / df)
+        for line in lines:
+            assert line.noise is not None
+            assert line.noise.variance == pytest.approx((df * own[line.variant] + 2 * usual) / (df + 2))
+
+
+def test_what_two_fields_miss_adds_up(found: Analysis) -> None:
+    assert found.tuned is not None
+    one = found.tuned.lines[0]
+    both = replace(found.tuned, lines=(one, replace(one, field="optim.weight_decay", generator_seed=0)))
+    (choice,) = both.choices.values()
+    missed = [line.selection.variance**0.5 for line in both.lines if line.selection]
+    assert choice.variance == pytest.approx(sum(missed) ** 2)
+
+
+def test_the_order_of_the_variants_carries_what_the_choices_add(found: Analysis) -> None:
+    """A difference of a few standard errors of the runs, less than what the tuning leaves open."""
+    (ranking,) = found.rankings
+    table = found.tables[ranking.benchmark]
+    runs = [table.runs[FAMILY, x.variant].to_numpy() for x in ranking.places]
+    shown = {(x.variant, name) for x in ranking.places for name in x.better_than}
+    plain = told_apart([x.mean() for x in runs], [x.var(ddof=1) for x in runs], len(SEEDS), 0.05)
+    names = [x.variant for x in ranking.places]
+    without = {(names[i], names[j]) for i, j in np.argwhere(np.triu(plain))}
+    assert shown < without
+
+
+def test_no_outcome_but_the_tuned_one_has_an_edge(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(widen=0))))
+    assert found.tuned is not None
+    assert found.tuned.at_edge == {(FAMILY, "kan")}
+    untuned = {name: ArmTable(t.runs, name, outcome=t.outcome) for name, t in found.tables.items()}
+    (ranking,) = rank(replace(found, tables=untuned), found.tuned.at_edge)
+    assert not any(x.is_at_edge for x in ranking.places)
+    (ranking,) = rank(found, {("roberta", "kan")})
+    assert not any(x.is_at_edge for x in ranking.places)
+
+
+def test_a_rate_below_one_that_diverged_is_at_the_edge_and_two_rates_have_no_curve(tmp_path: Path) -> None:
+    plan = tune(widen=0, diverged=[("gelu", 3e-3)])
+    found = analyse(read_source(write_study(tmp_path / "study", plan)))
+    assert found.tuned is not None
+    assert found.tuned.at_edge == {(FAMILY, "gelu"), (FAMILY, "kan")}
+    (said,) = (said for said in found.warnings if "fewer than three values" in said)
+    assert "is in no interval: gelu; tune with more values" in said
+    assert any("gelu (optim.learning_rate 0.001)" in said for said in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "values", "is_edge"),
+    [
+        (1e-3, (3e-4, 1e-3), True),
+        (1e-3, (3e-4, 1e-3, 3e-3), False),
+        ("adamw", ("adamw", "muon"), False),
+    ],
+)
+def test_numbers_have_an_edge_and_names_have_none(chosen, values, is_edge) -> None:
+    assert _is_at_end(chosen, values) == is_edge
+
+
+def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", tune())
+    write_decisions(folder, Decisions(plan={"looks": [3, 6], "variants": list(BEST)}))
+    found = analyse(read_source(folder))
+    assert found.tuned is not None
+    line = next(line for line in found.tuned.lines if line.variant == "relu2")
+    own = {}
+    for each in found.tuned.lines:
+        first = np.array([loss_at(each.variant, float(each.values[each.chosen]), s) for s in SEEDS[:3]])
+        own[each.variant] = (first.var(ddof=1) + each.losses[each.chosen].var(ddof=1)) / 2
+    usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, 4) / 4)
+    assert line.noise is not None
+    assert line.noise.variance == pytest.approx((4 * own["relu2"] + 2 * usual) / 6)
+
+
+def test_rates_that_halving_dropped_keep_their_distance(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(method="successive-halving"))))
+    losses = number_tables(found)["tuning_losses"]
+    assert set(losses.value) == {"0.0001", "0.0003", "0.001", "0.003", "0.01"}
+    expected = [loss_at(row.variant, float(row.value), row.seed) for row in losses.itertuples()]
+    assert losses.loss.tolist() == pytest.approx(expected)
+    assert "halved over 3 rungs" in tuning_section(found, CONTEXT)
+
+
+def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(seeds=(101,)))))
+    assert found.tuned is not None
+    (line, *_) = found.tuned.lines
+    assert line.noise is not None
+    arms = {v: found.runs[found.runs.variant == v].score.var(ddof=1) for v in BEST}
+    own = len(SEEDS) - 1
+    usual = np.median(list(arms.values())) / (stats.chi2.ppf(0.5, own) / own)
+    assert line.noise.variance == pytest.approx((own * arms[line.variant] + 2 * usual) / (own + 2))
+    assert line.noise.df == own + 2
+
+
+def test_a_best_value_at_the_edge_is_warned_of(tmp_path: Path) -> None:
+    found = analyse(read_source(write_study(tmp_path / "study", tune(widen=0))))
+    assert any("kan (optim.learning_rate 0.003)" in said for said in found.warnings)
+    assert "0.003 (edge)" in tuning_section(found, CONTEXT)
+    (ranking,) = found.rankings
+    assert [x.variant for x in ranking.places if x.is_at_edge] == ["kan"]
+
+
+def test_the_bootstrap_has_no_rule_for_the_choice(study: Path) -> None:
+    found = analyse(read_source(study), Request(method="bootstrap"))
+    own = _own(found, "kan")
+    assert own.verdict == "not estimable"
+    assert "take Welch's test" in (own.reason or "")
+
+
+def test_of_values_without_order_only_those_that_were_tried_can_be_better(found: Analysis) -> None:
+    assert found.tuned is not None
+    line = found.tuned.lines[0]
+    assert line.field == FIELD
+    named = replace(line, values=tuple(map(str, line.values)))
+    assert named.rates is None
+    assert named.curve is None
+    assert named.selection is not None
+    assert line.selection is not None
+    assert named.selection.variance <= line.selection.variance
+
+
+def _write_heads(folder: Path, trials: dict[str, dict[str, list[float]]]) -> Path:
+    """Score models of two FFNs on two tasks under heads, of which some had candidates."""
+    for variant, seed in product(("gelu", "kan"), (1, 2, 3)):
+        run = RunFolder(folder / f"{FAMILY}/{variant}/seed{seed}-00000000")
+        write_run(folder, f"{FAMILY}/{variant}/{run.path.name}", 3.0 + 0.01 * seed)
+        tasks = list(product(trials, ("cola", "sst2")))
+        rows = [
+            ("", FAMILY, variant, seed, "glue", task, "", "accuracy", 80.0 + seed, 50, head, True)
+            for head, task in tasks
+        ]
+        items = [
+            (task, head, 12, "head_learning_rate=0.001" if "head_learning_rates" in trials[head] else None)
+            for head, task in tasks
+        ]
+        run.eval_dir.mkdir()
+        write_rows(pd.DataFrame(rows, columns=list(ROW_COLUMNS)), run.rows_file)
+        run.items_file("glue").parent.mkdir(exist_ok=True)
+        table = pd.DataFrame(items, columns=["task", "head", "seed", "chosen"])
+        table.to_parquet(run.items_file("glue"), index=False)
+        protocols = {f"glue {task} {head}": {"head": head, **trials[head]} for head, task in tasks}
+        write_ledger(run, Ledger(tasks=protocols))
+    return folder
+
+
+def test_the_report_says_how_many_candidates_each_head_had_and_what_was_kept(tmp_path: Path) -> None:
+    rates = {"head_learning_rates": [1e-3, 1e-2, 1e-1]}
+    folder = _write_heads(tmp_path, {"linear": rates, "mlp": {**rates, "init_scales": [0.1, 1.0]}, "kan": {}})
+    found = analyse(read_source(folder), Request(factor="head"))
+    assert [(x.head, x.num_trials) for x in found.head_trials] == [
+        ("kan", (1,)),
+        ("linear", (3,)),
+        ("mlp", (6,)),
+    ]
+    assert [x.chosen for x in found.head_trials] == [{}, *[{"head_learning_rate=0.001": 12}] * 2]
+    section = tuning_section(found, CONTEXT)
+    assert "| `mlp` | 6 | head_learning_rate=0.001 (12x) |" in section
+    assert "unequal numbers of candidates" in section
+    assert number_tables(found)["head_tuning"].num_trials.tolist() == ["1", "3", "6"]
+
+
+def test_heads_without_candidates_are_not_told_of(tmp_path: Path) -> None:
+    found = analyse(read_source(_write_heads(tmp_path, {"linear": {}, "mlp": {}})), Request(factor="head"))
+    assert found.head_trials == ()
+    assert tuning_section(found, CONTEXT) == ""

@@ -1,0 +1,91 @@
+"""What verdicts hang on, said in their cells."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from eval.report.analyse import analyse
+from eval.report.analysis import Analysis, Request
+from eval.report.inputs.sources import read_source
+from eval.report.sections.verdicts import verdicts
+from eval.report.verdicts.fragility import fragile_because
+
+
+def analysed(folder: Path, arms: dict[tuple[str, str], list[float]], **asked) -> Analysis:
+    """Analyse scores by family and variant, seeds counted from 1."""
+    rows = [
+        (family, variant, seed, "b", score)
+        for (family, variant), scores in arms.items()
+        for seed, score in enumerate(scores, 1)
+    ]
+    columns = ["family", "variant", "seed", "benchmark", "score"]
+    pd.DataFrame(rows, columns=columns).to_csv(folder / "scores.csv", index=False)
+    return analyse(read_source(folder / "scores.csv"), Request(**asked))
+
+
+def reasons(found: Analysis) -> tuple[str, ...]:
+    """What the only verdict hangs on."""
+    (x,) = found.sensitivities
+    return fragile_because(x, found.inference.level)
+
+
+def test_one_run_that_carries_a_verdict_is_named(tmp_path: Path):
+    gelu = [60.0, 60.4, 59.7, 60.1, 54.0]
+    kan = [58.9, 59.2, 58.7, 59.1, 58.8]
+    assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
+    assert stats.ttest_ind(gelu[:4], kan, equal_var=False).pvalue < 0.05
+    found = analysed(tmp_path, {("f", "gelu"): gelu, ("f", "kan"): kan})
+    assert reasons(found)[0] == "hangs on f gelu seed 5"
+    assert "*hangs on f gelu seed 5*" in verdicts(found)
+
+
+def test_a_verdict_that_pairs_turn_round(tmp_path: Path):
+    shared = np.array([50.0, 55.0, 60.0, 65.0, 70.0])
+    kan = shared + np.array([2.0, 2.4, 1.8, 2.2, 2.1])
+    assert stats.ttest_ind(kan, shared).pvalue > 0.05
+    assert stats.ttest_rel(kan, shared).pvalue < 0.05
+    arms = {("f", "gelu"): list(shared), ("f", "kan"): list(kan)}
+    found = analysed(tmp_path, arms)
+    assert reasons(found) == ("different when paired",)
+    assert found.sensitivities[0].seed_correlation == pytest.approx(np.corrcoef(shared, kan)[0, 1])
+    found = analysed(tmp_path, arms, paired=True)
+    assert "inconclusive unpaired" in reasons(found)
+
+
+def test_arms_without_overlap_are_told_where_nothing_is_shown(tmp_path: Path):
+    gelu, kan = [60.0, 60.1, 60.2, 60.3, 60.4, 60.2], [40.0, 59.9, 59.8, 59.7, 45.0, 59.6]
+    assert stats.ttest_ind(gelu, kan, equal_var=False).pvalue > 0.05
+    found = analysed(tmp_path, {("f", "gelu"): gelu, ("f", "kan"): kan})
+    assert "all runs below all of the baseline's" in reasons(found)
+
+
+def test_where_an_average_cannot_be_had_the_cell_has_the_families_that_can(shared_data: Path):
+    found = analyse(read_source(shared_data / "thesis" / "all_seeds.csv"), Request())
+    (row,) = (line for line in verdicts(found).splitlines() if line.startswith("| `kan` |"))
+    glue = row.split("|")[3].strip()
+    start = "not estimable<br>no run of roberta kan<br>in GPT-Neo:<br>inconclusive<br>-3.8<br>"
+    assert glue.startswith(start)
+    assert glue.endswith("<br>*all runs below all of the baseline's*")
+
+
+def test_a_clear_difference_has_no_reason(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    gelu, kan = rng.normal(60, 0.5, 6), rng.normal(66, 0.5, 6)
+    assert reasons(analysed(tmp_path, {("f", "gelu"): list(gelu), ("f", "kan"): list(kan)})) == ()
+
+
+def test_arms_that_share_no_seed_have_no_correlation_and_no_warning(tmp_path: Path):
+    table = tmp_path / "scores.csv"
+    scores = {"gelu": {1: 60.1, 2: 61.3, 3: 60.7}, "relu": {4: 60.9, 5: 61.0, 6: 60.2}}
+    rows = [f"gpt_neo,{name},{seed},blimp,{x}" for name, runs in scores.items() for seed, x in runs.items()]
+    table.write_text("\n".join(["family,variant,seed,benchmark,score", *rows]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (found,) = analyse(read_source(table)).sensitivities
+    assert found.seed_correlation is None

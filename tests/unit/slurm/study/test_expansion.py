@@ -1,0 +1,247 @@
+"""Axes of a study: cells against an enumeration by hand, what they have in their configurations, names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from base.errors import UsageError
+from pretrain.config import RunConfig
+from pretrain.resolution import load_config
+from pretrain.run.folders import StudyFolder
+from pretrain.run.run_dir import run_dir
+from slurm.study.cells import RunCell
+from slurm.study.study import Study, load_study
+from slurm.submit import main as submit
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+RUN_IDS = {
+    "babylm": "34e803844e63",
+    "fr-kan-heads": "736f5161eb47",
+    "fr-kan-published": "a45e783aad18",
+    "fr-kan-recipe": "736f5161eb47",
+    "kat5": "1fc2d2a1f9ff",
+    "quickstart": "ac986dfbbb19",
+    "real-small": "0b325f349aaf",
+    "space": "736f5161eb47",
+    "swipe": "736f5161eb47",
+    "swipe-published": "40afbc7bd6a1",
+    "thesis": "b8b93441ce5c",
+}
+"""SHA-256 over the ids of all runs of each shipped study, as they were before studies had axes."""
+SIZES: Mapping[str, Any] = {
+    "small": {
+        "model": {"hidden_size": 32, "intermediate_size": 64},
+        "variants": {"kan": {"model": {"intermediate_size": 16}}},
+    },
+    "large": {
+        "model": {"hidden_size": 64, "intermediate_size": 128},
+        "variants": {"kan": {"model": {"intermediate_size": 32}}},
+    },
+}
+
+
+def write(path: Path, **changes: object) -> Path:
+    content = {
+        "name": "test",
+        "families": {"gpt_neo": str(CONFIGS / "tiny.yaml")},
+        "variants": ["gelu", "kan"],
+        "seeds": [1, 2],
+        "config": {"output": {"runs_dir": str(path / "runs")}},
+        "evaluation": {"suites": []},
+    } | changes
+    file = path / "study.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    return file
+
+
+def load(path: Path, **changes: object) -> Study:
+    return load_study(write(path, **changes))
+
+
+def config_of(cell: object) -> RunConfig:
+    assert isinstance(cell, RunCell)
+    return cell.config
+
+
+@pytest.mark.parametrize("name", RUN_IDS)
+def test_studies_without_axes_keep_their_run_folders(name: str) -> None:
+    study = load_study(CONFIGS / "studies" / f"{name}.yaml")
+    ids = "\n".join(cell.run_id for cell in study.cells)
+    assert hashlib.sha256(ids.encode()).hexdigest()[:12] == RUN_IDS[name]
+    assert all(not cell.places and cell.stage == "main" for cell in study.cells)
+
+
+def test_cells_are_those_of_an_enumeration_by_hand(tmp_path: Path) -> None:
+    rates = {"0.001": 1e-3, "0.0003": 3e-4}
+    study = load(
+        tmp_path,
+        variants=["gelu", "kan grid_size=3"],
+        sizes=SIZES,
+        tokens=["64k", 128_000],
+        axes={"optim.learning_rate": [1e-3, "3e-4"]},
+    )
+    by_hand = [
+        (variant, seed, (("size", size), ("tokens", tokens), ("optim.learning_rate", rate)))
+        for seed in (1, 2)
+        for size, tokens, rate in product(SIZES, ("64k", "128k"), rates)
+        for variant in ("gelu", "kan grid_size=3")
+    ]
+    assert [(cell.variant, cell.seed, cell.places) for cell in study.cells] == by_hand
+    assert len({cell.run_id for cell in study.cells}) == 32
+    for cell in study.cells:
+        config, places = config_of(cell), dict(cell.places)
+        is_kan, size = cell.variant != "gelu", SIZES[places["size"]]
+        width = (size["variants"]["kan"] if is_kan else size)["model"]["intermediate_size"]
+        assert (config.model.hidden_size, config.model.intermediate_size) == (
+            size["model"]["hidden_size"],
+            width,
+        )
+        assert config.model.ffn_options == ({"grid_size": 3} if is_kan else None)
+        assert config.optim.learning_rate == rates[places["optim.learning_rate"]]
+        step = config.train.batch_size * config.data.block_size
+        tokens = int(places["tokens"].removesuffix("k")) * 1000
+        assert config.optim.max_steps == tokens // step
+
+
+def test_a_level_is_the_run_that_its_options_train_by_themselves(tmp_path: Path) -> None:
+    """Each cell of a level against the training command's configuration."""
+    study = load(tmp_path, variants=["gelu", "kan activation=gelu grid_size=3", "kan ffn_budget=params"])
+    for cell, flags in (
+        (study.cells[1], ["--model.ffn-options", "grid_size", "3", "activation", "gelu"]),
+        (study.cells[2], ["--ffn-budget", "params"]),
+    ):
+        where = ["--study", "test", "--runs-dir", str(tmp_path / "runs")]
+        alone = load_config(CONFIGS / "tiny.yaml", ["--seed", "1", "--ffn", "kan", *flags, *where])
+        assert run_dir(alone).name == cell.run_dir.name
+
+
+def test_the_studys_folder_tells_what_its_runs_do_not(tmp_path: Path) -> None:
+    study = load(tmp_path, variants=["gelu", "kan", "kan grid_size=3"])
+    study.write()
+    written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())
+    assert written["variants"] == ["gelu", "kan", "kan grid_size=3"]
+    assert written["levels"] == {
+        cell.run_id: {"variant": "kan grid_size=3"} for cell in study.cells if " " in cell.variant
+    }
+    assert "axes" not in written
+    assert "stages" not in written
+    study = load(tmp_path, sizes=SIZES, name="sized")
+    study.write()
+    written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())
+    assert written["axes"] == {"size": ["small", "large"]}
+    assert written["levels"][study.cells[0].run_id] == {"variant": "gelu", "size": "small"}
+    assert len(written["levels"]) == len(written["cells"]) == 8
+
+
+def test_a_run_is_shown_with_its_level_and_its_places(tmp_path: Path) -> None:
+    study = load(tmp_path, variants=["gelu", "kan  grid_size=3.0"], sizes=SIZES, tokens=["64k"])
+    labels = [cell.label for cell in study.cells[:2]]
+    assert labels == [
+        "gpt_neo/gelu/seed1 (size small, tokens 64k)",
+        "gpt_neo/kan grid_size=3/seed1 (size small, tokens 64k)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": ["gelu", "kan", "kan grid_size=5"]}, "variants are named twice: gelu, kan, kan"),
+        ({"variants": ["gelu", "kan grid=3"]}, "unknown option of FFN variant 'kan': 'grid'"),
+        ({"variants": ["gelu", "kan ffn_budget=time"]}, "unknown ffn_budget of variant"),
+        ({"variants": ["gelu", "kan frozen"]}, "'frozen' is no option=value"),
+        ({"variants": ["gelu", "kan", "kan ffn_budget=width"]}, "are one run, as nothing"),
+        ({"axes": {"optim.learnin_rate": [1e-3]}}, "did you mean 'optim.learning_rate'?"),
+        ({"axes": {"optim": [1]}}, "optim is a section"),
+        ({"axes": {"optim.learning_rate": []}}, "has no levels"),
+        ({"axes": {"optim.learning_rate": [1e-3, 0.001]}}, "0.001 is named twice"),
+        ({"axes": {"optim.learning_rate": ["fast"]}}, "must be a number"),
+        ({"axes": {"model.ffn_options.grid_size": [3]}}, "write it under `variants`"),
+        ({"axes": {"seed": [1]}}, "its `seeds` name them"),
+        ({"axes": {"train.logging_steps": [1, 2]}}, "cannot change what is trained"),
+        ({"axes": {"output.runs_dir": ["a"]}}, "cannot change what is trained"),
+        ({"tokens": ["64k", 64_000]}, "64k is named twice"),
+        ({"tokens": [0]}, "0 is no number of training tokens"),
+        ({"tokens": ["-1M"]}, "'-1M' is no number of training tokens"),
+        ({"tokens": ["many"]}, "'many' is no number of training tokens"),
+        ({"tokens": []}, "has no levels"),
+        ({"tokens": [1]}, "fewer than the"),
+        ({"sizes": {}}, "no size is named"),
+        ({"sizes": {"": {}}}, "'' is no name of a size"),
+        ({"sizes": {1: {}, "1": {}}}, "1 is named twice"),
+        ({"sizes": {"a": {"model": {"hiden_size": 8}}}}, "sizes.a: model.hiden_size: unknown key"),
+        ({"sizes": {"a": {"model": {"hidden_size": 7}}}}, "gpt_neo, gelu, size a: "),
+        ({"sizes": {"a": {"model": {"intermediate_size": 32}}}}, "write sizes.a.variants.kan.model.inter"),
+        ({"sizes": {"a": {"variants": {"kann": {}}}}}, "sizes.a.variants: unknown FFN variant 'kann'"),
+        ({"sizes": {"a": {"seed": 3}}}, "sizes.a.seed has no effect in a study"),
+        ({"sizes": {"a": {}, "b": {}}}, "are one run, as nothing"),
+        ({"report": {"factor": "size"}}, "unknown factor in report.factor 'size'"),
+        ({"sizes": SIZES, "report": {"factor": "size"}}, "unknown baseline size in report.baseline 'gelu'"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError) as error:
+        load(tmp_path, **changes)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_field_is_said_once(tmp_path: Path) -> None:
+    output = {"output": {"runs_dir": "x"}}
+    rate = {"optim": {"learning_rate": 1e-3}}
+    for changes, message in (
+        ({"axes": {"optim.learning_rate": [1e-3]}, "config": output | rate}, "config.optim.learning_rate"),
+        (
+            {"axes": {"optim.learning_rate": [1e-3]}, "config": {"variants": {"kan": rate}}},
+            "config.variants.kan.optim.learning_rate has no effect, as axes say it",
+        ),
+        ({"sizes": {"a": rate}, "config": rate}, "sizes.a.optim.learning_rate and config.optim"),
+        ({"tokens": ["1M"], "config": {"optim": {"max_steps": 5}}}, "as tokens say it"),
+        ({"tokens": ["1M"], "axes": {"optim.max_steps": [5]}}, "optim.max_steps is what tokens decide"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            load(tmp_path, **changes)
+
+
+def test_an_axis_wins_over_what_a_base_config_has_for_a_variant(tmp_path: Path) -> None:
+    base = yaml.safe_load((CONFIGS / "tiny.yaml").read_text())
+    base["variants"] = {"kan": {"optim": {"learning_rate": 0.5, "max_steps": 3}}}
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(base))
+    families = {"gpt_neo": "base.yaml"}
+    study = load(tmp_path, families=families, axes={"optim.learning_rate": [0.1, 0.2]}, tokens=["64k"])
+    assert [config_of(cell).optim.learning_rate for cell in study.cells[:4]] == [0.1, 0.1, 0.2, 0.2]
+    assert len({config_of(cell).optim.max_steps for cell in study.cells}) == 1
+
+
+def test_the_report_compares_the_levels_of_an_axis(tmp_path: Path) -> None:
+    report = {"factor": "optim.learning_rate", "baseline": 1.0e-3, "contrasts": ["0.003 - 0.001"]}
+    study = load(tmp_path, axes={"optim.learning_rate": [1e-3, 3e-3]}, report=report)
+    assert study.config.report.baseline == "0.001"
+    assert study.config.compared == ("0.001", "0.003")
+    contrast = "kan grid_size=3.0 activation=gelu - kan grid_size=5"
+    levels = ["gelu", "kan", "kan activation=gelu grid_size=3"]
+    study = load(tmp_path, variants=levels, report={"contrasts": [contrast], "baseline": "kan grid_size=5"})
+    assert study.config.report.contrasts == ("kan activation=gelu grid_size=3 - kan",)
+    assert study.config.report.baseline == "kan"
+
+
+def test_a_dry_run_names_axes_and_cells_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = {"factor": "tokens", "baseline": "64k"}
+    path = write(tmp_path, variants=["gelu", "kan grid_size=3"], tokens=["64k", "128k"], report=report)
+    assert submit([str(path), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "8 cells in" in said
+    assert "variants  gelu, kan grid_size=3 (baseline tokens 64k)" in said
+    assert "tokens    64k, 128k\n" in said
+    assert "each has a run and a schedule of its own" in said
+    lines = [line for line in said.splitlines() if line.endswith("  kan grid_size=3, tokens 128k")]
+    assert len(lines) == 2
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,326 @@
+"""Expanding a study into cells, and its error messages."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from base import config_input
+from base.config_input import read_yaml
+from base.errors import UsageError
+from eval.report.inputs.design import read_design
+from eval.report.inputs.history import read_history
+from pretrain import resolution
+from pretrain.resolution import load_config
+from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.run_dir import run_dir
+from slurm.state.cell_state import start_state
+from slurm.state.listing import read_listing
+from slurm.state.survey import survey
+from slurm.status import render
+from slurm.study.study import load_study
+
+CONFIGS = Path(__file__).parents[4] / "configs"
+STUDIES = sorted((CONFIGS / "studies").glob("*.yaml"))
+
+
+def write(path: Path, repository: Path, **changes: object) -> Path:
+    base = str(repository / "configs" / "tiny.yaml")
+    content = {
+        "name": "test",
+        "families": {"gpt_neo": base, "roberta": base},
+        "variants": ["gelu", "kan"],
+        "seeds": [1, 2, 3],
+        "config": {"output": {"runs_dir": str(path / "runs")}},
+        "evaluation": {"suites": ["embedded-pairs"]},
+    } | changes
+    file = path / "study.yaml"
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_shipped_studies_expand(path: Path) -> None:
+    """Into the cells that come first: of tuning, where there is one, and of the first seeds named."""
+    study = load_study(path)
+    named, file = study.config, read_yaml(path)
+    arms = len(named.backbones) or len(named.families) * len(named.variants)
+    places = [named.sizes, named.tokens, *named.axes.values()]
+    num_places = math.prod(len(levels) for levels in places if levels)
+    if tune := file.get("tune"):
+        grids = [values for field, values in tune.items() if "." in field]
+        cells_an_arm = math.prod(map(len, grids)) * len(tune["seeds"])
+    else:
+        seeds = file["seeds"]
+        cells_an_arm = seeds["first"] if isinstance(seeds, dict) else len(named.all_seeds)
+    assert len(study.cells) == arms * num_places * cells_an_arm
+    assert study.folder.name == path.stem
+
+
+def test_cells_are_distinct_runs_with_the_studys_names(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository))
+    assert len({cell.run_id for cell in study.cells}) == 12
+    first, second, third = study.cells[:3]
+    assert first.label == "gpt_neo/gelu/seed1"
+    assert second.label == "gpt_neo/kan/seed1"
+    assert third.label == "roberta/gelu/seed1"
+    assert study.cells[-1].config.seed == 3
+    assert first.study_dir == tmp_path / "runs" / "test"
+
+
+def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) -> None:
+    named = {"output": {"run_name": "my-own", "runs_dir": str(tmp_path / "runs")}}
+    study = load_study(write(tmp_path, repository, config=named, seeds=[1]))
+    study.write()
+    folder, run_ids = study.folder, list(read_listing(study.folder).run_ids)
+    assert run_ids == [f"{f}/{v}/my-own" for f in ("gpt_neo", "roberta") for v in ("gelu", "kan")]
+    assert [cell.label for cell in study.cells] == run_ids
+    first = study.cells[0]
+    start_state(folder, run_ids[0], "log")
+    RunFolder(first.run_dir).path.mkdir(parents=True)
+    RunFolder(first.run_dir).metrics_file.write_text('{"step": 3, "max_steps": 9, "loss": 2.5}\n')
+    shown = render(folder, survey(folder, run_ids)).splitlines()
+    assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
+    assert shown[-1] == "4 cells: 1 running, 3 waiting"
+    with pytest.raises(UsageError, match=r"run_name 'my-own' gives the runs of 2 seeds one folder"):
+        load_study(write(tmp_path, repository, config=named, seeds=[1, 2]))
+
+
+def test_seeds_are_cells_that_differ_in_nothing_else(tmp_path: Path, repository: Path) -> None:
+    """Each cell against its configuration read by itself."""
+    study = load_study(write(tmp_path, repository))
+    for cell in study.cells:
+        config = cell.config
+        alone = load_config(
+            repository / "configs" / "tiny.yaml",
+            overrides={
+                "family": config.family,
+                "seed": config.seed,
+                "model": {"ffn": config.model.ffn},
+                "output": {"runs_dir": str(tmp_path / "runs"), "study": "test"},
+            },
+        )
+        assert (config, cell.run_dir) == (alone, run_dir(alone))
+
+
+def test_cells_of_one_folder_or_of_two_studies_are_refused(tmp_path: Path, repository: Path) -> None:
+    tiny = read_yaml(repository / "configs" / "tiny.yaml")
+    named, elsewhere = tmp_path / "named.yaml", tmp_path / "elsewhere.yaml"
+    named.write_text(yaml.safe_dump(tiny | {"output": {"run_name": "mine"}}))
+    elsewhere.write_text(yaml.safe_dump(tiny | {"output": {"runs_dir": str(tmp_path / "other")}}))
+    with pytest.raises(UsageError, match=r"seed 1 and roberta/gelu/mine at seed 2 would lie in one folder"):
+        load_study(write(tmp_path, repository, families={"roberta": str(named)}))
+    families = {"gpt_neo": str(repository / "configs" / "tiny.yaml"), "roberta": str(elsewhere)}
+    with pytest.raises(UsageError, match=r"gpt_neo/gelu/seed1 would lie in runs/test and roberta/gelu/seed1"):
+        load_study(write(tmp_path, repository, families=families, config={}))
+    same = {"variants": {"kan": {"seed": 7}}}
+    with pytest.raises(UsageError, match=r"variants.kan says family, seed, model.ffn or output.study"):
+        load_study(write(tmp_path, repository, config=same))
+
+
+def test_a_changed_hyperparameter_changes_every_run_id(tmp_path: Path, repository: Path) -> None:
+    before = load_study(write(tmp_path, repository))
+    after = load_study(write(tmp_path, repository), overrides={"optim": {"learning_rate": 0.123}})
+    assert not {cell.run_id for cell in before.cells} & {cell.run_id for cell in after.cells}
+
+
+def test_a_study_is_reported_by_the_factor_that_it_names(tmp_path: Path, repository: Path) -> None:
+    heads = {"finetune": {"head": ["fourier-kan grid_size=5", "linear", "mlp frozen"]}}
+    contrasts = ["kan/mlp frozen - kan/fourier-kan", "kan/mlp frozen - kan/fourier-kan grid_size=5"]
+    report = {"factor": "both", "baseline": "kan/linear", "contrasts": contrasts}
+    study = load_study(write(tmp_path, repository, evaluation=heads, report=report))
+    study.write()
+    written = yaml.safe_load((study.folder / "study.yaml").read_text())
+    assert written["heads"] == ["fourier-kan", "linear", "mlp frozen"]  # 5 is the default
+    assert (written["report"]["factor"], written["report"]["baseline"]) == ("both", "kan/linear")
+
+
+def test_a_study_names_a_margin_for_each_outcome(tmp_path: Path, repository: Path) -> None:
+    suites = {"suites": ["blimp", "perplexity"]}
+    margins = {"held-out-loss": 0.02, "blimp": 1.0, "blimp log odds": 0.1, "perplexity": 0.01}
+    study = load_study(write(tmp_path, repository, evaluation=suites, report={"margins": margins}))
+    study.write()
+    assert yaml.safe_load((study.folder / "study.yaml").read_text())["report"]["margins"] == margins
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [([3, 6, 10], (3, 6, 10)), ("any", "any"), (None, None), ([6], (6,))]
+)
+def test_a_study_names_its_looks(tmp_path: Path, repository: Path, written: Any, read: Any) -> None:
+    study = load_study(write(tmp_path, repository, report={"looks": written}))
+    assert study.config.report.looks == read
+    study.write()
+    assert yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]["looks"] == written
+
+
+@pytest.mark.parametrize(
+    "written", [[6, 3], [3, 3], [1, 3], ["x"], [3.5], "never", [True], list(range(2, 40))]
+)
+def test_other_looks_are_refused_in_one_line(tmp_path: Path, repository: Path, written: Any) -> None:
+    with pytest.raises(UsageError, match=r"looks.*ascending") as refused:
+        load_study(write(tmp_path, repository, report={"looks": written}))
+    assert "\n" not in str(refused.value)
+
+
+def test_what_a_study_asks_is_remembered_when_it_changes(tmp_path: Path, repository: Path) -> None:
+    study = load_study(write(tmp_path, repository))
+    study.write()
+    study.write()
+    run = RunFolder(study.cells[0].run_dir)
+    run.rows_file.parent.mkdir(parents=True)
+    run.rows_file.touch()
+    load_study(write(tmp_path, repository, report={"margin": 2.0})).write()
+    first, second = read_history(study.folder).questions
+    assert (first.report["margin"], first.num_results) == (1.0, 0)
+    assert (second.report["margin"], second.num_results) == (2.0, 1)
+    load_study(write(tmp_path, repository, report={"margin": 2.0, "note": "a grid was given up"})).write()
+    assert len(read_history(study.folder).questions) == 2
+    assert read_design(StudyFolder(study.folder).study_file).design.note == "a grid was given up"
+
+
+def test_added_seeds_keep_the_old_cells(tmp_path: Path, repository: Path) -> None:
+    before = {cell.run_id for cell in load_study(write(tmp_path, repository)).cells}
+    after = {cell.run_id for cell in load_study(write(tmp_path, repository, seeds=[1, 2, 3, 4])).cells}
+    assert before < after
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"variants": ["gelu", "kann"]}, "unknown FFN variant 'kann'; did you mean 'kan'?"),
+        ({"families": {"gpt_neoo": "x.yaml"}}, "unknown family 'gpt_neoo'; did you mean 'gpt_neo'?"),
+        ({"families": {"gpt_neo": "absent.yaml"}}, "absent.yaml"),
+        ({"seeds": [1, 1]}, "seeds are named twice"),
+        ({"variants": ["relu"]}, "unknown baseline variant"),
+        ({"report": {"factor": "head", "baseline": "linear"}}, "unknown baseline head in report.baseline"),
+        ({"report": {"factor": "heads"}}, "report.factor"),
+        ({"report": {"margins": {"held-out-lose": 0.02}}}, "did you mean 'held-out-loss'?"),
+        ({"report": {"margins": {"glue": 1.0}}}, "unknown outcome in report.margins 'glue'"),
+        ({"report": {"margins": {"held-out-loss": -1}}}, "report.margins"),
+        ({"report": {"margins": {"held-out-loss": ".inf"}}}, "report.margins"),
+        ({"report": {"margin": 100}}, "report.margin"),
+        ({"evaluation": {"finetune": {"head": ["linear grid=3"]}}}, "linear"),
+        ({"varients": ["gelu"]}, "varients"),
+        ({"name": "../escape"}, "name"),
+        ({"evaluation": {"suites": ["blimpp"]}}, "blimpp"),
+        ({"config": {"optim": {"learnin_rate": 1}}}, "study.yaml: config: optim.learnin_rate: unknown key"),
+        ({"config": {"optim": {"max_steps": "many"}}}, "study.yaml: config: optim.max_steps"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, repository: Path, changes: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        load_study(write(tmp_path, repository, **changes))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        load_study(tmp_path / "absent.yaml")
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: [", encoding="utf-8")
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        load_study(broken)
+
+
+@pytest.mark.parametrize("budget", ["width", "params", "flops"])
+def test_what_is_kept_from_cell_to_cell_changes_nothing(
+    budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every cell against the same study read with all caches off and PyYAML's own parser."""
+    content = {
+        "name": "kept",
+        "families": {
+            name: str(CONFIGS / f"{name.replace('_', '-')}.yaml") for name in ("gpt_neo", "roberta")
+        },
+        "variants": ["gelu", "prelu", "kan", "fourier-kan"],
+        "seeds": [1, 2],
+        "config": {
+            "model": {"ffn_budget": budget},
+            "variants": {"kan": {"model": {"ffn_options": {"grid_size": 3}}}},
+        },
+    }
+    path = tmp_path / "kept.yaml"
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    load_study(path)  # fills the caches
+    kept = load_study(path)
+    monkeypatch.setattr(config_input, "_parse", yaml.safe_load)
+    monkeypatch.setattr(resolution, "_matching_width", resolution._matching_width.__wrapped__)
+    alone = load_study(path)
+    assert kept == alone
+    assert [cell.config.model_dump_json() for cell in kept.cells] == [
+        cell.config.model_dump_json() for cell in alone.cells
+    ]
+    assert [cell.run_id for cell in kept.cells] == [cell.run_id for cell in alone.cells]
+
+
+def test_a_changed_file_is_read_again_and_nobody_changes_what_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("model: {ffn_options: {grid_size: 3}}\n", encoding="utf-8")
+    read_yaml(path)["model"]["ffn_options"]["grid_size"] = 7
+    assert read_yaml(path) == {"model": {"ffn_options": {"grid_size": 3}}}
+    path.write_text("seed: 2\n", encoding="utf-8")
+    assert read_yaml(path) == {"seed": 2}
+
+
+@pytest.mark.parametrize(
+    ("written", "seeds"),
+    [("1-3", (1, 2, 3)), ("1, 2,7", (1, 2, 7)), (["1-2", 5], (1, 2, 5)), ([4], (4,))],
+)
+def test_seeds_are_a_list_or_a_range(tmp_path: Path, repository: Path, written: Any, seeds: tuple) -> None:
+    study = load_study(write(tmp_path, repository, seeds=written))
+    assert study.config.seeds == seeds
+    assert {cell.config.seed for cell in study.cells} == set(seeds)
+
+
+@pytest.mark.parametrize("written", [3, "one", [1, "3-1"], [], "", [-1], [2**32]])
+def test_other_seeds_are_told_how_to_be_written(tmp_path: Path, repository: Path, written: Any) -> None:
+    with pytest.raises(UsageError, match=r"seeds: .*(give whole numbers|write \[3\] for one seed).* 1-3$"):
+        load_study(write(tmp_path, repository, seeds=written))
+
+
+def test_a_study_names_its_method_and_its_correction(tmp_path: Path, repository: Path) -> None:
+    report = {"method": "bootstrap", "correction": "max-t"}
+    study = load_study(write(tmp_path, repository, report=report, seeds="1-5"))
+    study.write()
+    written = yaml.safe_load(StudyFolder(study.folder).study_file.read_text())["report"]
+    assert {name: written[name] for name in report} == report
+
+
+@pytest.mark.parametrize(
+    ("seeds", "looks", "message"),
+    [
+        ("1-4", None, "report.method bootstrap needs 5 runs in every arm, and seeds are 4; name 5 or more"),
+        ({"first": 2, "most": 4}, None, "needs 5 runs in every arm, and seeds are 4"),
+        ("1-10", "any", "report.looks any rest on Welch's t, and report.method is bootstrap"),
+        ({"first": 5, "most": 10}, "any", "report.looks any rest on Welch's t"),
+    ],
+)
+def test_a_bootstrap_that_no_report_could_make_is_refused_before_training(
+    tmp_path: Path, repository: Path, seeds: Any, looks: Any, message: str
+) -> None:
+    report = {"method": "bootstrap", "looks": looks}
+    with pytest.raises(UsageError, match=re.escape(message)):
+        load_study(write(tmp_path, repository, seeds=seeds, report=report))
+
+
+@pytest.mark.parametrize("looks", ["3 6 10", [6, 3], [1, 3], [3.5], [True, 3], ["any", 3], [2**63], {3: 6}])
+def test_looks_that_are_no_plan_are_told_as_a_file_writes_them(
+    tmp_path: Path, repository: Path, looks: Any
+) -> None:
+    with pytest.raises(UsageError) as told:
+        load_study(write(tmp_path, repository, report={"looks": looks}))
+    assert f"report.looks: {looks!r} is no plan" in str(told.value)
+    assert str(told.value).endswith("such as [3, 6, 10], or any")
+
+
+def test_max_t_is_for_a_study_that_is_read_once(tmp_path: Path, repository: Path) -> None:
+    with pytest.raises(UsageError, match=r"max-t is for a study that is read once"):
+        load_study(write(tmp_path, repository, report={"correction": "max-t", "looks": [3, 6]}))
