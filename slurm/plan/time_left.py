@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +64,8 @@ def tell_time_left(
 ) -> str:
     """Say how many cells of each stage have ended, and how long the others take.
 
-    Cells of later stages are taken to last as long as those that have ended do on average.
+    Cells of later stages are taken to last as long as those that have ended do, of the kinds that have no
+    cell beyond tuning yet: where the slow ones of forty variants are tuned last, theirs are still to come.
 
     Args:
         cells: All that are due.
@@ -94,9 +95,11 @@ def tell_time_left(
             # Of three sizes the small ones end first, and say little of how long the largest takes.
             guessed = sum(not cell.has_ended and lasting.is_guessed(cell) for cell in of_stage)
             parts[-1] += f" (a guess for {guessed}: none like them is done yet)" if guessed else ""
+    beyond = {cell.kind for cell in cells if cell.stage != "tune"}
+    mean_s = lasting.mean_s({cell.kind for cell in cells} - beyond)
     for stage, number in (to_come or {}).items():
         most = "up to " if stage == "shared" else ""
-        seconds = [lasting.mean_s] * number
+        seconds = [mean_s] * number
         parts.append(f"{most}{number} {_later(stage)}, {_about(seconds, at_work)}{lasting.beside(stage)}")
     return "; then ".join(parts)
 
@@ -129,10 +132,10 @@ class Durations:
         """Whether a cell is done."""
         return () in self._known
 
-    @property
-    def mean_s(self) -> float:
-        """Of all cells, in seconds."""
-        return float(np.mean(self._known[()]))
+    def mean_s(self, kinds: Collection[tuple[str, ...]]) -> float:
+        """Of these kinds, in seconds, each counted alike; of all cells, where none of them has ended."""
+        of_kinds = [float(np.mean(self._known[ANY, kind])) for kind in kinds if (ANY, kind) in self._known]
+        return float(np.mean(of_kinds or self._known[()]))
 
     def is_guessed(self, cell: CellTime) -> bool:
         """Whether no cell of its kind is done, so that its duration is that of others."""
