@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from scipy.optimize import isotonic_regression
 
 from eval.report.analysis import Analysis
 from eval.report.curves.training_times import fastest
@@ -45,7 +46,8 @@ MOST_COLUMNS = 4  # of families beside each other
 LOG_FROM = 6  # largest over smallest cost
 LEAST_SPAN = 0.1  # of an axis, as a share of its middle
 PANEL_IN, FRONTIER_IN = 1.55, 2.2
-CROWD_IN = 2.3  # with names in the panels
+CROWD_IN = 2.7  # with names in the panels
+NAME_SHARE = 0.075  # of a crowd's panel: the height of a name
 VERDICTS = {
     words: VariantStyle(colour, "o", words == "not told from", "-")
     for words, colour in VERDICT_COLOURS.items()
@@ -79,12 +81,12 @@ def draw_cost(analysis: Analysis) -> tuple[Figure, str] | None:
     figure, drawn, columns = _grid(analysis, families, costs)
     for place, (axes, (family, cost)) in enumerate(drawn):
         _panel(axes, points[family], cost, styles[family], analysis.baseline)
-        if is_crowd(analysis):
-            _name_those_that_differ(axes, points[family], cost, styles[family])
         _frontier(axes, analysis, family, cost)
         axes.set_xlabel(filled(cost[2], 50 // columns))
         if family not in [earlier for _, (earlier, _) in drawn[:place]]:
             axes.set_title(filled(family_label(family), 20))
+    for axes, (family, cost) in drawn if is_crowd(analysis) else ():  # the panels' limits stand only now
+        _name_those_that_differ(axes, points[family], cost, styles[family])
     label = _label(analysis, benchmark)
     is_short = bool(analysis.costs.points) and len(families) == 1
     figure.supylabel(filled(label, 30) if is_short else label, fontsize=9.5)
@@ -113,17 +115,32 @@ def _name_those_that_differ(
     axes: Axes, points: Sequence[_Point], cost: Cost, styles: dict[Level, VariantStyle]
 ) -> None:
     field, divisor, _ = cost
-    middle = sum(axes.get_xlim()) / 2
-    for point in points:
-        if field not in point.costs or styles[point.variant] == VERDICTS["not told from"]:
-            continue
-        x = point.costs[field] / divisor
-        is_left = x > middle  # of its point, so that it stays within the panel
-        axes.annotate(
-            str(point.variant), (x, point.score), (-5 if is_left else 5, 0), textcoords="offset points",
-            ha="right" if is_left else "left", va="center", fontsize=SMALL - 1,
-            color=styles[point.variant].colour,
-        )  # fmt: skip
+    middle, (low, high) = sum(axes.get_xlim()) / 2, axes.get_ylim()
+    named = [
+        (point.costs[field] / divisor, point.score, point.variant)
+        for point in points
+        if field in point.costs and styles[point.variant] != VERDICTS["not told from"]
+    ]
+    for is_left in (True, False):  # of its point, so that a name stays within the panel
+        beside = sorted((x for x in named if (x[0] > middle) == is_left), key=lambda x: x[1])
+        heights = keep_apart([score for _, score, _ in beside], NAME_SHARE * (high - low))
+        for (x, score, variant), y in zip(beside, heights, strict=True):
+            colour = styles[variant].colour
+            axes.annotate(
+                str(variant), (x, score), (-9 if is_left else 9, y), textcoords=("offset points", "data"),
+                ha="right" if is_left else "left", va="center", fontsize=SMALL - 1, color=colour,
+                arrowprops={"arrowstyle": "-", "lw": 0.5, "color": colour, "shrinkA": 0, "shrinkB": 2},
+            )  # fmt: skip
+
+
+def keep_apart(heights: Sequence[float], gap: float) -> list[float]:
+    """Move what stands at rising heights apart, as little as can be (least squares).
+
+    With gaps taken off, heights must not fall: ``[0, 0, 5]`` with a gap of 2 is ``[0, -2, 1]``, of which
+    isotonic regression makes ``[-1, -1, 1]``, and with the gaps put back ``[-1, 1, 5]``.
+    """
+    gaps = gap * np.arange(len(heights))
+    return list(isotonic_regression(heights - gaps).x + gaps) if len(heights) else []
 
 
 def _costs(analysis: Analysis) -> Sequence[Cost]:

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.optimize import minimize
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis
 from eval.report.figures import crowd
-from eval.report.figures.cost import VERDICTS, draw_cost
+from eval.report.figures.cost import VERDICTS, draw_cost, keep_apart
 from eval.report.figures.forest import draw_forest
 from eval.report.figures.learning_curves import draw_learning_curves
 from eval.report.figures.seeds import draw_seeds
@@ -123,6 +124,19 @@ def test_costs_of_many_variants_are_coloured_by_verdict_and_name_those_that_diff
         differ = {c.contrast.compared for c in many.of(BLIMP, family) if c.is_different}
         assert {text.get_text() for text in axes.texts} == differ | {"gelu"}
     assert any(c.is_different for family in FAMILIES for c in many.of(BLIMP, family))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 7, 30])
+def test_names_are_moved_apart_and_no_further_than_they_must(number: int):
+    heights = np.sort(np.random.default_rng(number).normal(size=number))
+    placed = np.asarray(keep_apart(list(heights), 0.2))
+    assert np.all(np.diff(placed) > 0.2 - 1e-9)
+    assert keep_apart(list(10.0 * np.arange(number)), 0.2) == pytest.approx(list(10.0 * np.arange(number)))
+    if number > 1:  # a general solver finds no place nearer to where they belong
+        rule = [{"type": "ineq", "fun": lambda y: np.diff(y) - 0.2}]
+        start = heights[0] + 0.2 * np.arange(number)
+        found = minimize(lambda y: np.sum((y - heights) ** 2), start, constraints=rule, method="SLSQP")
+        np.testing.assert_allclose(placed, found.x, atol=1e-3)
 
 
 def test_hours_are_those_at_the_speed_of_the_fastest_run(tmp_path: Path):
