@@ -82,8 +82,8 @@ def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
     if own := folder_of_own(options.study, overrides):
         if not own.is_dir():
             raise UsageError(
-                f"{options.study} was not submitted yet ({own} is not there), and the files of its "
-                "variants are not run here; slurm.submit --dry-run --trust-remote-code shows its cells"
+                f"{options.study} was not submitted yet ({own} is not there), and the files of its variants are "
+                "not run here; ffn-ablations study run --dry-run --trust-remote-code shows its cells"
             )
         listing = read_listing(own)  # as it was submitted
         return own, listing.run_ids, listing.note
@@ -133,7 +133,7 @@ def _silence(state: CellState) -> str:
     """Of a cell on another machine, which cannot be asked: whether it was seen alive of late."""
     if state.silent_s is None or state.silent_s <= PATIENCE_S:
         return ""
-    return f"; no sign of life for {duration(state.silent_s)}: slurm.submit takes it over"
+    return f"; no sign of life for {duration(state.silent_s)}: ffn-ablations study run takes it over"
 
 
 def _time_left(folder: Path, states: Mapping[str, CellState], levels: Mapping[str, Mapping[str, str]]) -> str:

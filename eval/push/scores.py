@@ -37,7 +37,6 @@ class Score:
         metric: As in rows; ``mean`` where tasks of several metrics are averaged.
         value: In the scale of rows: percentages, but for metrics that have none.
         head: Of a fine-tuned classifier; empty for a score without fine-tuning.
-        is_mean: Whether it sums up the benchmark.
         num_items: Over all that it is of.
     """
 
@@ -46,7 +45,6 @@ class Score:
     metric: str
     value: float
     head: str
-    is_mean: bool
     num_items: int
 
     @property
@@ -92,14 +90,14 @@ def _of_benchmark(rows: pd.DataFrame, head: str, items: pd.DataFrame | None) -> 
     metric = metrics.pop() if len(metrics) == 1 else "mean"
     number = int(primary["n_items"].sum())
     means = [
-        Score(benchmark, name, metric, value, head, True, number)
+        Score(benchmark, name, metric, value, head, number)
         for name, value in suite_means(rows, items).items()
     ]
     if len(primary) > MOST_TASKS and means:
         return means
     each = zip(*(primary[name] for name in ("task", "metric", "score", "n_items")), strict=True)
     return means + [
-        Score(benchmark, str(task), str(metric), float(score), head, False, int(number))
+        Score(benchmark, str(task), str(metric), float(score), head, int(number))
         for task, metric, score, number in each
     ]
 

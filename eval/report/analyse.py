@@ -24,9 +24,9 @@ from eval.report.scores.phenomena import compare_parts, means_over_parts, part_s
 from eval.report.scores.published import Published, beside_published
 from eval.report.scores.source_study import Intervals, source_study_intervals
 from eval.report.tuning.choices import Tuned, read_tuned, shared_table
-from eval.report.tuning.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.tuning.head_tuning import head_trials
 from eval.report.verdicts.bayesian import bayesian_view
+from eval.report.verdicts.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.report.verdicts.rules import judge, read_rule

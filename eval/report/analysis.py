@@ -22,9 +22,9 @@ from eval.report.scores.power import Power
 from eval.report.scores.published import Published
 from eval.report.scores.source_study import Intervals
 from eval.report.tuning.choices import Tuned
-from eval.report.tuning.failed_runs import Failures
 from eval.report.tuning.head_tuning import HeadTrials
 from eval.report.verdicts.bayesian import Posterior
+from eval.report.verdicts.failed_runs import Failures
 from eval.report.verdicts.findings import Findings
 from eval.report.verdicts.ranking import Ranking
 from eval.report.verdicts.rules import ByRule

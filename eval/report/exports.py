@@ -23,8 +23,8 @@ from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
 from eval.report.sections.sizes import sizes_sentence
 from eval.report.tuning.choices import tuning_tables
-from eval.report.tuning.failed_runs import FailureBound
 from eval.report.tuning.head_tuning import HeadTrials
+from eval.report.verdicts.failed_runs import FailureBound
 from eval.report.verdicts.findings import AtSharedRate
 from eval.report.verdicts.fragility import fragile_because
 from eval.report.verdicts.rules import Judged

@@ -17,11 +17,13 @@ from pydantic import TypeAdapter
 
 from base.errors import UsageError
 from base.records import unsealed, write_record
+from eval.results.places import Places
 from eval.results.tuning_rules import (
     RUNGS,
     Point,
     Value,
     best,
+    edges,
     mean_loss,
     open_sides,
     points,
@@ -30,8 +32,6 @@ from eval.results.tuning_rules import (
 )
 from pretrain.run.folders import StudyFolder
 
-Places = tuple[tuple[str, str], ...]
-"""Axis and level, of every axis of a study."""
 Method = Literal["grid", "successive-halving"]
 
 
@@ -177,8 +177,6 @@ class Choice:
     point: Point
     loss: float | None
     """Mean held-out loss of its tuning runs; none where runs diverged at every point."""
-    at_edge: tuple[str, ...] = ()
-    """Fields of which it is the smallest or greatest value that was tried."""
 
 
 Losses = Callable[[Wanted], tuple[float | None, ...] | None]
@@ -213,6 +211,11 @@ class Tuning:
             one for one in self.chosen if (one.family, one.places, one.variant) == (family, places, variant)
         )
         return next(found, None)
+
+    def at_edge(self, choice: Choice) -> tuple[str, ...]:
+        """Fields at whose edge a choice lies."""
+        rounds = [x for x in self.rounds if (x.family, x.places) == (choice.family, choice.places)]
+        return edges(choice.point, _losses(rounds, choice.variant))
 
     def shared(self, family: str, places: Places) -> Choice | None:
         """What a study with one point for all would have used in a setting: the baseline's best."""
@@ -339,7 +342,6 @@ def choose(plan: TuningPlan, rounds: Sequence[Round], variant: str) -> Choice:
         variant=variant,
         point=point,
         loss=loss if math.isfinite(loss) else None,
-        at_edge=tuple(field for field, values in grid.items() if point[field] in (values[0], values[-1])),
     )
 
 

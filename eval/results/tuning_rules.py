@@ -51,6 +51,25 @@ def ranked(grid: Grid, losses: Sequence[tuple[Point, float]]) -> list[Point]:
     return [point for point, _ in found]
 
 
+def edges(point: Point, losses: Sequence[tuple[Point, float]]) -> tuple[str, ...]:
+    """Name the fields of which a point has the smallest or greatest number: a better one may lie beyond.
+
+    A field's values are compared at the point's values of the others. Those that diverged are beyond the
+    edge, and names have none.
+
+    Args:
+        point: The best one.
+        losses: Mean loss of all points that were tried; infinite where a run diverged.
+    """
+    found = []
+    for field in point:
+        rest = {**point, field: None}
+        values = [one[field] for one, loss in losses if math.isfinite(loss) and {**one, field: None} == rest]
+        if values and all(map(is_number, values)) and point[field] in (min(values), max(values)):  # type: ignore[type-var]
+            found.append(field)
+    return tuple(found)
+
+
 def open_sides(grid: Grid, point: Point) -> list[Side]:
     """Name the ends of the grid at which a point lies and behind which there are further values."""
     ends = [(field, is_upper) for field in grid for is_upper in (False, True)]

@@ -93,7 +93,10 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
                 reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
             if not is_as_written(text):
-                print(f"note: {file} is not as slurm.submit wrote it; followed as it stands", file=sys.stderr)
+                print(
+                    f"note: {file} is not as the study's command wrote it; followed as it stands",
+                    file=sys.stderr,
+                )
                 if "evaluation" not in content:
                     raise UsageError(f"{file} does not say what to evaluate; run the study's command again")
             config.refuse_unnamed_task_files(include_path, file)

@@ -16,10 +16,9 @@ import pandas as pd
 
 from base.families import PRETRAINED
 from eval.results.each import of_each_row
+from eval.results.places import Places
 from eval.results.rows import NO_HEAD
 
-Places = tuple[tuple[str, str], ...]
-"""Axes of a study beside family and variant, and a run's level on each: ``(("size", "0.5M"),)``."""
 Axes = Mapping[str, Sequence[str]]
 """Those axes, and their levels in order."""
 

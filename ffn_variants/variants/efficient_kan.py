@@ -11,7 +11,7 @@ import importlib.util
 import torch
 from torch import nn
 
-from base.options import Option
+from base import kan_layers
 from ffn_variants.spec import FFNSpec
 from ffn_variants.variants.kan import KANFFN
 
@@ -50,9 +50,6 @@ SPEC = FFNSpec(
     build=build,
     formula="as kan, in the code of the package efficient-kan",
     reference="Blealtan/efficient-kan",
-    options={
-        "grid_size": Option(default=5, minimum=1, help="intervals of each spline's grid over [-1, 1]"),
-        "spline_order": Option(default=3, minimum=1, help="degree of the spline's pieces"),
-    },
+    options=kan_layers.KAN.options,
     multiply_adds=lambda d, f, grid_size, spline_order: 2 * d * f * (grid_size + spline_order + 1),
 )

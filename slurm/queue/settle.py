@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
 from pretrain.run.folders import StudyFolder
 from slurm.queue.handover import drop, note_array, script_keys, wait_for_sbatch
-from slurm.queue.squeue import QueuedJob, cancel, read_queue
+from slurm.queue.squeue import Queue, QueuedJob, cancel, read_queue
 from slurm.queue.submissions import Submission, read_submissions
-
-Queue = Mapping[str, QueuedJob]
 
 
 def settle(study_dir: Path) -> Queue | None:

@@ -50,6 +50,9 @@ class QueuedJob:
         return self.is_pending or self.is_running
 
 
+Queue = Mapping[str, QueuedJob]
+
+
 def read_queue() -> Mapping[str, QueuedJob] | None:
     """Ask for all jobs of this user, ended ones included as long as SLURM remembers them.
 

@@ -117,7 +117,7 @@ def sole_submitter(study_dir: Path) -> AbstractContextManager[None]:
         OccupiedError: On entering, if another command of this study is at work.
     """
     at_work = OccupiedError(
-        f"{study_dir}: another slurm.submit of this study is at work; it does all that is missing, "
+        f"{study_dir}: another command of this study is at work; it does all that is missing, "
         "so nothing was submitted"
     )
     return sole_holder(StudyFolder(study_dir).submit_lock_file, at_work)

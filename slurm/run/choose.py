@@ -19,7 +19,7 @@ from eval.results.tuning import (
 from eval.results.tuning_rules import Point
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
-from slurm.run.report import unfinished
+from slurm.run.todo import unfinished
 from slurm.study.axes.fields import write_value
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.study import Study
@@ -121,7 +121,7 @@ def _held_out_loss(cell: RunCell) -> float | None:
 def said(before: Tuning, now: Tuning) -> list[str]:
     """Tell of rounds that ended and of what was chosen."""
     lines = [_of_round(now, each) for each in now.rounds[len(before.rounds) :]]
-    return lines + [_of_choice(choice) for choice in now.chosen[len(before.chosen) :]]
+    return lines + [_of_choice(now, choice) for choice in now.chosen[len(before.chosen) :]]
 
 
 def _of_round(tuning: Tuning, ended: Round) -> str:
@@ -149,9 +149,10 @@ def _following(tuning: Tuning, group: Group, ended: Round) -> str:
     return f"; {why}: {'; '.join(told)}"
 
 
-def _of_choice(choice: Choice) -> str:
+def _of_choice(tuning: Tuning, choice: Choice) -> str:
     loss = "diverged everywhere" if choice.loss is None else f"held-out loss {choice.loss:.4f}"
-    edge = f"; at the edge of what was tried: {', '.join(choice.at_edge)}" if choice.at_edge else ""
+    fields = tuning.at_edge(choice)
+    edge = f"; at the edge of what was tried: {', '.join(fields)}" if fields else ""
     return f"chosen: {_where(choice)}, {choice.variant}: {_words(choice.point)} ({loss}{edge})"
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from base.errors import OccupiedError, UsageError
-from slurm.queue.settle import Queue, cancel_quietly, settle
-from slurm.queue.squeue import read_queue
+from slurm.queue.settle import cancel_quietly, settle
+from slurm.queue.squeue import Queue, read_queue
 from slurm.queue.submissions import Submission, read_submissions, sole_submitter
 from slurm.run.sbatch import SlurmSubmitter
 from slurm.run.stages import Growing, end_stage

@@ -31,12 +31,11 @@ from slurm.run.finish import ensure_last, following
 from slurm.run.local import LocalRunner, batches
 from slurm.run.looks import check_plan
 from slurm.run.progress import StudyProgress
-from slurm.run.report import unfinished
 from slurm.run.same_texts import check_same_texts
 from slurm.run.sbatch import Packing, SlurmSubmitter
 from slurm.run.sources import other_source_lines
 from slurm.run.stages import Growing, end_stage
-from slurm.run.todo import Todo, find_todo, take_over
+from slurm.run.todo import Todo, find_todo, take_over, unfinished
 from slurm.study.cells import Cell, backbone_cells, own_variants, trained_cells
 from slurm.study.own_variants import contents
 from slurm.study.study import Asked, Study, folder_of_own, load_study

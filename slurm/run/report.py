@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
-
 from base.errors import UsageError
 from eval.report.pilot.page import pilot_table, pilot_text
 from eval.report.pilot.write import write_pilot
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.run.looks import take_look
-from slurm.run.sources import other_sources
-from slurm.state.cell_state import CellState
-from slurm.state.survey import survey
-from slurm.study.cells import Cell
+from slurm.run.todo import not_done_lines, unfinished
 from slurm.study.study import Study
-from slurm.worker.cell import is_done
-
-
-def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
-    """Return the cells that are not done, whoever was to do them, with their states."""
-    states = survey(study.folder, [cell.run_id for cell in study.cells])
-    changes = other_sources(study.cells)
-    for run_id, change in changes.items():
-        states[run_id] = replace(states[run_id], name="failed", error=change)
-    return [
-        (cell, states[cell.run_id])
-        for cell in study.cells
-        if states[cell.run_id].name != "done" and (cell.run_id in changes or not is_done(cell))
-    ]
-
-
-def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
-    """Tell why cells are not done; those with the same reason in one line, whatever folders it names."""
-    groups: dict[str, list[tuple[Cell, CellState]]] = defaultdict(list)
-    for cell, state in left:
-        words = f"{state.name}: {state.error}" if state.error else state.name
-        groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
-    lines = []
-    for group in groups.values():
-        (cell, state), others = group[0], len(group) - 1
-        words = f"{state.name}: {state.error}" if state.error else state.name
-        more = f" and {others} more" if others else ""
-        lines.append(f"not done: {cell.label}{more}: {words} (log: {state.log or 'none'})")
-    return lines
 
 
 def write_study_report(study: Study) -> None:

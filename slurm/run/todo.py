@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slurm.run.sources import other_sources
@@ -67,6 +68,34 @@ def _beside(study: Study, changes: Mapping[str, str]) -> dict[str, str]:
         for cell in trained
         if cell.config.model.ffn in changed
     }
+
+
+def unfinished(study: Study) -> list[tuple[Cell, CellState]]:
+    """Return the cells that are not done, whoever was to do them, with their states."""
+    states = survey(study.folder, [cell.run_id for cell in study.cells])
+    changes = other_sources(study.cells)
+    for run_id, change in changes.items():
+        states[run_id] = replace(states[run_id], name="failed", error=change)
+    return [
+        (cell, states[cell.run_id])
+        for cell in study.cells
+        if states[cell.run_id].name != "done" and (cell.run_id in changes or not is_done(cell))
+    ]
+
+
+def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
+    """Tell why cells are not done; those with the same reason in one line, whatever folders it names."""
+    groups: dict[str, list[tuple[Cell, CellState]]] = defaultdict(list)
+    for cell, state in left:
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
+    lines = []
+    for group in groups.values():
+        (cell, state), others = group[0], len(group) - 1
+        words = f"{state.name}: {state.error}" if state.error else state.name
+        more = f" and {others} more" if others else ""
+        lines.append(f"not done: {cell.label}{more}: {words} (log: {state.log or 'none'})")
+    return lines
 
 
 def take_over(study: Study, todo: Todo) -> Todo:

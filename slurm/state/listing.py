@@ -15,8 +15,8 @@ from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
 
 EDITED = (
-    "note: {file} is not as slurm.submit wrote it: it was edited or damaged; shown as it stands, and "
-    "slurm.submit writes it again"
+    "note: {file} is not as the study's command wrote it: it was edited or damaged; shown as it stands, and "
+    "that command writes it again"
 )
 
 
@@ -59,7 +59,7 @@ def read_listing(study: Path) -> StudyListing:
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
     note = (
         f"note: {file} is missing or damaged, so these are the {len(begun)} cells that were begun; "
-        "slurm.submit writes it again"
+        "ffn-ablations study run writes it again"
     )
     return StudyListing(begun, note)
 

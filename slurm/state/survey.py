@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slurm.queue.squeue import QueuedJob, read_queue
+from slurm.queue.squeue import Queue, QueuedJob, read_queue
 from slurm.queue.submissions import Submission, newest_jobs, read_submissions
 from slurm.state.cell_state import CellState, read_state
-
-Queue = Mapping[str, QueuedJob]
 
 
 def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:

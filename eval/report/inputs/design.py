@@ -123,7 +123,9 @@ def read_design(path: Path) -> Asked:
         if as_written:
             raise
         return _without(path, error)
-    edited = f"{path.name} is not as slurm.submit wrote it: it was edited or damaged; followed as it stands"
+    edited = (
+        f"{path.name} is not as the study's command wrote it: it was edited or damaged; followed as it stands"
+    )
     return Asked(design=design, declared=declared, notes=() if as_written else (edited,))
 
 

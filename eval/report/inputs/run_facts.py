@@ -16,8 +16,9 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.records import unsealed
+from eval.results.places import Places
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
-from eval.significance.axes import Family, Level, Places
+from eval.significance.axes import Family, Level
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import Completion, read_completion

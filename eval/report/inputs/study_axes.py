@@ -14,8 +14,9 @@ from base.errors import UsageError
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.study_checks import FailedRun
 from eval.results.each import of_each
+from eval.results.places import Places
 from eval.results.rows import check_axis
-from eval.significance.axes import Axes, Family, Places, Settings
+from eval.significance.axes import Axes, Family, Settings
 
 MAIN = "main"
 """The stage of the runs that are compared."""

@@ -10,7 +10,6 @@ from eval.report.readers import helm, inspect_logs, lighteval, lm_eval
 from eval.report.readers.reading import Found, Reading
 from eval.report.readers.results import Result, to_table
 from eval.report.readers.spec import ReaderSpec
-from eval.results.rows import some_of
 
 READERS = {
     spec.name: spec
@@ -64,8 +63,3 @@ def _read(spec: ReaderSpec, path: Path) -> list[Result]:
             continue
         results += spec.read(file) or ()
     return results
-
-
-def known_formats() -> str:
-    """List what can be read, for messages."""
-    return some_of([spec.label for spec in READERS.values()], len(READERS))

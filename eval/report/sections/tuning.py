@@ -12,6 +12,7 @@ from eval.report.document.markdown import details, difference, interval, listed,
 from eval.report.inputs.names import family_label
 from eval.report.sections.answer import in_a_word, left_of
 from eval.report.sections.context import Context
+from eval.report.sections.ranking import EDGE
 from eval.report.tuning.choices import Line, Tuned
 from eval.results.tuning_rules import Point
 from eval.significance.statistics.tuning import Estimate
@@ -154,7 +155,7 @@ def _sensitivity(analysis: Analysis, tuned: Tuned) -> str:
             *([family_label(line.family)] if several else []),
             f"`{line.variant}`",
             *([f"`{line.field}`"] if many else []),
-            _value(line) + (" (edge)" if line.is_at_edge else ""),
+            _value(line) + (f" {EDGE}" if line.is_at_edge else ""),
             _optimum(line),
             "-" if line.share is None else f"{line.share:.0%}",
             _cost(line.curve.lower if line.curve else None),

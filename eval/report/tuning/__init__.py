@@ -1,1 +1,1 @@
-"""What was tuned, what was chosen, and what never ended."""
+"""What was tuned, and what was chosen."""

@@ -20,7 +20,7 @@ from eval.report.inputs.sources import Source
 from eval.report.inputs.study_axes import TUNE
 from eval.results.outcome import Outcome
 from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuning
-from eval.results.tuning_rules import Point, Value, is_number
+from eval.results.tuning_rules import Point, Value, edges, is_number
 from eval.significance.arms import ArmTable, Key
 from eval.significance.axes import Benchmark, Family, Level, places_of, plain
 from eval.significance.statistics.tuning import (
@@ -292,14 +292,13 @@ def _lines(
                 values=values,
                 losses=losses,
                 chosen=values.index(choice.point[name]),
-                is_at_edge=_is_at_end(choice.point[name], values),
+                is_at_edge=name in edges(choice.point, _means(choice, tables[key])),
                 noise=noises[key],
             )
 
 
-def _is_at_end(chosen: Value, values: Sequence[Value]) -> bool:
-    """Whether a better number may lie beyond: names have no end, and a rate that diverged is one."""
-    return all(map(is_number, values)) and chosen in (values[0], values[-1])
+def _means(choice: Choice, table: Losses) -> list[tuple[Point, float]]:
+    return [(dict(zip(choice.point, point, strict=True)), _mean(losses)) for point, losses in table.items()]
 
 
 def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...], np.ndarray]:

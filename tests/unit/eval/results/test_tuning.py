@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from base.errors import UsageError
-from base.records import SEAL, seal
+from base.records import SEAL, seal, unsealed, write_record
 from eval.results.tuning import Group, Tuning, TuningPlan, Wanted, read_tuning, write_tuning
 from pretrain.run.folders import StudyFolder
 
@@ -65,7 +65,7 @@ def test_a_grid_that_holds_every_best_inside_is_through_after_one_round():
     assert tuning.is_over
     assert [one.made for one in tuning.rounds] == ["today"]
     assert tuning.choice(*HERE, "kan").loss == pytest.approx(2.05)
-    assert all(one.at_edge == () for one in tuning.chosen)
+    assert all(tuning.at_edge(one) == () for one in tuning.chosen)
 
 
 def test_where_one_variant_is_best_at_an_end_all_get_one_rate_more():
@@ -93,7 +93,7 @@ def test_a_grid_grows_as_often_as_planned_and_the_choice_at_its_end_is_told():
     tried = [2.7e-5, 9e-5, 3e-4, 1e-3, 3e-3, 9e-3, 2.7e-2]
     assert all(sorted(rates(tuning, name)) == pytest.approx(tried) for name in OPTIMA)
     assert chosen(tuning) == pytest.approx({"gelu": 1e-3, "kan": 2.7e-2, "relu": 2.7e-5})
-    assert {one.variant: one.at_edge for one in tuning.chosen} == {
+    assert {one.variant: tuning.at_edge(one) for one in tuning.chosen} == {
         "gelu": (),
         "kan": (RATE,),
         "relu": (RATE,),
@@ -165,6 +165,17 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
         tuning = tuning.advanced(losses_of(OPTIMA), "2026-11-23")
         write_tuning(tmp_path, tuning)
         assert read_tuning(tmp_path) == tuning
+
+
+def test_a_record_of_an_older_version_with_its_edges_is_read(tmp_path):
+    tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    write_tuning(tmp_path, tuning)
+    path = StudyFolder(tmp_path).tuning_file
+    record = unsealed(path.read_bytes())
+    for one in record["chosen"]:
+        one["at_edge"] = ["optim.learning_rate"]
+    write_record(path, record)
+    assert read_tuning(tmp_path) == tuning
 
 
 @pytest.mark.parametrize(

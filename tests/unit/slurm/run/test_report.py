@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from slurm.run.report import not_done_lines
+from slurm.run.todo import not_done_lines
 from slurm.state.cell_state import CellState
 
 

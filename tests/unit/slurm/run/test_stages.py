@@ -164,7 +164,7 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
     assert runs_of(tmp_path, "kan") == even | {(1e-2, "odd"): 2, (3e-3, "odd"): 2}
     tuning = read_tuning(tmp_path / "runs" / "tuned")
     assert {one.variant: one.point[RATE] for one in tuning.chosen} == BEST
-    assert all(one.at_edge == () for one in tuning.chosen)
+    assert all(tuning.at_edge(one) == () for one in tuning.chosen)
     for each in tuning.rounds:
         for one in each.tried:
             assert one.losses == tuple(loss(one.variant, one.point[RATE], seed) for seed in (101, 102))
@@ -422,7 +422,7 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
         ((("size", "2L"),), "gelu", 3e-3),
         ((("size", "2L"),), "kan", 1e-2),
     ]
-    assert all(one.at_edge == ((RATE,) if one.variant == "kan" else ()) for one in tuning.chosen)
+    assert all(tuning.at_edge(one) == ((RATE,) if one.variant == "kan" else ()) for one in tuning.chosen)
     levels = told(tmp_path)["levels"].values()
     assert {tuple(sorted(level)) for level in levels} == {(RATE, "size", "variant"), ("size", "variant")}
 

@@ -136,6 +136,6 @@ def test_status_says_how_long_a_cell_was_silent(tmp_path: Path) -> None:
     line, *_ = render(tmp_path, {RUN_ID: read_state(tmp_path, RUN_ID)}).splitlines()
     assert "running" in line
     assert "no sign of life for 12 min" in line
-    assert line.endswith("slurm.submit takes it over")
+    assert line.endswith("ffn-ablations study run takes it over")
     os.utime(file)
     assert "no sign" not in render(tmp_path, {RUN_ID: read_state(tmp_path, RUN_ID)})

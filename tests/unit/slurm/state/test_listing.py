@@ -43,7 +43,7 @@ def test_a_list_that_was_edited_is_followed_with_a_note(study: Path) -> None:
     (study / "study.yaml").write_text(sealed.replace("relu/seed1", "relu/seed2"))
     listing = read_listing(study)
     assert listing.run_ids[2] == "gpt_neo/relu/seed2-abe"
-    assert "is not as slurm.submit wrote it" in listing.note
+    assert "is not as the study's command wrote it" in listing.note
 
 
 @pytest.mark.parametrize(

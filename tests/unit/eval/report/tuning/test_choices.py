@@ -24,7 +24,6 @@ from eval.report.sections.context import Context
 from eval.report.sections.differences import differences_section
 from eval.report.sections.methods import methods_section
 from eval.report.sections.tuning import tuning_section
-from eval.report.tuning.choices import _is_at_end
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
@@ -324,18 +323,6 @@ def test_a_rate_below_one_that_diverged_is_at_the_edge_and_two_rates_have_no_cur
     (said,) = (said for said in found.warnings if "fewer than three values" in said)
     assert "is in no interval: gelu; tune with more values" in said
     assert any("gelu (optim.learning_rate 0.001)" in said for said in found.warnings)
-
-
-@pytest.mark.parametrize(
-    ("chosen", "values", "is_edge"),
-    [
-        (1e-3, (3e-4, 1e-3), True),
-        (1e-3, (3e-4, 1e-3, 3e-3), False),
-        ("adamw", ("adamw", "muon"), False),
-    ],
-)
-def test_numbers_have_an_edge_and_names_have_none(chosen, values, is_edge) -> None:
-    assert _is_at_end(chosen, values) == is_edge
 
 
 def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from eval.report.inputs.sources import read_source
 from eval.report.inputs.study_checks import FailedRun, failed_runs
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
-from eval.report.tuning.failed_runs import Failures, analyse_failures, failure_notes, with_failed
+from eval.report.verdicts.failed_runs import Failures, analyse_failures, failure_notes, with_failed
 from eval.results.outcome import Outcome
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.arms import ArmTable
