@@ -82,7 +82,7 @@ def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
     if own := folder_of_own(options.study, overrides):
         if not own.is_dir():
             raise UsageError(
-                f"{options.study} was not submitted yet ({own} is not there), and the files of its variants are "
+                f"{options.study} was not submitted yet ({own} is not there), and its variants' files are "
                 "not run here; ffn-ablations study run --dry-run --trust-remote-code shows its cells"
             )
         listing = read_listing(own)  # as it was submitted

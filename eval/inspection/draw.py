@@ -13,7 +13,7 @@ from eval.inspection.figures.parameters import draw_parameters
 from eval.inspection.figures.pruning import draw_pruning
 from eval.inspection.figures.stability import draw_stability
 from eval.inspection.figures.strip import draw_strip
-from eval.report.inputs.names import file_name
+from eval.report.document.names import file_name
 from eval.results.inspection import RunInspection
 
 

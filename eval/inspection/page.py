@@ -14,7 +14,7 @@ from eval.inspection.kan_edges import MEASURES
 from eval.inspection.pruning import TOLERANCE
 from eval.inspection.sentences import enough_digits, name_of, three_sentences, written
 from eval.report.document.markdown import anchor, details, escape, p_value, signed, table
-from eval.report.inputs.names import file_name
+from eval.report.document.names import file_name
 from eval.results.inspection import Finding, RunInspection
 
 KINDS = ("trained", "untrained", "random")

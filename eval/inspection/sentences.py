@@ -8,7 +8,7 @@ import numpy as np
 
 from eval.inspection.findings import DIFFERS, EQUAL, EXCESSES, RESETS, STEADINESS
 from eval.report.document.markdown import listed, signed
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.results.inspection import Finding, RunInspection
 
 OF_ITS_EDGES = " without the less active half of its edges"

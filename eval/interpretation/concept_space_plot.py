@@ -21,8 +21,8 @@ from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, say_rare
 from eval.interpretation.concept_space_figure import draw_concept_space
 from eval.interpretation.kept_classifiers import find_task, finetuned
 from eval.models.identity import admit_run
+from eval.report.document.names import file_name
 from eval.report.figures.style import to_png, to_svg
-from eval.report.inputs.names import file_name
 from eval.zero_shot.task import evenly_spaced
 from pretrain.run.folders import RunFolder
 

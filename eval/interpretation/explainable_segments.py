@@ -14,7 +14,7 @@ from eval.interpretation.arguments import (
     parse_classifier_flags,
     say_rarely,
 )
-from eval.report.inputs.names import file_name
+from eval.report.document.names import file_name
 from pretrain.run.folders import RunFolder
 
 EXAMPLES = """Train on the labels of documents, and see which labels of their turns are found: F1 of pairs of

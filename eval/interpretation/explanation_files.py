@@ -19,7 +19,7 @@ from eval.interpretation.segment_classifiers import (
     note_few_segments,
 )
 from eval.models.identity import admit_run
-from eval.report.inputs.names import file_name
+from eval.report.document.names import file_name
 from pretrain.run.folders import RunFolder
 
 

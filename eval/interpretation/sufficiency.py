@@ -9,7 +9,7 @@ from dataclasses import asdict
 from base.errors import run_cli
 from base.files import write_text
 from eval.interpretation.arguments import SEGMENT_HEAD, SufficiencyArgs, parse_classifier_flags, say_rarely
-from eval.report.inputs.names import file_name
+from eval.report.document.names import file_name
 from pretrain.run.folders import RunFolder
 
 EXAMPLES = """Train a bag of words on a few segments of each document, and see which choice serves best: those

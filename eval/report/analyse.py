@@ -12,10 +12,11 @@ from eval.report.analysis import Analysis, Request
 from eval.report.curves.equal_cost import analyse_costs
 from eval.report.curves.learning_curves import analyse_curves
 from eval.report.curves.sizes import analyse_sizes
+from eval.report.document.names import ordered, ordered_benchmarks
+from eval.report.inputs.beside import read_beside
 from eval.report.inputs.decided import decided_notes, decided_seeds, runs_of_all
 from eval.report.inputs.history import data_key
 from eval.report.inputs.looks import CountedLooks, count_looks, earlier, looks_note, runs_by_claim
-from eval.report.inputs.names import ordered, ordered_benchmarks
 from eval.report.inputs.relabel import seen_by
 from eval.report.inputs.sources import Source
 from eval.report.scores.noise import analyse_items
@@ -293,6 +294,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         **vars(found),
         source=source,
         tuned=scores.tuned,
+        beside=read_beside(source.path, source.facts),
         looks=counted,
         request=request,
         outcomes=scores.outcomes,

@@ -12,6 +12,7 @@ import pandas as pd
 from eval.report.curves.equal_cost import EqualCosts
 from eval.report.curves.learning_curves import LearningCurves
 from eval.report.curves.sizes import Sizes
+from eval.report.inputs.beside import Beside
 from eval.report.inputs.looks import CountedLooks
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source
@@ -86,6 +87,8 @@ class Analysis(Findings):
     """Findings, the scores that they come from, what stands beside them, and what is wrong or missing."""
 
     source: Source
+    beside: Beside
+    """What other commands left in a study's folder."""
     request: Request
     outcomes: Mapping[Benchmark, Outcome]
     """What the scores of each benchmark are."""

@@ -14,7 +14,7 @@ from base.errors import UsageError
 from eval.report.analyse import read_arms
 from eval.report.analysis import Request
 from eval.report.document.markdown import table, unit_name
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.inputs.sources import read_source
 from eval.report.scores.power import equivalence_power_each, percent_or_own
 from eval.report.sections.outcomes import seeds_text

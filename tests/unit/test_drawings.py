@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from ffn_variants import FFN_VARIANTS
 from pretrain.run.folders import Inside, RunFolder, StudyFolder
+from tests.unit.test_repository import FLOORS
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "figures"
@@ -44,6 +45,8 @@ def test_the_floors_have_every_package_and_every_folder_of_eval(drawings: Simple
     inside = {path.parent.name for path in ROOT.glob("eval/*/__init__.py")}
     inside |= {path.name for path in ROOT.glob("eval/*.py")} - {"__init__.py"}
     assert packages | inside <= _said(drawings.draw("floors")[0])
+    drawn = [{name.removesuffix(".py") for name, _ in rooms} for rooms in drawings.EVAL_FLOORS]
+    assert drawn == [set(floor.split()) for floor in reversed(FLOORS["eval"])]
 
 
 def test_the_run_folder_has_every_name_that_the_code_knows(drawings: SimpleNamespace) -> None:

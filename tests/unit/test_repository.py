@@ -77,8 +77,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "verdicts scores tuning",
         "curves",
         "analysis",
-        "sections",
-        "figures",
+        "figures sections",
         "paper pilot",
         "analyse exports markdown_report remember",
         "plan write",
@@ -208,6 +207,36 @@ def upward_imports(house: str) -> list[str]:
 @pytest.mark.parametrize("house", FLOORS)
 def test_imports_go_down(house: str) -> None:
     assert upward_imports(house) == []
+
+
+def test_the_floors_are_told_as_they_are() -> None:
+    block = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The floors")[1].split("```")[1]
+    told = {}
+    for line in block.strip("\n").splitlines():
+        house, rest = line[:14].strip(), line[14:]
+        if house:
+            told[house] = rest
+        else:
+            told[list(told)[-1]] += rest
+    floors = {
+        house: [set(re.split(r"[ |]+", floor.strip())) for floor in text.split(">")]
+        for house, text in told.items()
+    }
+    assert floors == {
+        house or "packages": [set(f.split()) for f in reversed(FLOORS[house])] for house in FLOORS
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_readme_has_a_line_for_every_folder_from_the_top_floor_down(package: str) -> None:
+    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The code")[1].split("```")[1]
+    (own,) = re.findall(rf"^{package}/.*\n((?: .*\n)*)", tree, re.MULTILINE)
+    told = re.findall(r"^  (\w+)/", own, re.MULTILINE)
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert set(told) == folders - ({"text"} if package == "base" else set())
+    floors = {room: n for n, floor in enumerate(FLOORS.get(package, ())) for room in floor.split()}
+    heights = [floors[folder] for folder in told]
+    assert heights == sorted(heights, reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.arms import ArmTable
 from eval.significance.axes import SIZE, Axes, Benchmark, Family, Level, Setting, level_number, places_of

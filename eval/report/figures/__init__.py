@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
+from eval.report.document.names import figure_names
 from eval.report.figures.cost import draw_cost
 from eval.report.figures.forest import draw_forest, draw_forests
 from eval.report.figures.heat_map import draw_heat_map
@@ -21,7 +22,6 @@ from eval.report.figures.sizes import draw_across_sizes, draw_size_laws
 from eval.report.figures.style import STYLE, settle, to_png, to_svg
 from eval.report.figures.training import draw_gradient_norms
 from eval.report.figures.tuning import draw_tuning
-from eval.report.inputs.names import figure_names
 from eval.report.verdicts.standing import shown_first
 
 __all__ = ["draw_all", "draw_one", "draws", "settled", "to_png", "to_svg"]

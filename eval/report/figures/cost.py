@@ -14,6 +14,7 @@ from scipy.optimize import isotonic_regression
 
 from eval.report.analysis import Analysis
 from eval.report.curves.training_times import fastest
+from eval.report.document.names import family_label, title
 from eval.report.figures.crowd import VERDICT_COLOURS, in_words, is_crowd
 from eval.report.figures.style import (
     GREY,
@@ -26,9 +27,7 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.inputs.names import family_label
 from eval.report.inputs.run_facts import RunFacts
-from eval.report.sections.context import title
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark, Family, Level
 

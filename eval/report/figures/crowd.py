@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
+from eval.report.document.names import family_label
 from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, VariantStyle, in_two_lines, new_figure
-from eval.report.inputs.names import family_label
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Family, Level
 from eval.significance.comparison import Comparison

@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import difference, interval, unit_name
+from eval.report.document.names import family_label, loss_of
 from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     GREY,
@@ -26,8 +27,7 @@ from eval.report.figures.style import (
     new_figure,
     text_width,
 )
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import loss_of, place
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.standing import families_differ, shown_first
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import Comparison

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import signed, unit_name
+from eval.report.document.names import family_label
 from eval.report.figures.crowd import others_in_drawn_order
 from eval.report.figures.style import (
     BLUE,
@@ -25,7 +26,6 @@ from eval.report.figures.style import (
     filled,
     text_width,
 )
-from eval.report.inputs.names import family_label
 from eval.report.verdicts.bayesian import Posterior
 from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
 from eval.report.curves.learning_curves import Point
+from eval.report.document.names import family_label
 from eval.report.figures.crowd import ALONE, is_crowd, others_in_drawn_order, small_panels
 from eval.report.figures.style import (
     GREY,
@@ -22,7 +23,6 @@ from eval.report.figures.style import (
     new_figure,
     variant_styles,
 )
-from eval.report.inputs.names import family_label
 from eval.significance.axes import Family, Level
 
 COLUMNS = 2

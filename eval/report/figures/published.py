@@ -10,8 +10,8 @@ from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import signed
+from eval.report.document.names import family_label
 from eval.report.figures.style import BLUE, GREY, SMALL, VERMILION, add_legend, new_figure
-from eval.report.inputs.names import family_label
 from eval.report.scores.published import BesidePublished, Interval
 
 ROW_IN = 0.3

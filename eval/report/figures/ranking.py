@@ -7,12 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.document.names import family_label, title
 from eval.report.figures.crowd import VERDICT_COLOURS, in_words
 from eval.report.figures.style import GREY, SMALL, add_legend, filled, panels
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import title
-from eval.report.sections.ranking import EDGE
-from eval.report.verdicts.ranking import Place, Ranking
+from eval.report.verdicts.ranking import EDGE, Place, Ranking
 
 ROW_IN = 0.17
 BELOW_IN = 0.75

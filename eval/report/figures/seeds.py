@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow
+from eval.report.document.names import family_label, title
 from eval.report.figures.crowd import in_drawn_order
 from eval.report.figures.style import (
     AVERAGE_COLOUR,
@@ -25,8 +26,6 @@ from eval.report.figures.style import (
     panels,
     text_width,
 )
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import title
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark, Family
 

@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from eval.report.analysis import Analysis
 from eval.report.curves.sizes import SizeLaw
 from eval.report.document.markdown import arrow, unit_name
+from eval.report.document.names import family_label, title
 from eval.report.figures.style import (
     GREY,
     VariantStyle,
@@ -21,8 +22,6 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import title
 from eval.report.verdicts.standing import shown_first
 from eval.significance.axes import Benchmark, Level
 

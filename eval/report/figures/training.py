@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from eval.report.analysis import Analysis
+from eval.report.document.names import family_label
 from eval.report.figures.crowd import ALONE, BEHIND, in_drawn_order, is_crowd, small_panels
 from eval.report.figures.style import (
     Panel,
@@ -20,7 +21,6 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.inputs.names import family_label
 from eval.significance.axes import Family, Level
 
 MOST_POINTS = 60  # of one line; more is noise in the picture and megabytes in the file

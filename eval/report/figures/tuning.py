@@ -11,6 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from eval.report.analysis import Analysis
+from eval.report.document.names import family_label
 from eval.report.figures.crowd import BEHIND, in_drawn_order, is_crowd, small_panels
 from eval.report.figures.style import (
     BLUE,
@@ -23,7 +24,6 @@ from eval.report.figures.style import (
     panels,
     variant_styles,
 )
-from eval.report.inputs.names import family_label
 from eval.report.tuning.choices import Line, Tuned
 from eval.results.tuning_rules import is_number
 from eval.significance.axes import Family, Level

@@ -13,10 +13,10 @@ from matplotlib.ticker import FixedLocator
 
 from base.errors import UsageError
 from eval.report.analysis import Analysis
+from eval.report.document.names import figure_names, file_name
 from eval.report.figures import draws, settled
 from eval.report.figures.plots import find_panel
 from eval.report.figures.style import STYLE, add_legend, new_figure
-from eval.report.inputs.names import figure_names, file_name
 from eval.report.paper.labels import Labels
 from eval.significance.axes import Benchmark
 

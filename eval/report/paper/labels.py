@@ -15,7 +15,7 @@ from base import families
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
 from eval.report.analysis import Analysis
-from eval.report.sections.context import title
+from eval.report.document.names import title
 from eval.significance.axes import Benchmark, Family, Level
 
 Name = TypeVar("Name")

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from eval.report.document.markdown import amount, effect, listed, margin, p_value
-from eval.report.inputs.names import counted, family_label
-from eval.report.sections.context import loss_of, place
-from eval.report.verdicts.findings import AtSharedRate, Findings
+from eval.report.document.names import counted, family_label, loss_of
+from eval.report.verdicts.findings import AtSharedRate, Findings, place
 from eval.report.verdicts.standing import by_standing, can_tell, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family
 from eval.significance.comparison import (

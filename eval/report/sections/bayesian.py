@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, margin, signed, table
-from eval.report.sections.context import place
 from eval.report.verdicts.bayesian import Posterior
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.standing import by_standing
 from eval.significance.comparison import AT_CHANCE, Comparison
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import escape
-from eval.report.inputs.names import family_label, figure_names
-from eval.report.verdicts.findings import Findings
-from eval.results.outcome import Outcome
+from eval.report.document.names import figure_names
 from eval.results.run_scores import SINGLE_TASK
 from eval.significance.axes import Benchmark, Family
-from eval.suites.registry import HELD_OUT, SUITES
+from eval.suites.registry import SUITES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,29 +31,11 @@ class Context:
         return self.figure(figure_names(kind, analysis.benchmarks)[benchmark])
 
 
-def title(benchmark: Benchmark) -> str:
-    """Name an outcome as a reader writes it."""
-    return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)
-
-
-def place(findings: Findings, benchmark: Benchmark) -> str:
-    """Name an outcome, with the family when only one of several was scored on it."""
-    scope = findings.scopes(benchmark)[0]
-    if scope is None or len(findings.families) == 1:
-        return title(benchmark)
-    return f"{title(benchmark)} ({family_label(scope)} only)"
-
-
 def decimals_of(analysis: Analysis, benchmark: Benchmark, family: Family) -> int:
     """Return the decimals of a family's scores: one in percent, else as many as their spread lets count."""
     if analysis.outcome(benchmark).is_percentage:
         return 1
     return next((comparison.digits for comparison in analysis.of(benchmark, family)), 1)
-
-
-def loss_of(outcome: Outcome) -> str:
-    """Name what a relative difference is a percentage of."""
-    return "loss" if outcome.unit == "nats" else outcome.unit or "score"
 
 
 def mean_name(analysis: Analysis, benchmark: Benchmark) -> str:

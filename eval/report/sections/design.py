@@ -6,9 +6,8 @@ from collections import Counter
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import count, details, escape, table
+from eval.report.document.names import family_label, title
 from eval.report.inputs.looks import looks_note
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import title
 from eval.report.sections.history import questions_note
 from eval.report.sections.promise import promise_note
 from eval.results.run_scores import SINGLE_TASK
@@ -22,7 +21,7 @@ def design_section(analysis: Analysis) -> str:
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     parts = ["## Design", _runs(analysis), questions_note(analysis)]
-    parts += [promise_note(analysis.source.path, analysis.facts)] if analysis.source.path.is_dir() else []
+    parts.append(promise_note(analysis.beside, analysis.facts))
     parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]

@@ -15,9 +15,10 @@ from eval.report.document.markdown import (
     table,
     unit_name,
 )
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import Context, place
+from eval.report.document.names import family_label
+from eval.report.sections.context import Context
 from eval.report.sections.methods import INTERVALS
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison

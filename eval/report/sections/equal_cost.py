@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from eval.report.analysis import Analysis
 from eval.report.curves.equal_cost import COSTS, QUESTIONS, TOLERANCE, CostPoint, EqualTime, Question
 from eval.report.document.markdown import anchor, details, listed, table
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import Context, title
+from eval.report.document.names import family_label, title
+from eval.report.sections.context import Context
 from eval.report.sections.verdicts import verdict_words
 from eval.significance.axes import Family
 

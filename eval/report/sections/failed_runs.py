@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, difference, p_value, signed, table
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import place
+from eval.report.document.names import family_label
 from eval.report.verdicts.failed_runs import FailureBound, FailureCount
+from eval.report.verdicts.findings import place
 
 
 def failed_runs_section(analysis: Analysis) -> str:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from base.records import peek_record
 from eval.report.analysis import Analysis
 from pretrain.run.folders import StudyFolder
 
 
 def inspection_section(analysis: Analysis) -> str:
     """Repeat the sentences of the study's look inside, with the place of its page; empty without one."""
-    folder = analysis.source.path
-    if not Path(folder).is_dir():
-        return ""
-    study = StudyFolder(Path(folder))
-    found = peek_record(study.inspection_summary)
+    found, study = analysis.beside.inspection, StudyFolder(analysis.source.path)
     sentences = [str(text) for text in found.get("sentences") or [] if isinstance(text, str)]
     if not sentences:
         return ""

@@ -11,7 +11,7 @@ from eval.report.analysis import Analysis
 from eval.report.curves.learning_curves import SPENDINGS, Speed
 from eval.report.curves.plateaus import EARLY, LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
 from eval.report.document.markdown import bold, details, listed, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.axes import Family, Level
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, listed, share, unit_name
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks

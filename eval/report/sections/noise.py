@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report.document.markdown import details, interval_alone, signed, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.scores.noise import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
 from eval.significance.comparison import Comparison
 from eval.significance.statistics.items import ITEM_RESAMPLES, MIN_RUNS, RUN_RESAMPLES

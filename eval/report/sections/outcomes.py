@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import amount, details, difference, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label, title
 from eval.report.scores.outcome_table import OutcomeRow
 from eval.report.scores.power import Power
-from eval.report.sections.context import place, title
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.standing import by_standing
 from eval.significance.statistics.power import MAX_RUNS, POWER
 from eval.significance.statistics.typical_seeds import typical_seeds

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import bold, details, difference, p_value, signed, table, unit_name
-from eval.report.sections.context import Context, title
+from eval.report.document.names import title
+from eval.report.sections.context import Context
 from eval.report.verdicts.bayesian import Posterior
 from eval.report.verdicts.standing import by_standing
 from eval.significance.comparison import Comparison

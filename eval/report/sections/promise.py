@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from base.config_input import read_yaml
-from base.errors import UsageError
 from base.files import mapping
-from base.records import peek_record
+from eval.report.inputs.beside import Beside
 from eval.report.inputs.recipe import Recipe, recipe_name
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.axes import plain
 from eval.significance.statistics.pilot import Promise, pooled_spread, predicted_spread
-from pretrain.run.folders import StudyFolder, pilot_folder
 
 
-def promise_note(folder: Path, facts: Sequence[RunFacts]) -> str:
+def promise_note(beside: Beside, facts: Sequence[RunFacts]) -> str:
     """Say which recipe the study's pilot chose, and the spread promised against the spread seen.
 
     Args:
-        folder: The study's.
-        facts: Of its runs.
+        beside: The pilot's record, and the configuration of one of the runs.
+        facts: Of the study's runs.
 
     Returns:
         A sentence or two of Markdown; empty where no pilot lies beside the study.
     """
-    record = peek_record(StudyFolder(pilot_folder(folder)).pilot_record)
+    record, config = beside.pilot, beside.config
     chosen = mapping(record.get("chosen"))
     if not chosen:
         return ""
-    config, recipes = _config(folder, facts), [mapping(each) for each in record.get("recipes", ())]
+    recipes = [mapping(each) for each in record.get("recipes", ())]
     own = next((each for each in recipes if _is_of(config, _recipe(each))), {}) if config else chosen
     size = record.get("size")
     said = [
@@ -58,14 +54,6 @@ def _instead(own: Mapping[str, Any]) -> str:
         return "another recipe, which the pilot did not try"
     refused = f", which the pilot refused ({own['refused']})" if own.get("refused") else ""
     return f"{recipe_name(_recipe(own))}{refused}"
-
-
-def _config(folder: Path, facts: Sequence[RunFacts]) -> dict[str, Any]:
-    """Read the configuration of the study's first run; empty where it cannot be read."""
-    try:
-        return read_yaml(StudyFolder(folder).run(facts[0].run_id).config_file)
-    except (IndexError, UsageError):
-        return {}
 
 
 def _is_of(config: Mapping[str, Any], recipe: Recipe) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from eval.report.document.markdown import details, listed, signed, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.scores.published import BesidePublished, Interval, Published
 from eval.report.sections.context import Context
 from eval.results.published import CITED

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from eval.report.analysis import Analysis
 from eval.report.curves.training_times import fastest
 from eval.report.document.markdown import anchor, arrow, count, difference, interval, listed, millions, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label, title
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.sections.answer import in_a_word
-from eval.report.sections.context import Context, decimals_of, title
-from eval.report.verdicts.ranking import Place, Ranking
+from eval.report.sections.context import Context, decimals_of
+from eval.report.verdicts.ranking import EDGE, Place, Ranking
 
 MOST_NAMED = 8
 """Variants that a sentence lists."""
 MET = "of them met by a token"
-EDGE = "(edge)"
 
 
 def ranking_section(analysis: Analysis, context: Context) -> str:

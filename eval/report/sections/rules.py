@@ -6,8 +6,7 @@ import math
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import difference, interval, spread, table
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import title
+from eval.report.document.names import family_label, title
 from eval.report.verdicts.rules import ByRule, Judged, Rule
 
 

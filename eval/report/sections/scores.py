@@ -8,8 +8,8 @@ import pandas as pd
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, best_of, bold, details, spread, table
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import Context, decimals_of, mean_name, title
+from eval.report.document.names import family_label, title
+from eval.report.sections.context import Context, decimals_of, mean_name
 from eval.report.verdicts.standing import by_standing
 from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK, decimals

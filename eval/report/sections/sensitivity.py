@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, difference, signed, table
-from eval.report.sections.context import place
 from eval.report.sections.failed_runs import failed_runs_section
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.sensitivity import Sensitivity
 from eval.significance.comparison import Comparison
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from eval.report.analysis import Analysis
 from eval.report.curves.sizes import SizeAgreement, SizeLaw, SizeVerdict
 from eval.report.document.markdown import details, listed, p_value, signed, table, unit_name
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import Context, title
+from eval.report.document.names import family_label, title
+from eval.report.sections.context import Context
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
 from eval.significance.statistics.scaling_laws import DRAWS

@@ -10,7 +10,7 @@ from base.progress import duration
 from eval.report.analysis import Analysis
 from eval.report.curves.training_times import clock, training_times
 from eval.report.document.markdown import count, details, millions, share, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.inputs.run_facts import SHOWN, RunFacts
 from eval.report.sections.context import Context
 from eval.results.rows import some_of

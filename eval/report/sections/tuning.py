@@ -9,11 +9,11 @@ import numpy as np
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, difference, interval, listed, table
-from eval.report.inputs.names import family_label
+from eval.report.document.names import family_label
 from eval.report.sections.answer import in_a_word, left_of
 from eval.report.sections.context import Context
-from eval.report.sections.ranking import EDGE
 from eval.report.tuning.choices import Line, Tuned
+from eval.report.verdicts.ranking import EDGE
 from eval.results.tuning_rules import Point
 from eval.significance.statistics.tuning import Estimate
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, bold, difference, escape, interval, table, unit_name
-from eval.report.inputs.names import family_label
-from eval.report.sections.context import place
+from eval.report.document.names import family_label
+from eval.report.verdicts.findings import place
 from eval.report.verdicts.fragility import fragile_because, separation
 from eval.report.verdicts.standing import by_standing, families_differ, is_at_chance
 from eval.significance.axes import Benchmark, Family

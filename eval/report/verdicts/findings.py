@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eval.report.document.names import family_label, title
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Family, Level, places_of
 from eval.significance.claims import Claims
@@ -180,3 +181,11 @@ def with_shared_rate(found: Findings, benchmark: Benchmark, shared: ArmTable | N
         AtSharedRate(at_shared[c.family, c.contrast], c) for c in own if (c.family, c.contrast) in at_shared
     ]
     return replace(found, at_shared_rate=tuple(both))
+
+
+def place(findings: Findings, benchmark: Benchmark) -> str:
+    """Name an outcome, with the family when only one of several was scored on it."""
+    scope = findings.scopes(benchmark)[0]
+    if scope is None or len(findings.families) == 1:
+        return title(benchmark)
+    return f"{title(benchmark)} ({family_label(scope)} only)"

@@ -21,6 +21,8 @@ FEWEST = 4
 """Variants from which on their order is worth a table of its own."""
 MOST_GROUPS = 8
 """Beyond them letters are not read any more."""
+EDGE = "(edge)"
+"""Stands behind a variant whose best value lies at the edge of what was tuned."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
+from eval.report.inputs.beside import read_beside
 from eval.report.inputs.recipe import recipe_name
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.pilot.page import recipe_yaml
@@ -28,6 +29,10 @@ SHORT, LONG, HIGH = (
 Losses = Mapping[tuple, Mapping[str, Sequence[float]]]
 GOOD = {"gelu": [3.000, 3.008, 3.016], "none": [3.500, 3.508, 3.516]}
 """Of a spread of .008."""
+
+
+def promised(folder: Path, facts: Sequence[RunFacts]) -> str:
+    return promise_note(read_beside(folder, facts), facts)
 
 
 def _run(folder: Path, family: str, variant: str, seed: int, loss: float, minutes: float) -> None:
@@ -133,7 +138,7 @@ def test_nothing_is_recommended_where_nothing_is_seen(tmp_path: Path) -> None:
     assert write_pilot(folder).chosen is None
     page = StudyFolder(folder).pilot_file.read_text()
     assert "No recipe can be recommended" in page
-    assert promise_note(tmp_path / "study", []) == ""
+    assert promised(tmp_path / "study", []) == ""
 
 
 def test_where_no_recipe_sees_the_choice_is_by_spread_and_says_so(tmp_path: Path) -> None:
@@ -195,7 +200,7 @@ def _facts(sd: float) -> list[RunFacts]:
 )
 def test_the_study_is_held_against_what_its_pilot_promised(tmp_path: Path, sd: float, verdict: str) -> None:
     write_pilot(_pilot(tmp_path, {LONG: GOOD}, {LONG: 3}))
-    said = promise_note(tmp_path / "study", _facts(sd))
+    said = promised(tmp_path / "study", _facts(sd))
     assert said.startswith("The pilot chose 1M tokens, learning rate 0.003, batch 8.")
     assert said.endswith(f"{verdict}.")
     seen = re.findall(rf"{sd:.4f} \(", said)
@@ -228,7 +233,7 @@ def test_a_study_of_another_recipe_is_told(tmp_path: Path, steps: int, rate: flo
     run = StudyFolder(tmp_path / "study").run("gelu0")
     run.path.mkdir(parents=True)
     run.config_file.write_text(yaml.safe_dump(config))
-    note = promise_note(tmp_path / "study", _facts(0.009))
+    note = promised(tmp_path / "study", _facts(0.009))
     assert note.startswith("The pilot chose 1M tokens, learning rate 0.003, batch 8.")
     assert said in note
     assert ("The study has" in note) == bool(said)

@@ -19,9 +19,9 @@ from base.errors import UsageError
 from base.sealed_text import sealed_text
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.document.names import family_label
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.design import design_from
-from eval.report.inputs.names import family_label
 from eval.report.inputs.sources import read_source, source_of_frame
 from eval.report.markdown_report import render
 from eval.report.sections.answer import answer, explored

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from base import families
+from eval.results.outcome import Outcome
 from eval.significance.axes import SIZE, TOKENS, Benchmark, Family, Setting
 from eval.suites.registry import HELD_OUT, SUITES
 
@@ -73,3 +74,13 @@ def ordered_benchmarks(benchmarks: Iterable[Benchmark], listed: Sequence[Benchma
         return places.get(found.name, len(places)), found.name, own, found.head, found.metric
 
     return tuple(sorted(benchmarks, key=key))
+
+
+def title(benchmark: Benchmark) -> str:
+    """Name an outcome as a reader writes it."""
+    return "held-out loss" if benchmark.name == HELD_OUT else str(benchmark)
+
+
+def loss_of(outcome: Outcome) -> str:
+    """Name what a relative difference is a percentage of."""
+    return "loss" if outcome.unit == "nats" else outcome.unit or "score"
