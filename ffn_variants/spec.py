@@ -42,6 +42,8 @@ class FFNSpec:
     active_params: Callable[..., int] | None = None
     """``active_params(D, F, **options)``: learnable parameters that one token meets, of a block where
     these are fewer than all; None, as most have it, for all."""
+    caution: str = ""
+    """What its counts do not tell of its cost: a sentence that the dry run prints."""
     earlier_sources: tuple[str, ...] = ()
     """Fingerprints of earlier source that computed the same (see ``ffn_variants.source``)."""
 
@@ -100,6 +102,7 @@ def check_spec(spec: object) -> None:
         ("formula", _is_text(spec.formula), "a line of text"),
         ("reference", _is_text(spec.reference), "a line of text, such as the paper"),
         ("options", all(isinstance(each, Option) for each in options.values()), "a dict of Option by name"),
+        ("caution", spec.caution == "" or _is_text(spec.caution), "a line of text"),
         ("earlier_sources", isinstance(spec.earlier_sources, tuple), "a tuple of fingerprints"),
     ):
         if not fits:

@@ -121,7 +121,8 @@ class OptimConfig(Section):
     learning_rate: float = Field(5e-4, gt=0)
     """Peak learning rate. muon has one for both: Muon's updates are scaled to the usual size of AdamW's."""
     weight_decay: float = Field(0.0, ge=0)
-    """Decoupled decay of matrices; vectors (biases, norms, per-channel parameters) are never decayed."""
+    """Decoupled decay of weights; vectors (biases, norms, per-channel parameters), and knots, scales and
+    translations of any shape, are never decayed."""
     adam_beta1: Fraction = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
     adam_beta2: Fraction = 0.999

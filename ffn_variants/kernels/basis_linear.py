@@ -124,7 +124,7 @@ def _operation(x: Tensor, weight: Tensor, basis: str, constants: list[Tensor]) -
 
 @_operation.register_fake
 def _(x: Tensor, weight: Tensor, *_: Any) -> Tensor:
-    return x.new_empty(len(x), len(weight), dtype=weight.dtype)
+    return x.new_empty(x.shape[0], weight.shape[0], dtype=weight.dtype)
 
 
 @torch.library.custom_op(

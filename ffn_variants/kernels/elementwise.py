@@ -95,7 +95,7 @@ def _operation(x: Tensor, parameters: list[Tensor], function: str, gradients: st
 @_operation.register_fake
 def _(x: Tensor, parameters: list[Tensor], function: str, gradients: str) -> Tensor:
     channels = named(function)(x[:1], *parameters).shape[1]
-    return x.new_empty(len(x), channels)
+    return x.new_empty(x.shape[0], channels)
 
 
 @torch.library.custom_op(

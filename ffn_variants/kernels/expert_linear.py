@@ -61,7 +61,7 @@ def _operation(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
 
 @_operation.register_fake
 def _(x: Tensor, weight: Tensor, _: Tensor) -> Tensor:
-    return x.new_empty(len(x), weight.shape[1])
+    return x.new_empty(x.shape[0], weight.shape[1])
 
 
 @torch.library.custom_op(

@@ -192,6 +192,7 @@ def _activation(
     formula: str,
     reference: str,
     options: Mapping[str, Option] | None = None,
+    earlier_sources: tuple[str, ...] = (),
 ) -> FFNSpec:
     """Make the spec of an elementwise variant."""
     return FFNSpec(
@@ -202,6 +203,7 @@ def _activation(
         reference=reference,
         options=options or {},
         multiply_adds=lambda d, f, **_: 2 * d * f,
+        earlier_sources=earlier_sources,
     )
 
 
@@ -260,6 +262,7 @@ SPECS = (
         "x + sin(a_f x)^2 / a_f",
         "Ziyin et al. 2020, arXiv:2006.08195",
         _initial(1.0, "frequency a"),
+        ("3d075db404c6",),
     ),
     _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
     _activation(

@@ -173,6 +173,11 @@ class MLPEdgeFFN(nn.Module):
         return self.layers(x)
 
 
+EDGES = (
+    "every edge has a function of its own, and no matrix product does its work: 48 to 113 times as slow as "
+    "an MLP of as many multiply-adds on a CPU (benchmarks/RESULTS.md)"
+)
+
 WAV_SPEC = FFNSpec(
     name="wav-kan",
     kind="block",
@@ -181,6 +186,8 @@ WAV_SPEC = FFNSpec(
     reference=kan_layers.WAV_KAN.reference,
     options=kan_layers.WAV_KAN.options,
     multiply_adds=lambda d, f, **_: 2 * d * f,
+    caution=EDGES,
+    earlier_sources=("ee9392b9e190",),
 )
 
 MLP_EDGE_SPEC = FFNSpec(
@@ -191,4 +198,6 @@ MLP_EDGE_SPEC = FFNSpec(
     reference=kan_layers.MLP_EDGE.reference,
     options=kan_layers.MLP_EDGE.options,
     multiply_adds=lambda d, f, units, **_: 4 * d * f * units,
+    caution=EDGES,
+    earlier_sources=("f905fe77ff91",),
 )

@@ -101,7 +101,12 @@ class GatedFFN(nn.Module):
         return self.c_proj(self.gate(self.c_fc(x)))
 
 
-def _gated(gate: Callable[[Tensor], Tensor], formula: str, reference: str = SHAZEER) -> FFNSpec:
+def _gated(
+    gate: Callable[[Tensor], Tensor],
+    formula: str,
+    reference: str = SHAZEER,
+    earlier_sources: tuple[str, ...] = (),
+) -> FFNSpec:
     return FFNSpec(
         name=gate.__name__.replace("_", "-"),
         kind="block",
@@ -109,6 +114,7 @@ def _gated(gate: Callable[[Tensor], Tensor], formula: str, reference: str = SHAZ
         formula=formula,
         reference=reference,
         multiply_adds=lambda d, f: 3 * d * f,
+        earlier_sources=earlier_sources,
     )
 
 
@@ -127,5 +133,6 @@ SPECS = (
         clamped_swiglu,
         "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
         "gpt-oss, OpenAI 2025, arXiv:2508.10925",
+        ("b55c473e2b7f",),
     ),
 )

@@ -74,7 +74,7 @@ class MoEFFN(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         scores = in_float32(self.router, rows).sigmoid()
         chosen = (scores.detach() + self.balance_rate * self.shifts).topk(self.top_k).indices
-        if self.training:
+        if self.training and torch.is_grad_enabled():
             self.load += F.one_hot(chosen, self.experts).sum((0, 1))
         gates = scores.gather(1, chosen)
         mix = self._visited if x.device.type == "cpu" else self._all
@@ -145,4 +145,9 @@ SPEC = FFNSpec(
     },
     multiply_adds=lambda d, f, experts, top_k, **_: d * experts + top_k * 2 * d * f,
     active_params=lambda d, f, experts, top_k, **_: d * experts + top_k * (2 * d * f + f + d),
+    caution=(
+        "on a GPU every expert is computed for every token, as choices have no fixed shape: the FFN takes "
+        "experts / top_k times these FLOPs there, and as much more memory"
+    ),
+    earlier_sources=("80e50e2067e5",),
 )

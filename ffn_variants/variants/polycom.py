@@ -52,7 +52,7 @@ class PolyCom(nn.Module):
         return elementwise(self.function, x, self.weight, self.bias)
 
 
-def _polycom(function: Function, formula: str, earlier_source: str) -> FFNSpec:
+def _polycom(function: Function, formula: str, *earlier_sources: str) -> FFNSpec:
     return FFNSpec(
         name=function.__name__,  # type: ignore[missing-attribute]
         kind="activation",
@@ -60,15 +60,21 @@ def _polycom(function: Function, formula: str, earlier_source: str) -> FFNSpec:
         formula=formula,
         reference="Zhuo et al. 2024, arXiv:2411.03884",
         multiply_adds=lambda d, f: 2 * d * f,
-        earlier_sources=(earlier_source,),
+        earlier_sources=earlier_sources,
     )
 
 
 SPECS = (
-    _polycom(polyrelu, "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer", "37d8d4a7ab5b"),
+    _polycom(
+        polyrelu,
+        "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer",
+        "37d8d4a7ab5b",
+        "295e46383664",
+    ),
     _polycom(
         polynorm,
         "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer",
         "274ecba44b14",
+        "b90751e7d4b6",
     ),
 )

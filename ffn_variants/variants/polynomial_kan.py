@@ -158,6 +158,7 @@ JACOBI_SPEC = FFNSpec(
     reference=kan_layers.JACOBI_KAN.reference,
     options={**kan_layers.JACOBI_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+    earlier_sources=("196f0339024d",),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -168,4 +169,5 @@ HERMITE_SPEC = FFNSpec(
     reference=kan_layers.HERMITE_KAN.reference,
     options={**kan_layers.HERMITE_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
+    earlier_sources=("cbb288d75cbd",),
 )

@@ -54,7 +54,9 @@ class ProductKeyMemory(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
         scores, places = self._best(in_float32(self.query, rows))
-        read = F.embedding(places.flatten(1), self.values)  # (N, H k, D)
+        # Under autocast read in its dtype: what is read is many times as large as the memory.
+        values = self.values.to(_autocast_dtype(x))
+        read = F.embedding(places.flatten(1), values)  # (N, H k, D)
         weights = scores.softmax(-1).flatten(1).to(x.dtype)
         return torch.bmm(weights.unsqueeze(1), read).view(x.shape)
 
@@ -70,6 +72,12 @@ class ProductKeyMemory(nn.Module):
         first = number[:, :, 0].gather(-1, pair // sizes.halves_read)
         second = number[:, :, 1].gather(-1, pair % sizes.halves_read)
         return scores, (first * sizes.half_keys + second) % len(self.values)
+
+
+def _autocast_dtype(x: Tensor) -> torch.dtype:
+    """The dtype in which matrices are multiplied where x lies."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class Sizes:
@@ -114,4 +122,6 @@ SPEC = FFNSpec(
     },
     multiply_adds=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).multiply_adds(),
     active_params=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).active_params(),
+    caution="what is read is kept for the backward pass: heads x top_k x hidden_size numbers a token a layer",
+    earlier_sources=("20e68fd79e46",),
 )

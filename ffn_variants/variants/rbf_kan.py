@@ -119,5 +119,5 @@ SPEC = FFNSpec(
     reference=kan_layers.RBF_KAN.reference,
     options=kan_layers.RBF_KAN.options,
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
-    earlier_sources=("3af8694d6a48", "c092f1652f93", "84352026e98e", "d1134df78dfc"),
+    earlier_sources=("3af8694d6a48", "c092f1652f93", "84352026e98e", "d1134df78dfc", "51f50ab545ca"),
 )

@@ -67,7 +67,7 @@ def _flops_per_token(config: RunConfig, network: PreTrainedModel) -> dict[str, i
 
 
 def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
-    """Say in two lines what the model costs, and one of its FFNs beside the baseline's.
+    """Say in two lines what the model costs, and one of its FFNs beside the baseline's; cautions follow.
 
     Args:
         config: The run.
@@ -80,6 +80,7 @@ def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
         base_parameters -= sum(sizes)
     parameters = ffn["parameters_per_layer"]
     ffn_flops = ffn["flops_per_token_per_layer"]
+    caution = ffn_variants.get_variant(config.model.ffn).caution
     chosen = "as given" if ffn["budget"] == "width" else f"{ffn['budget']} budget"
     return [
         f"FFN              {config.model.ffn}, intermediate_size {ffn['intermediate_size']} ({chosen}): "
@@ -87,6 +88,7 @@ def describe_costs(config: RunConfig, facts: dict[str, Any]) -> list[str]:
         f"{_change(parameters, base_parameters)})",
         f"forward FLOPs    {flops['total'] / 1e6:,.2f} M a token; FFN {ffn_flops / 1e6:,.3f} M a layer "
         f"({BASELINE} at {width}: {base_flops / 1e6:,.3f} M, {_change(ffn_flops, base_flops)})",
+        *([f"caution          {caution}"] if caution else []),
     ]
 
 

@@ -9,6 +9,7 @@ tensors, as a CUDA graph needs.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,6 +22,9 @@ from pretrain.config import OptimConfig
 from pretrain.training.adafactor import DeviceAdafactor
 from pretrain.training.muon import DeviceMuon, MuonWithAdamW, hidden_matrices
 
+SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
+"""Last word of names of what weight decay spares, whatever its shape: a wavelet is divided by its scale."""
+
 
 def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
     """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
@@ -30,7 +34,7 @@ def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
 
 
 def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = False) -> Optimizer:
-    """Make the optimizer; it decays matrices only: decay would pull norms and activations towards zero.
+    """Make the optimizer; it decays weights only: decay would pull norms and activations towards zero.
 
     Adafactor (Shazeer and Stern 2018) is torch's, or computes the same, with T5's settings: no momentum,
     updates clipped at a root mean square of 1 and then scaled by that of the parameter. Muon is torch's, or
@@ -42,33 +46,40 @@ def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = Fals
         on_device: Whether it reads nothing from the device. The groups' ``lr`` is then one float32 tensor
             beside the parameters, and all state lies there too.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if optim.optimizer == "adafactor":
         kind = DeviceAdafactor if on_device else torch.optim.Adafactor
         built = kind(_groups(parameters, optim), lr=optim.learning_rate)
     elif optim.optimizer == "muon":
         matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
         inside = set(map(id, matrices))
-        others = [parameter for parameter in parameters if id(parameter) not in inside]
+        others = {name: p for name, p in parameters.items() if id(p) not in inside}
         built = MuonWithAdamW(_muon(matrices, optim, on_device), _adamw(others, optim, on_device))
     else:
         built = _adamw(parameters, optim, on_device)
     if on_device:  # not in the constructor, which compares the rate with 0 on the host
-        rate = torch.full((), optim.learning_rate, dtype=torch.float32, device=parameters[0].device)
+        device = next(iter(parameters.values())).device
+        rate = torch.full((), optim.learning_rate, dtype=torch.float32, device=device)
         for group in built.param_groups:
             group["lr"] = rate
     return built
 
 
-def _groups(parameters: list[nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
+def _groups(parameters: Mapping[str, nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
     """Parameters that decay and those that do not."""
+    decay = {name: _decays(name, parameter) for name, parameter in parameters.items()}
     return [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": optim.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for name, p in parameters.items() if decay[name]], "weight_decay": optim.weight_decay},
+        {"params": [p for name, p in parameters.items() if not decay[name]], "weight_decay": 0.0},
     ]
 
 
-def _adamw(parameters: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
+def _decays(name: str, parameter: nn.Parameter) -> bool:
+    """Whether a parameter is a matrix of weights, and not one of places or widths on the axis of inputs."""
+    return parameter.ndim >= 2 and name.rpartition(".")[2].rpartition("_")[2] not in SPARED
+
+
+def _adamw(parameters: Mapping[str, nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
     return torch.optim.AdamW(
         _groups(parameters, optim),
         lr=optim.learning_rate,

@@ -1,4 +1,8 @@
-"""Every variant on a CUDA device, eager and compiled by Triton, against float64 on the CPU."""
+"""Every variant on a CUDA device, eager and compiled by Triton, against float64 on the CPU.
+
+Rounding alone makes some gradients wrong by more than the limits: a value at a threshold falls on its other
+side, terms of a scalar cancel. So three times the error of a CPU at the same precision is allowed as well.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +24,15 @@ def test_outputs_and_gradients_are_those_of_the_cpu(name, compiled, dtype, limit
     ffn = build_ffn(name, 64, 48)
     x, grad = torch.randn(1000, 64), torch.randn(1000, 64)
     exact = _run(copy.deepcopy(ffn).double(), x.double(), grad.double(), None)
+    rounded = _run(copy.deepcopy(ffn), x, grad, dtype)
     use_compiled_kernels(compiled)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="torch.compile failed")
         found = _run(ffn.to(device), x.to(device), grad.to(device), dtype)
     assert compiled_kernels_in_use() == compiled
-    for ours, reference in zip(found, exact, strict=True):
-        assert (ours.cpu().double() - reference).norm() <= limit * reference.norm()
+    for ours, by_cpu, reference in zip(found, rounded, exact, strict=True):
+        allowed = max(limit * reference.norm(), 3 * (by_cpu.double() - reference).norm())
+        assert (ours.cpu().double() - reference).norm() <= allowed
 
 
 def _run(ffn, x, grad, dtype):

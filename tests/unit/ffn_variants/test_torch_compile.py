@@ -63,6 +63,24 @@ def test_every_variant_is_one_graph_with_the_eager_numbers_and_no_warning(name, 
     assert not caplog.records
 
 
+@pytest.mark.parametrize("name", FFN_VARIANTS)
+@pytest.mark.ci
+def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
+    """A size is a symbol from the second on; were it a number, each would be compiled for, up to eight."""
+    graphs = []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    ffn = build_ffn(name, 12, 20)
+    module = torch.compile(ffn, backend=count, fullgraph=True)
+    for rows in range(2, 14):
+        x = torch.randn(rows, 12)
+        torch.testing.assert_close(module(x), ffn(x), rtol=0, atol=0)
+    assert len(graphs) <= 3  # of one number of rows, of any, and where a block begins or ends
+
+
 @pytest.mark.parametrize("name", ["kan", "rbf-kan", "spline-kan"])
 def test_graphs_of_both_directions_have_the_eager_numbers_under_autocast_too(name):
     torch.manual_seed(0)

@@ -10,6 +10,7 @@ from torch.utils._pytree import tree_map
 from transformers import Adafactor
 
 from base.errors import UsageError
+from ffn_variants import build_ffn
 from pretrain.config import OptimConfig
 from pretrain.resolution import load_config
 from pretrain.training.checkpoints import load_newest, take_snapshot, write_checkpoint
@@ -64,6 +65,26 @@ def test_matrices_alone_decay(optimizer):
     for parameter, first in zip(model.parameters(), before, strict=True):
         expected = first if parameter.ndim < 2 else first * (1 - 0.1 * 0.5)
         torch.testing.assert_close(parameter.detach(), expected)
+
+
+@pytest.mark.parametrize(
+    ("variant", "spared"),
+    [
+        ("spline-kan", {"knots"}),
+        ("spline-activation", {"knots"}),
+        ("relu-kan", {"left_knots", "right_knots"}),
+        ("wav-kan", {"translation", "scale"}),
+        ("mlp-edge", {"inner_bias"}),
+        ("gr-kan", {"numerator", "denominator"}),
+    ],
+)
+def test_places_and_widths_on_the_axis_of_inputs_do_not_decay(variant, spared):
+    ffn = build_ffn(variant, 16, 24)
+    kept, decayed = build_optimizer(ffn, OptimConfig(weight_decay=0.5)).param_groups[::-1]
+    names = {id(p): name.rpartition(".")[2] for name, p in ffn.named_parameters()}
+    assert spared <= {names[id(p)] for p in kept["params"]}
+    assert {names[id(p)] for p in decayed["params"]} & spared == set()
+    assert (bool(decayed["params"]), decayed["weight_decay"], kept["weight_decay"]) == (True, 0.5, 0)
 
 
 def test_a_setting_of_the_other_optimizer_is_an_error():
