@@ -22,6 +22,7 @@ from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
 from base.progress import duration
 from eval.results.decisions import read_decisions
+from eval.results.stages import MAIN
 from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.page.write import write_page
@@ -99,7 +100,7 @@ def render(folder: Path, states: Mapping[str, CellState]) -> str:
     names = {run_id: f"{run_id:<{width}}" + f"  {told[run_id]:<{beside}}" * bool(beside) for run_id in states}
     stages, _ = read_to_come(folder)
     shown = {
-        run_id: as_result(state, folder / run_id, stages.get(run_id, "main"))
+        run_id: as_result(state, folder / run_id, stages.get(run_id, MAIN))
         for run_id, state in states.items()
     }
     lines = [
@@ -142,7 +143,7 @@ def _time_left(folder: Path, states: Mapping[str, CellState], levels: Mapping[st
         return ""
     stages, to_come = read_to_come(folder)
     times = [
-        CellTime(stages.get(run_id, "main"), kind_of(run_id, levels.get(run_id, {})), state)
+        CellTime(stages.get(run_id, MAIN), kind_of(run_id, levels.get(run_id, {})), state)
         for run_id, state in states.items()
     ]
     return tell_time_left(times, to_come)

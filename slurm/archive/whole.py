@@ -6,8 +6,8 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.sealed_text import is_file_as_written
-from eval.report.inputs.study_axes import MAIN, TUNE
 from eval.results.ledger import look
+from eval.results.stages import MAIN, TUNE
 from eval.results.tuning import missing_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 

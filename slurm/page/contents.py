@@ -12,14 +12,13 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from eval.results.decisions import read_decisions
+from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work, is_number
 from slurm.state.listing import read_levels
 from slurm.state.missing_report import is_followed
 
-STAGES = ("tune", "main", "shared")
-"""In the order in which they are run."""
 LONGEST_LOG = 4_000_000
 """Bytes of a log that are read, from its end."""
 
@@ -143,7 +142,7 @@ def _content(folder: StudyFolder) -> Mapping[str, Any]:
 
 def _tuned(cells: Sequence[PageCell], axes: Mapping[str, Any]) -> tuple[str, ...]:
     found = {
-        axis: None for cell in cells if cell.stage == "tune" for axis, _ in cell.places if axis not in axes
+        axis: None for cell in cells if cell.stage == TUNE for axis, _ in cell.places if axis not in axes
     }
     return tuple(found)
 
@@ -152,14 +151,14 @@ def _cells(folder: StudyFolder, states: Mapping[str, CellState], stages: Mapping
     levels = read_levels(folder.path)
     of_stage = {
         str(run_id): stage
-        for stage in ("shared", "tune", "main")  # one that counts for two is in main
+        for stage in (SHARED, TUNE, MAIN)  # one that counts for two is in main
         if isinstance(named := stages.get(stage), list)
         for run_id in named
     }
     found = []
     for run_id, state in states.items():
         family, variant, run = [*run_id.split("/"), "", ""][:3]
-        own, stage = levels.get(run_id, {}), of_stage.get(run_id, "main")
+        own, stage = levels.get(run_id, {}), of_stage.get(run_id, MAIN)
         state = as_result(state, folder.path / run_id, stage)
         found.append(
             PageCell(

@@ -10,8 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from eval.report.document.html import to_fragment
+from eval.results.stages import MAIN, SHARED, STAGES, TUNE
 from slurm.page.chart import Line, draw, style_of
-from slurm.page.contents import STAGES, Losses, PageCell, PageContents
+from slurm.page.contents import Losses, PageCell, PageContents
 from slurm.page.frame import FRAME
 from slurm.state.cell_state import StateName, is_number
 
@@ -25,7 +26,7 @@ LETTERS: Mapping[StateName, str] = {
     "waiting": "·",
 }
 """A state is told by a letter as well as by a colour."""
-STAGE_NAMES = {"tune": "Tuning cells", "main": "Cells", "shared": "Cells at the shared rate"}
+STAGE_NAMES = {TUNE: "Tuning cells", MAIN: "Cells", SHARED: "Cells at the shared rate"}
 MOST_PANELS = 12
 MOST_FAILURES = 20
 MOST_VERDICTS = 40
@@ -147,7 +148,7 @@ def _difference(one: Mapping[str, object]) -> str:
 def _losses(contents: PageContents, places: Mapping[str, int]) -> str:
     """A panel for each setting: the mean over seeds of every variant, with plus and minus one sd."""
     begun = [cell for cell in contents.cells if cell.run_id in contents.losses]
-    stage = "main" if any(cell.stage == "main" for cell in begun) else "tune"
+    stage = MAIN if any(cell.stage == MAIN for cell in begun) else TUNE
     panels: dict[str, list[PageCell]] = defaultdict(list)
     for cell in begun:
         if cell.stage == stage:
@@ -163,7 +164,7 @@ def _losses(contents: PageContents, places: Mapping[str, int]) -> str:
         return ""
     more = f"<p>{len(panels) - MOST_PANELS} more settings.</p>" if len(panels) > MOST_PANELS else ""
     told = "Nats a token, mean over the seeds that have come so far, with one standard deviation either side."
-    heading = "Losses" if stage == "main" else "Losses of the tuning"
+    heading = "Losses" if stage == MAIN else "Losses of the tuning"
     return f"<h2>{heading}</h2><p>{told}</p>{_legend(places)}<div class='panels'>{''.join(drawn)}</div>{more}"
 
 
@@ -202,7 +203,7 @@ def _tuning(contents: PageContents, places: Mapping[str, int]) -> str:
     for cell in contents.cells:
         found = contents.losses.get(cell.run_id)
         value = _number(dict(cell.places).get(contents.tuned[0]))
-        if cell.stage != "tune" or cell.state.name != "done" or found is None or found.last is None:
+        if cell.stage != TUNE or cell.state.name != "done" or found is None or found.last is None:
             continue
         if value is None:
             continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from base.errors import UsageError
 from base.families import PRETRAINED
+from eval.results.stages import MAIN, SHARED, TUNE
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 from slurm.plan.evaluation import EvaluationCost, evaluation_cost
@@ -17,8 +18,8 @@ from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.study.tuning.cells import growth_to_come, rungs_to_come
 
-STAGES = {"tune": "tuning", "main": "main", "shared": "shared rate"}
-"""What a plan calls the stages of cells, in the order in which they are run."""
+NAMES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
+"""What a plan calls the stages of cells."""
 
 GUESS = "tokens by the letters of a text that is not prepared yet, 4 each"
 
@@ -98,8 +99,7 @@ class StageCells:
 def stages_of(study: Study, todo: Sequence[Cell]) -> list[StageCells]:
     """Return what is run now and what may follow, in that order; nothing that is empty."""
     now = [
-        StageCells(name, tuple(cell for cell in todo if cell.stage == stage))
-        for stage, name in STAGES.items()
+        StageCells(name, tuple(cell for cell in todo if cell.stage == stage)) for stage, name in NAMES.items()
     ]
     untuned = trained_cells(study.planned)
     rungs = tuple(rungs_to_come(study.tuning, untuned)) if study.tuning else ()

@@ -13,6 +13,7 @@ from base.errors import UsageError
 from base.files import mapping
 from base.records import peek_record
 from eval.config import EvalConfig
+from eval.results.stages import TUNE
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import read_run
@@ -72,7 +73,7 @@ class FinishedRuns:
         for study in sorted(runs_dir.glob("*/")):
             content = _said_of(study)
             is_same = content.get("evaluation") == asked
-            unevaluated = mapping(content.get("stages")).get("tune") or ()
+            unevaluated = mapping(content.get("stages")).get(TUNE) or ()
             for family, variant in names:
                 for run in StudyFolder(study).run_folders(family, variant):
                     self._read(run, is_same and run.run_id not in unevaluated)

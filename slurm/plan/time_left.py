@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from base.progress import duration
+from eval.results.stages import MAIN, SHARED, STAGES, TUNE
 from slurm.state.cell_state import CellState
 
-STAGES = {"tune": "tuning cells", "main": "cells", "shared": "cells at the shared rate"}
-"""What cells are called, by their stage, in the order in which they are run."""
+NAMES = {TUNE: "tuning cells", MAIN: "cells", SHARED: "cells at the shared rate"}
+"""What cells are called, by their stage."""
 ANY = "any"
 """In place of a stage: cells of all of them."""
 COSTLESS = "optim."
@@ -91,21 +92,21 @@ def tell_time_left(
         seconds = [lasting.left_s(cell, now_s) for cell in of_stage if not cell.has_ended]
         if seconds:
             ended = len(of_stage) - len(seconds)
-            parts.append(f"{ended} of {len(of_stage)} {STAGES[stage]}, {_about(seconds, at_work)} left")
+            parts.append(f"{ended} of {len(of_stage)} {NAMES[stage]}, {_about(seconds, at_work)} left")
             # Of three sizes the small ones end first, and say little of how long the largest takes.
             guessed = sum(not cell.has_ended and lasting.is_guessed(cell) for cell in of_stage)
             parts[-1] += f" (a guess for {guessed}: none like them is done yet)" if guessed else ""
-    beyond = {cell.kind for cell in cells if cell.stage != "tune"}
+    beyond = {cell.kind for cell in cells if cell.stage != TUNE}
     mean_s = lasting.mean_s({cell.kind for cell in cells} - beyond)
     for stage, number in (to_come or {}).items():
-        most = "up to " if stage == "shared" else ""
+        most = "up to " if stage == SHARED else ""
         seconds = [mean_s] * number
         parts.append(f"{most}{number} {_later(stage)}, {_about(seconds, at_work)}{lasting.beside(stage)}")
     return "; then ".join(parts)
 
 
 def _later(stage: str) -> str:
-    return "main cells" if stage == "main" else STAGES.get(stage, f"{stage} cells")
+    return "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells")
 
 
 def _about(seconds: Sequence[float], at_work: int) -> str:
@@ -150,7 +151,7 @@ class Durations:
 
     def beside(self, stage: str) -> str:
         """What a stage's cells do that those that have ended did not: tuning runs are not evaluated."""
-        return ", evaluation not counted" if stage != "tune" and self._stages == {"tune"} else ""
+        return ", evaluation not counted" if stage != TUNE and self._stages == {TUNE} else ""
 
 
 def _keys(cell: CellTime) -> tuple[tuple, ...]:

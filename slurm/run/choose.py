@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import date
 
 from base.errors import UsageError
+from eval.results.stages import TUNE
 from eval.results.tuning import (
     Choice,
     Group,
@@ -72,8 +73,8 @@ def choose(study: Study, say: Callable[[str], None] = print, is_end: bool = True
     tuning = study.tuning
     if tuning is None or tuning.is_over:
         return
-    left = [(cell, state) for cell, state in unfinished(study) if cell.stage == "tune"]
-    ended = {cell.run_id for cell in study.cells if cell.stage == "tune"} - {cell.run_id for cell, _ in left}
+    left = [(cell, state) for cell, state in unfinished(study) if cell.stage == TUNE]
+    ended = {cell.run_id for cell in study.cells if cell.stage == TUNE} - {cell.run_id for cell, _ in left}
     now = tuning.advanced(_losses(study, tuning, ended), date.today().isoformat())
     if now != tuning:
         write_tuning(study.folder, now)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.models.backbones import StudyBackbone
+from eval.results.stages import TUNE
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve
 from slurm.plan.lines import StudyPlan
@@ -50,7 +51,7 @@ def show_dry_run(study: Study, todo: Todo, plan: StudyPlan, submitter: SlurmSubm
         print(line)
     _show_after_tuning(study)
     if study.later:
-        print(f"if nothing is decided before {config.stages[-1]} seeds, {len(study.later)} more cells")
+        print(f"if nothing is decided before {config.looks[-1]} seeds, {len(study.later)} more cells")
     print(render(plan))
     if submitter is not None and todo.cells:
         print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")
@@ -106,7 +107,7 @@ def _show_texts(study: Study) -> None:
 
 def _seeds(study: Study) -> str:
     """Name the seeds that are to be run, and when there may be more."""
-    due = [cell for cell in study.cells if cell.stage != "tune"] or study.after_tuning
+    due = [cell for cell in study.cells if cell.stage != TUNE] or study.after_tuning
     now = ", ".join(map(str, dict.fromkeys(cell.seed for cell in due)))
     if study.decisions is None:
         return now

@@ -62,7 +62,7 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_tuning_plan(study)
     check_plan(study)
-    if study.config.stages and not options.report:
+    if study.config.looks and not options.report:
         raise UsageError(
             f"the report of {study.config.name} decides who gets more seeds; leave out --no-report"
         )

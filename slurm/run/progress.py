@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from base.progress import ProgressBar, duration
+from eval.results.stages import TUNE
 from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state.cell_state import CellState, describe, read_state
 from slurm.study.cells import Cell
@@ -49,7 +50,7 @@ class StudyProgress:
         self._ended: set[str] = set()
         self._started_s = time.time()
         self._last_line_s = time.time()
-        is_tuning = any(cell.stage == "tune" for cell in cells)
+        is_tuning = any(cell.stage == TUNE for cell in cells)
         name = "tuning" if is_tuning else "study"
         self._bar = ProgressBar(self._num_cells, "cell", done=num_before, name=name)
 

@@ -19,12 +19,13 @@ from typing import Literal, TypeGuard
 
 from base.progress import duration
 from base.records import read_record, write_record
+from eval.results.stages import TUNE
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.machine import is_here, this_machine
 from slurm.state.life import lives_here, silence_s
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
-Stage = Literal["pretrain", "evaluate"]
+Part = Literal["pretrain", "evaluate"]
 LARGEST = 1e15
 """Steps and losses of a log that are beyond are damage."""
 
@@ -39,7 +40,7 @@ class CellState:
     """
 
     name: StateName = "waiting"
-    stage: Stage = "pretrain"
+    stage: Part = "pretrain"
     pid: int = 0
     host: str = ""
     machine: str = ""
@@ -96,7 +97,7 @@ def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
 
 def as_result(state: CellState, run: Path, stage: str) -> CellState:
     """Return a state as a reader is shown it: a tuning run that diverged is no failure but a result."""
-    if stage == "tune" and state.name == "failed" and RunFolder(run).has_diverged:
+    if stage == TUNE and state.name == "failed" and RunFolder(run).has_diverged:
         return replace(state, name="diverged")
     return state
 

@@ -11,6 +11,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.sealed_text import is_file_as_written
+from eval.results.stages import TUNE
 from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
 
@@ -114,7 +115,7 @@ def tell_levels(run_id: str, levels: Mapping[str, str]) -> str:
 
 def _tunes(study: Path, content: Mapping[str, Any]) -> bool:
     """Whether a study has not chosen all that it tunes."""
-    if "tune" not in mapping(content.get("stages")):
+    if TUNE not in mapping(content.get("stages")):
         return False
     tuning = read_tuning(study)
     return tuning is None or not tuning.is_over

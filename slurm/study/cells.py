@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from base.families import PRETRAINED
 from eval.config import EvalConfig
 from eval.models.backbones import StudyBackbone
+from eval.results.stages import MAIN, Stage
 from eval.suites.registry import SUITES
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from slurm.state.listing import tell_levels
 from slurm.study.own_variants import OwnVariant
-
-Stage = Literal["main", "tune", "shared"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class Cell:
     run_dir: Path
     places: tuple[tuple[str, str], ...] = ()
     """Axes of the study beside the variant, and its level on each."""
-    stage: Stage = "main"
+    stage: Stage = MAIN
     """What it is for: what is compared (main), or how that is to be trained."""
 
     @property

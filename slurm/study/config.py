@@ -265,14 +265,14 @@ class StudyConfig(Section):
         """Let the report correct for the looks of seeds that are added."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return self
-        if len(self.stages) > MOST_LOOKS:
+        if len(self.looks) > MOST_LOOKS:
             raise ValueError(
-                f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.stages)} looks, "
+                f"seeds: first {self.seeds.first} and most {self.seeds.most} make {len(self.looks)} looks, "
                 f"and {MOST_LOOKS} are allowed; raise first, or name them in report.looks"
             )
         if self.report.looks == "any":
             return self
-        looks, first, most = self.stages, self.seeds.first, self.seeds.most
+        looks, first, most = self.looks, self.seeds.first, self.seeds.most
         if (looks[0], looks[-1]) != (first, most):
             raise ValueError(
                 f"report.looks are {looks[0]} to {looks[-1]} and seeds {first} to {most}; the first and the "
@@ -327,7 +327,7 @@ class StudyConfig(Section):
         return self.seeds.numbers if isinstance(self.seeds, AdaptiveSeeds) else self.seeds
 
     @property
-    def stages(self) -> tuple[int, ...]:
+    def looks(self) -> tuple[int, ...]:
         """Seeds at every look at which it is decided who gets more; none where all seeds are named."""
         if not isinstance(self.seeds, AdaptiveSeeds):
             return ()

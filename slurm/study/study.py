@@ -28,6 +28,7 @@ from base.shipped import find_config
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.report.inputs.history import remember_question
 from eval.results.decisions import Decisions, read_decisions
+from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, TuningPlan, read_tuning
 from eval.significance.contrasts import parse_contrast
 from pretrain.config import OutputConfig, RunConfig
@@ -107,12 +108,12 @@ class Study:
         if not (self.config.tune and self.config.tune.shared):
             return ()
         baseline = self.config.tuned_baseline
-        return tuple(replace(cell, stage="shared") for cell in self.after_tuning if cell.variant != baseline)
+        return tuple(replace(cell, stage=SHARED) for cell in self.after_tuning if cell.variant != baseline)
 
     @property
     def to_come(self) -> dict[str, int]:
         """Stages that follow the tuning, and how many cells they have: of ``shared`` at most so many."""
-        numbers = {"main": len(self.after_tuning), "shared": len(self.shared_after_tuning)}
+        numbers = {MAIN: len(self.after_tuning), SHARED: len(self.shared_after_tuning)}
         return {stage: number for stage, number in numbers.items() if number}
 
     @property
@@ -156,7 +157,7 @@ class Study:
             plan = found.plan.grown_to(self.tuning_plan) if found else None
             tuning = replace(found, plan=plan) if found and plan else Tuning(plan=self.tuning_plan)
             study = replace(self, tuning=tuning)
-        if not self.config.stages:
+        if not self.config.looks:
             return study
         return replace(study, decisions=read_decisions(self.folder) or Decisions(plan=study.plan))
 
@@ -165,7 +166,7 @@ class Study:
         """What must not change once somebody has looked."""
         report = self.config.report.asked
         return {
-            "looks": list(self.config.stages),
+            "looks": list(self.config.looks),
             "variants": list(self.config.models),
             **self._axes,
             "cells": [cell.run_id for cell in self.compared],
@@ -188,15 +189,15 @@ class Study:
         if self.tuning and (
             both := [c.run_id for c in trained_cells(self.cells) if shares_its_best(self.tuning, c)]
         ):
-            stages["shared"] = [*stages.get("shared", []), *both]
+            stages[SHARED] = [*stages.get(SHARED, []), *both]
         levels = {
             cell.run_id: {"variant": cell.variant, **dict(cell.places)}
             for cell in trained_cells(self.cells)
             if cell.places or cell.variant != cell.config.model.ffn
         }
-        main, others = stages.pop("main", []), {run_id for own in stages.values() for run_id in own}
+        main, others = stages.pop(MAIN, []), {run_id for own in stages.values() for run_id in own}
         if both := [run_id for run_id in main if run_id in others]:
-            stages["main"] = both  # of a run that is two things, the report must know that it is compared
+            stages[MAIN] = both  # of a run that is two things, the report must know that it is compared
         return ({"levels": levels} if levels else {}) | ({"stages": stages} if stages else {})
 
     def write(self) -> None:
@@ -205,7 +206,7 @@ class Study:
         What its report is asked is remembered with its date, so that a report can tell what stood there
         before the results.
         """
-        seeds = {cell.seed for cell in self.cells if cell.stage != "tune"} or set(self.config.all_seeds)
+        seeds = {cell.seed for cell in self.cells if cell.stage != TUNE} or set(self.config.all_seeds)
         content = {
             "name": self.config.name,
             "families": list(self.config.families) or [PRETRAINED],

@@ -12,6 +12,7 @@ import torch
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from base.system import num_cores
 from eval.models.identity import admit_run
+from eval.results.stages import TUNE
 from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
 from eval.zero_shot.during_training import TrainingScorer
@@ -50,7 +51,7 @@ def is_done(cell: Cell) -> bool:
     A tuning run that diverged is done as well: its rate is as bad as can be. A cell whose files cannot be
     read is not: running it tells why, and stops no other.
     """
-    if cell.stage == "tune" and RunFolder(cell.run_dir).has_diverged:
+    if cell.stage == TUNE and RunFolder(cell.run_dir).has_diverged:
         return True
     try:
         return _has_model(cell) and is_evaluated(cell.run_dir, cell.evaluation)

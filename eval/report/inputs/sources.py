@@ -14,7 +14,7 @@ from eval.report.inputs.design import Asked, Design, design_from, read_design
 from eval.report.inputs.history import History, read_history
 from eval.report.inputs.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
 from eval.report.inputs.run_files import broken_notes, read_all_facts, read_tables
-from eval.report.inputs.study_axes import MAIN, StudyAxes
+from eval.report.inputs.study_axes import StudyAxes
 from eval.report.inputs.study_checks import (
     FailedRun,
     diverged_notes,
@@ -38,6 +38,7 @@ from eval.results.outcome import Declared
 from eval.results.published import shipped_table
 from eval.results.rows import RunKey, some_of
 from eval.results.run_scores import normalise_rows
+from eval.results.stages import MAIN
 from eval.significance.axes import Axes, Benchmark, Settings, plain, with_settings
 from eval.significance.factor import Factor
 from eval.suites.registry import HELD_OUT, SUITES

@@ -16,12 +16,9 @@ from eval.report.inputs.study_checks import FailedRun
 from eval.results.each import of_each
 from eval.results.places import Places
 from eval.results.rows import check_axis
+from eval.results.stages import MAIN
 from eval.significance.axes import Axes, Family, Settings
 
-MAIN = "main"
-"""The stage of the runs that are compared."""
-TUNE = "tune"
-"""That of the runs that learning rates are chosen by."""
 VARIANT = "variant"
 
 

@@ -17,8 +17,8 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.report.inputs.sources import Source
-from eval.report.inputs.study_axes import TUNE
 from eval.results.outcome import Outcome
+from eval.results.stages import SHARED, TUNE
 from eval.results.tuning import Choice, Round, Tuning, missing_tuning, read_tuning
 from eval.results.tuning_rules import Point, Value, edges, is_number
 from eval.significance.arms import ArmTable, Key
@@ -37,8 +37,6 @@ from eval.significance.statistics.tuning import (
     moderated_noise,
     own_noise,
 )
-
-SHARED = "shared"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from base.command_line import check
 from base.config_input import deep_merge
 from base.errors import UsageError
+from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, TuningPlan, Wanted
 from eval.results.tuning_rules import RUNGS, Point, points, widest
 from pretrain.config import RunConfig
@@ -112,7 +113,7 @@ def shared_cells(tuning: Tuning, untuned: Iterable[RunCell]) -> list[RunCell]:
         own = tuning.choice(cell.config.family, cell.places, cell.variant)
         shared = tuning.shared(cell.config.family, cell.places)
         if own and shared and own.point != shared.point:
-            found.append(replace(with_values(cell, shared.point, COMPARED_ON), stage="shared"))
+            found.append(replace(with_values(cell, shared.point, COMPARED_ON), stage=SHARED))
     return found
 
 
@@ -120,7 +121,7 @@ def shares_its_best(tuning: Tuning, cell: RunCell) -> bool:
     """Whether a run at its variant's own best is the one at the shared best too."""
     place = (cell.config.family, cell.places)
     own, shared = tuning.choice(*place, cell.variant), tuning.shared(*place)
-    return bool(cell.stage == "main" and tuning.plan.shared and own and shared and own.point == shared.point)
+    return bool(cell.stage == MAIN and tuning.plan.shared and own and shared and own.point == shared.point)
 
 
 def with_values(cell: RunCell, point: Point, part: Part, share: float = 1.0) -> RunCell:
@@ -182,7 +183,7 @@ def _at_point(cell: RunCell, wanted: Wanted) -> RunCell:
     found = with_values(cell, wanted.point, CHOSEN_ON, wanted.share)
     places = (*cell.places, *((name, write_value(value)) for name, value in wanted.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
-    return replace(found, stage="tune", evaluation=nothing, places=places)
+    return replace(found, stage=TUNE, evaluation=nothing, places=places)
 
 
 def _template(wanted: Wanted, untuned: Sequence[RunCell]) -> RunCell:

@@ -93,8 +93,7 @@ def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     """Call slurm.submit for the test's study; cells are scored by ``scorer``."""
     monkeypatch.setattr(launch, "_prepare", lambda *_: None)
     monkeypatch.setattr(launch, "take_snapshot", lambda *_: tmp_path)
-    for module in (todo, report):
-        monkeypatch.setattr(module, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
+    monkeypatch.setattr(todo, "is_done", lambda cell: RunFolder(cell.run_dir).is_scored)
     # Figures take the time.
     monkeypatch.setattr(report, "write_report", lambda folder, _: analyse(read_source(folder)))
 
@@ -307,7 +306,7 @@ def test_a_report_is_needed(run):
 
 def test_the_last_look_need_not_be_a_multiple(tmp_path, repository):
     study = load_study(write_study(tmp_path, repository, seeds={"first": 3, "most": 10}))
-    assert study.config.stages == study.config.report.looks == (3, 6, 9, 10)
+    assert study.config.looks == study.config.report.looks == (3, 6, 9, 10)
     assert {cell.config.seed for cell in study.cells} == {1, 2, 3}
     assert {cell.config.seed for cell in study.planned} == set(range(1, 11))
 
@@ -324,7 +323,7 @@ def test_the_last_look_need_not_be_a_multiple(tmp_path, repository):
 def test_looks_may_be_named(looks, stages, tmp_path, repository):
     changes = {"seeds": {"first": 3, "most": stages[-1]}, "report": {"looks": looks}}
     study = load_study(write_study(tmp_path, repository, **changes))
-    assert study.config.stages == stages
+    assert study.config.looks == stages
     assert study.config.report.looks == (looks if looks == "any" else stages)
 
 
