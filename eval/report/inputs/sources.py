@@ -190,54 +190,33 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 
 def _read_study(folder: Path) -> Source:
     study = StudyFolder(folder)
-    runs = _runs_of(study)
     asked, history = read_design(study.study_file), read_history(folder)
-    written, notes = asked.design, [*asked.notes, *history.notes]
+    written = asked.design
     placed = written.placed if written else StudyAxes()
-    if written is not None and written.run_ids is not None:
-        file = study.study_file.name
-        if foreign := sorted(set(runs) - written.run_ids):
-            notes.append(f"left out, not a cell of {file}: {', '.join(foreign)}")
-        runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
-    mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
-    notes += [f"left out: {said}" for said in mixed.values()]
-    apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
-    runs = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
-    if written is not None and not runs and not mixed:
-        raise UsageError(
-            f"{folder}: no cell of {study.study_file.name} is finished or scored; run the study first"
-        )
-    if asked.notes or not study.study_file.is_file():
-        _refuse_mixed(study, placed, runs)
+    runs, apart, left_out = _compared_and_apart(study, asked, placed)
     tables, unreadable = read_tables(runs)
-    notes += unreadable
     facts, unknown = read_all_facts(runs, tables)
-    notes += unknown
     losses = held_out_rows(facts)
-    parts = [part for part in (losses, *tables.values()) if len(part)]
-    if not parts:
-        raise UsageError(
-            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
-        )
-    table = pd.concat(parts, ignore_index=True)
-    graded, without = graded_rows(folder, table)
-    table = placed.rows(pd.concat([table, graded], ignore_index=True))
+    scores, without = _scores(folder, [losses, *tables.values()])
+    table = placed.rows(scores)
     rows = Settings(placed.families, placed.axes).of_rows(
         normalise_rows(table, str(folder), tuple(placed.axes))
     )
     facts = tuple(map(placed.facts, facts))
     compared = written.compared if written else None
-    notes += diverged_notes(folder, compared) + failed_notes(folder, compared)
-    notes += text_notes(facts, runs)
-    notes += protocol_notes(runs, placed.family) + cut_notes(facts) + without
     design = replace(written, decisions=read_decisions(folder)) if written else design_from(rows)
-    notes += _record_notes(study, design) + _unknown_names(study, asked, rows)
-    baselines = _last_known(read_baselines(run.path) for run in runs.values())
-    contamination = _last_known(read_contamination(run.path) for run in runs.values())
-    notes += broken_notes(runs)  # of what was read just now, too
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))
+    baselines = _last_known(read_baselines(run.path) for run in runs.values())
+    contamination = _last_known(read_contamination(run.path) for run in runs.values())
+    notes = [
+        *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown),
+        *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
+        *(*protocol_notes(runs, placed.family), *cut_notes(facts), *without),
+        *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
+        *broken_notes(runs),  # of what was read just now, too
+    ]
     return Source(
         path=folder,
         kind="study folder",
@@ -256,6 +235,44 @@ def _read_study(folder: Path) -> Source:
         declared=asked.declared,
         history=history,
     )
+
+
+def _compared_and_apart(
+    study: StudyFolder, asked: Asked, placed: StudyAxes
+) -> tuple[dict[str, RunFolder], dict[str, RunFolder], list[str]]:
+    """Return the runs that are compared and those of other stages, by id, and what is said of the others.
+
+    Raises:
+        UsageError: If nothing is left, or if runs cannot be told apart.
+    """
+    runs, notes, written = _runs_of(study), [], asked.design
+    if written is not None and written.run_ids is not None:
+        if foreign := sorted(set(runs) - written.run_ids):
+            notes.append(f"left out, not a cell of {study.study_file.name}: {', '.join(foreign)}")
+        runs = {run_id: run for run_id, run in runs.items() if run_id in written.run_ids}
+    mixed = {run_id: said for run_id, run in runs.items() if (said := mixed_up(run))}
+    notes += [f"left out: {said}" for said in mixed.values()]
+    compared = {run_id: run for run_id, run in runs.items() if run_id not in {*placed.aside, *mixed}}
+    if written is not None and not compared and not mixed:
+        raise UsageError(
+            f"{study.path}: no cell of {study.study_file.name} is finished or scored; run the study first"
+        )
+    if asked.notes or not study.study_file.is_file():
+        _refuse_mixed(study, placed, compared)
+    apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
+    return compared, apart, notes
+
+
+def _scores(folder: Path, parts: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, list[str]]:
+    """Join the rows of all runs, graded ones behind them, and say which have no items to be graded by."""
+    known = [part for part in parts if len(part)]
+    if not known:
+        raise UsageError(
+            f"{folder}: no run has a score or a held-out loss; score runs: ffn-ablations eval RUN..."
+        )
+    table = pd.concat(known, ignore_index=True)
+    graded, without = graded_rows(folder, table)
+    return pd.concat([table, graded], ignore_index=True), without
 
 
 def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
