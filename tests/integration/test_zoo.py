@@ -13,14 +13,18 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.variant_source import source_change
 from tests.processes import run_command
 
+PUBLISHED = {"zoo": "docs/zoo", "zoo-roberta": "docs/zoo/roberta"}
+"""Where the report and the runs of each study lie."""
+
 
 @pytest.fixture(scope="module")
 def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder into which the study of the table was brought back."""
+    """A folder into which the studies were brought back."""
     folder = tmp_path_factory.mktemp("zoo")
-    with contextlib.chdir(folder):
-        done = run_command("slurm.archive.restore", repository / "docs/zoo/runs")
-    assert done.returncode == 0, done.stdout + done.stderr
+    for place in PUBLISHED.values():
+        with contextlib.chdir(folder):
+            done = run_command("slurm.archive.restore", repository / place / "runs")
+        assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
@@ -31,12 +35,15 @@ def standing(report: str) -> str:
 
 
 @pytest.mark.ci
-def test_the_published_report_follows_from_the_published_runs(zoo: Path, repository: Path) -> None:
+@pytest.mark.parametrize("study", PUBLISHED)
+def test_the_published_report_follows_from_the_published_runs(
+    zoo: Path, repository: Path, study: str
+) -> None:
     with contextlib.chdir(zoo):
-        done = run_command("eval.report", "runs/zoo", "--out", "report")
+        done = run_command("eval.report", f"runs/{study}", "--out", study)
     assert done.returncode == 0, done.stderr
-    published = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
-    assert standing((zoo / "report/report.md").read_text(encoding="utf-8")) == standing(published)
+    published = (repository / PUBLISHED[study] / "report.md").read_text(encoding="utf-8")
+    assert standing((zoo / study / "report.md").read_text(encoding="utf-8")) == standing(published)
 
 
 def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, repository: Path) -> None:
@@ -50,9 +57,10 @@ def test_its_page_tells_as_many_variants_and_runs_as_there_are(zoo: Path, reposi
     assert f"{len(StudyFolder(zoo / 'runs/zoo').run_folders())} runs" in page
 
 
-def test_every_variant_still_computes_what_its_published_runs_computed(zoo: Path) -> None:
+@pytest.mark.parametrize("study", PUBLISHED)
+def test_every_variant_still_computes_what_its_published_runs_computed(zoo: Path, study: str) -> None:
     """A changed source names the one before in ``earlier_sources``, or the runs are made anew."""
-    runs: list[RunFolder] = StudyFolder(zoo / "runs/zoo").run_folders()
+    runs: list[RunFolder] = StudyFolder(zoo / "runs" / study).run_folders()
     changes = {run.run_id: source_change(run.path, run.path.parent.name) for run in runs}
     assert not {run_id: change for run_id, change in changes.items() if change}
 
