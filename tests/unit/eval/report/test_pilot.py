@@ -32,6 +32,7 @@ GOOD = {"gelu": [3.000, 3.008, 3.016], "none": [3.500, 3.508, 3.516]}
 
 
 def promised(folder: Path, facts: Sequence[RunFacts]) -> str:
+    folder.mkdir(exist_ok=True)
     return promise_note(read_beside(folder, facts), facts)
 
 
