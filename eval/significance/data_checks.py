@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
+from base.sentences import first_few
 from eval.results.outcome import Outcome
 from eval.results.rows import RunKey, run_name
 from eval.significance.axes import Benchmark, Level
@@ -209,7 +210,7 @@ def _names(names: Iterable[str], word: str = "", separator: str = ", ") -> str:
     """List names, not more of them than are read; ``word`` goes before the last."""
     names = list(names)
     if len(names) > SHOWN:
-        return f"{separator.join(names[:SHOWN])} and {len(names) - SHOWN} more"
+        return first_few(names, SHOWN, separator)
     if not word or len(names) == 1:
         return separator.join(names)
     return f"{separator.join(names[:-1])} {word} {names[-1]}"

@@ -12,6 +12,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_atomically
 from base.records import sealed, unsealed
+from base.sentences import first_few
 from eval.models.identity import weights_hash
 from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -126,8 +127,7 @@ def _archived_before(
 
 
 def _left_out(run_ids: Sequence[str]) -> list[str]:
-    more = f" and {len(run_ids) - 1} more" if len(run_ids) > 1 else ""
-    return [f"left out, not finished: {run_ids[0]}{more}"] if run_ids else []
+    return [f"left out, not finished: {first_few(run_ids, 1)}"] if run_ids else []
 
 
 def _contents(run: RunFolder) -> dict[str, bytes]:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from base.sentences import first_few
 from slurm.run.sources import other_sources
 from slurm.state.cell_state import CellState
 from slurm.state.life import PATIENCE_S, watch
@@ -91,10 +92,10 @@ def not_done_lines(left: Sequence[tuple[Cell, CellState]]) -> list[str]:
         groups[words.replace(str(cell.run_dir), "").replace(cell.run_id, "")].append((cell, state))
     lines = []
     for group in groups.values():
-        (cell, state), others = group[0], len(group) - 1
+        cell, state = group[0]
         words = f"{state.name}: {state.error}" if state.error else state.name
-        more = f" and {others} more" if others else ""
-        lines.append(f"not done: {cell.label}{more}: {words} (log: {state.log or 'none'})")
+        labels = first_few([one.label for one, _ in group], 1)
+        lines.append(f"not done: {labels}: {words} (log: {state.log or 'none'})")
     return lines
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from base.errors import UsageError
+from base.sentences import first_few
 
 Label = str | int
 NUM_SHOWN = 24
@@ -19,9 +20,7 @@ def plain(value: Any) -> Any:
 
 def list_labels(labels: Iterable[Label]) -> str:
     """Name labels for a message, the first few where there are many."""
-    names = [str(label) for label in labels]
-    more = f", and {len(names) - NUM_SHOWN} more" if len(names) > NUM_SHOWN else ""
-    return ", ".join(names[:NUM_SHOWN]) + more
+    return first_few([str(label) for label in labels], NUM_SHOWN)
 
 
 def label_positions(labels: tuple[Label, ...]) -> dict[Label, int]:

@@ -12,6 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 
+from base.sentences import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import signed, unit_name
 from eval.report.document.names import family_label
@@ -266,10 +267,9 @@ def _alt(analysis: Analysis, benchmark: Benchmark, found: _Map) -> str:
         for c in cells
         if c.estimate is not None and c.p_bh is not None and c.p_bh < found.level
     ]
-    count = f"{len(shown)} of {len(cells)} are framed" + (f": {'; '.join(shown[:8])}" if shown else "")
-    more = f"; and {len(shown) - 8} more" if len(shown) > 8 else ""
+    count = f"{len(shown)} of {len(cells)} are framed" + (f": {first_few(shown, 8, '; ')}" if shown else "")
     return (
         f"Heat map, {benchmark}: {found.said} in each part of the benchmark, one value per part and "
         f"{analysis.noun}, {family_label(cells[0].family)}; framed where the corrected p of the difference "
-        f"itself is below {found.level:.2g}, grey where not estimable; {count}{more}"
+        f"itself is below {found.level:.2g}, grey where not estimable; {count}"
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from base.files import mapping
 from base.records import peek_record
+from base.sentences import first_few
 from eval.significance.axes import Family, Level
 from pretrain.run.folders import RunFolder, StudyFolder
 
@@ -121,7 +122,9 @@ def protocol_notes(
             rarest = ", ".join(sorted(min(found.values(), key=len))[:SHOWN])
             said = f"{family}, {_differing(fields[family, task])}: {rarest} against the other runs"
             different.setdefault((family, said), []).append(task)
-    return [f"scored differently in {said} ({_tasks(tasks)})" for (_, said), tasks in different.items()]
+    return [
+        f"scored differently in {said} ({first_few(tasks, SHOWN)})" for (_, said), tasks in different.items()
+    ]
 
 
 def _without_seeds(protocol: dict) -> dict:
@@ -133,8 +136,3 @@ def _without_seeds(protocol: dict) -> dict:
 def _differing(protocols: list[dict]) -> str:
     names = sorted({name for protocol in protocols for name in protocol})
     return ", ".join(n for n in names if len({json.dumps(p.get(n)) for p in protocols}) > 1)
-
-
-def _tasks(tasks: list[str]) -> str:
-    more = f" and {len(tasks) - SHOWN} more tasks" if len(tasks) > SHOWN else ""
-    return ", ".join(tasks[:SHOWN]) + more

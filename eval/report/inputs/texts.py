@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from base.sentences import first_few
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.axes import Family
 from pretrain.run.folders import RunFolder
@@ -37,4 +38,4 @@ def _note(family: Family, parts: Mapping[str, Sequence[RunFacts]]) -> str:
 
 def _variants(part: Sequence[RunFacts]) -> str:
     names = list(dict.fromkeys(str(run.variant) for run in part))
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return first_few(names, 3)

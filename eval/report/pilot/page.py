@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from base.option_text import read_value
+from base.sentences import first_few
 from eval.report.document.markdown import details, table
 from eval.report.inputs.recipe import SHORT, Recipe, recipe_name
 from eval.report.pilot.choice import ARMS, FAR, Choice, Weighed
@@ -152,11 +153,10 @@ def _cautions(choice: Choice) -> list[str]:
             "`size`, or of more seeds, says more."
         )
     if choice.alike:
-        named = "; ".join(recipe_name(one.recipe) for one in choice.alike[:NAMED])
-        more = f" and {len(choice.alike) - NAMED} more" if len(choice.alike) > NAMED else ""
+        named = first_few([recipe_name(one.recipe) for one in choice.alike], NAMED, "; ")
         number = f"{len(choice.alike)} others" if choice.alike[1:] else "another"
         said.append(
-            f"With so few seeds its hours cannot be told from those of {number} ({named}{more}): of these it "
+            f"With so few seeds its hours cannot be told from those of {number} ({named}): of these it "
             "is the cheapest by the best guess, not by proof."
         )
     if choice.by_signal:

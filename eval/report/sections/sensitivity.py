@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base.sentences import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import details, difference, signed, table
 from eval.report.sections.failed_runs import failed_runs_section
@@ -56,10 +57,7 @@ def _stability(analysis: Analysis) -> str:
     if not found:
         return f"All {total} verdicts hold whichever single run is left out."
     names = [f"`{x.variant}` on {place(analysis, x.comparison.benchmark)}" for x in found]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return (
-        f"{len(found)} of {total} verdicts change without some single run: {', '.join(names[:NAMED])}{more}."
-    )
+    return f"{len(found)} of {total} verdicts change without some single run: {first_few(names, NAMED)}."
 
 
 def _range(x: Sensitivity) -> str:
@@ -70,9 +68,9 @@ def _range(x: Sensitivity) -> str:
 def _changes(x: Sensitivity) -> str:
     if not x.changed:
         return f"holds in all {x.num_left_out}"
-    run, verdict = x.changed[0]
-    more = f" and {len(x.changed) - 1} more" if len(x.changed) > 1 else ""
-    return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {run}{more}"
+    verdict = x.changed[0][1]
+    runs = first_few([run for run, _ in x.changed], 1)
+    return f"{len(x.changed)} of {x.num_left_out} change it: {verdict} without {runs}"
 
 
 def _other(comparison: Comparison | None) -> str:

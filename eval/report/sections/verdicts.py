@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base.sentences import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, bold, difference, escape, interval, table, unit_name
 from eval.report.document.names import family_label
@@ -181,8 +182,5 @@ def _missing(analysis: Analysis) -> list[str]:
     gaps: dict[str, None] = {}
     for row in analysis.missing.itertuples(index=False):
         gaps.setdefault(f"{row.family} {row.variant} seed {row.seeds}")
-    shown = list(gaps)[:3]
-    more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
-    return [
-        f"{num} score{'s are' if num > 1 else ' is'} missing: {'; '.join(shown)}{more} ([Design](#design))"
-    ]
+    shown = first_few(list(gaps), 3, "; ")
+    return [f"{num} score{'s are' if num > 1 else ' is'} missing: {shown} ([Design](#design))"]

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from base.errors import UsageError
+from base.sentences import first_few
 from eval.report.inputs.sources import Source
 from eval.results.outcome import Outcome
 from eval.results.stages import SHARED, TUNE
@@ -318,11 +319,10 @@ def _along(name: str, choice: Choice, table: Losses) -> tuple[tuple[Value, ...],
 def _notes(tuning: Tuning, lines: Sequence[Line]) -> Iterable[str]:
     edges = [line for line in lines if line.is_at_edge]
     if edges:
-        named = ", ".join(f"{line.variant} ({line.field} {line.values[line.chosen]})" for line in edges[:4])
-        more = f" and {len(edges) - 4} more" if len(edges) > 4 else ""
+        named = first_few([f"{line.variant} ({line.field} {line.values[line.chosen]})" for line in edges], 4)
         yield (
             "the best value found lies at the edge of what was tried without a divergence: "
-            f"{named}{more}; a better one may lie beyond, which no interval here holds; tune further "
+            f"{named}; a better one may lie beyond, which no interval here holds; tune further "
             "(`tune: widen`)"
         )
     few = {str(line.variant): line for line in lines if line.rates is not None and len(line.rates) < 3}
