@@ -206,18 +206,7 @@ def _pretrain(
         stop,
         score,
     )
-    facts = {
-        "device": provenance.device_name(accelerator.device),
-        "num_processes": accelerator.num_processes,
-        "mixed_precision": accelerator.mixed_precision,
-        "batch_size": config.train.batch_size,
-        "per_device_train_batch_size": config.train.per_device_train_batch_size,
-        "config_hash": config_hash(asked),
-        **source_facts(config.model.ffn),
-        "corpus": corpus.describe(config.data),
-        "data_fingerprint": data.fingerprint,
-        **costs,
-    }
+    facts = _facts(config, asked, accelerator, data) | costs
     if main:
         facts["word_frequency_loss"] = _word_frequency_loss(config, data, path)
         provenance.start(path, facts, loop.state.step)
@@ -240,6 +229,23 @@ def _pretrain(
         results["mean_tokens_per_s"] = round(results["tokens"] / seconds, 1)
         save_model(RunFolder(path).model_dir, network, data, asked, costs["parameters"], results)
         _finish(RunFolder(path), results, asked)
+
+
+def _facts(
+    config: RunConfig, asked: RunConfig, accelerator: Accelerator, data: PreparedData
+) -> dict[str, Any]:
+    """What a run's record says of how it is trained, and on what."""
+    return {
+        "device": provenance.device_name(accelerator.device),
+        "num_processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        "batch_size": config.train.batch_size,
+        "per_device_train_batch_size": config.train.per_device_train_batch_size,
+        "config_hash": config_hash(asked),
+        **source_facts(config.model.ffn),
+        "corpus": corpus.describe(config.data),
+        "data_fingerprint": data.fingerprint,
+    }
 
 
 def batch_source(config: RunConfig, accelerator: Accelerator, data: PreparedData) -> BatchSource:

@@ -116,40 +116,48 @@ def sensitivities(
     other_way = again.correct(
         {k: c for arms in claims.tables.values() for k, c in again.compare(arms, inference=other_how).items()}
     )
-    found: list[Sensitivity] = []
-    for benchmark, arms in claims.tables.items():
-        left_out = list(_leave_one_out(again, arms))
-        rest, flagged = _without(arms, outliers)
-        without = again.correct(again.compare(rest)) if flagged else {}
-        of_parts = means[means.benchmark == benchmark]
-        other_mean = ArmTable.of_scores(of_parts, benchmark, outcome=arms.outcome)
-        by_part = again.correct(again.compare(other_mean)) if len(of_parts) else {}
-        for variant in variants:
-            key = (benchmark, Contrast((variant,), (baseline,)))
-            if (comparison := overall[key]).p is None:
-                continue
-            others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
-            estimates = [c.estimate for c in others.values() if c.estimate is not None]
-            found.append(
-                Sensitivity(
-                    comparison=comparison,
-                    variant=variant,
-                    lowest_estimate=min(estimates),
-                    highest_estimate=max(estimates),
-                    changed=tuple(
-                        (run_name(run), c.verdict)
-                        for run, c in others.items()
-                        if c.verdict != comparison.verdict
-                    ),
-                    num_left_out=len(others),
-                    without_outliers=without.get(key) if flagged & {variant, baseline} else None,
-                    paired=other_way[key],
-                    is_paired=claims.inference.paired,
-                    seed_correlation=_seed_correlation(arms, variant, baseline),
-                    mean_of_parts=by_part.get(key),
-                )
-            )
-    return found
+    return [
+        x
+        for benchmark, arms in claims.tables.items()
+        for x in _of_outcome(again, arms, means[means.benchmark == benchmark], outliers, overall, other_way)
+    ]
+
+
+def _of_outcome(
+    again: _Again,
+    arms: ArmTable,
+    of_parts: pd.DataFrame,
+    outliers: pd.DataFrame,
+    overall: Mapping[Key, Comparison],
+    other_way: Mapping[Key, Comparison],
+) -> Iterator[Sensitivity]:
+    """Look at each comparison of one outcome in other ways, where it could be made at all."""
+    left_out = list(_leave_one_out(again, arms))
+    rest, flagged = _without(arms, outliers)
+    without = again.correct(again.compare(rest)) if flagged else {}
+    other_mean = ArmTable.of_scores(of_parts, arms.benchmark, outcome=arms.outcome)
+    by_part = again.correct(again.compare(other_mean)) if len(of_parts) else {}
+    for variant in again.variants:
+        key = (arms.benchmark, Contrast((variant,), (again.baseline,)))
+        if (comparison := overall[key]).p is None:
+            continue
+        others = {run: c for run, c in left_out if c.contrast == comparison.contrast}
+        estimates = [c.estimate for c in others.values() if c.estimate is not None]
+        yield Sensitivity(
+            comparison=comparison,
+            variant=variant,
+            lowest_estimate=min(estimates),
+            highest_estimate=max(estimates),
+            changed=tuple(
+                (run_name(run), c.verdict) for run, c in others.items() if c.verdict != comparison.verdict
+            ),
+            num_left_out=len(others),
+            without_outliers=without.get(key) if flagged & {variant, again.baseline} else None,
+            paired=other_way[key],
+            is_paired=again.claims.inference.paired,
+            seed_correlation=_seed_correlation(arms, variant, again.baseline),
+            mean_of_parts=by_part.get(key),
+        )
 
 
 def _seed_correlation(arms: ArmTable, variant: Level, baseline: Level) -> float | None:
