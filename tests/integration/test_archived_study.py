@@ -20,6 +20,8 @@ import ffn_ablations
 from tests.bad_inputs import CONFIG, STUDY
 from tests.processes import run_command
 
+pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
+
 TUNE = {"optim.learning_rate": [1e-3, 1e-2], "seeds": [101], "widen": 0, "shared": False}
 
 
@@ -97,7 +99,6 @@ def rewrite(archive: Path, change) -> None:
     archive.write_bytes(lzma.compress(stream.getvalue()))
 
 
-@pytest.mark.ci
 def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert numbers(elsewhere) == numbers(finished)
     assert "8 runs were trained, 4 of which are compared: " in (elsewhere / "report/report.md").read_text()
@@ -106,7 +107,6 @@ def test_the_report_is_the_same(finished: Path, elsewhere: Path) -> None:
     assert not list(elsewhere.glob("runs/study/*/*/*/model"))
 
 
-@pytest.mark.ci
 def test_nothing_is_run_again_and_a_newcomer_is_judged_beside_the_others(elsewhere: Path) -> None:
     before = {path: path.read_bytes() for path in elsewhere.glob("runs/study/*/*/*/COMPLETED")}
     call = ("slurm.submit", "study.yaml", "--workers", "2", "--cells-per-job", "2")
@@ -274,7 +274,6 @@ def test_another_study_of_the_same_name_keeps_its_words(finished: Path, tmp_path
     assert (tmp_path / "runs/study/study.yaml").read_text() == own
 
 
-@pytest.mark.ci
 def test_killed_between_any_two_files_the_same_command_arrives(finished: Path, tmp_path: Path) -> None:
     """What a killed restore leaves: files of the study without the last, and a run that is not moved yet."""
     study = tmp_path / "runs/study"

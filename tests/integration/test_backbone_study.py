@@ -104,6 +104,7 @@ def test_heads_on_pretrained_models_arrive_at_a_report(study: Path, bert: Path, 
     assert f"{bert}, which {runs}/published/pretrained/tiny-bert/seed1-" in gone.stderr
 
 
+@pytest.mark.ci
 def test_what_cannot_be_found_is_told_before_anything_runs(study: Path, tmp_path: Path) -> None:
     content = yaml.safe_load(study.read_text())
     for name, said in {

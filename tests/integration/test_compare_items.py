@@ -30,6 +30,7 @@ def scored(make_run) -> Callable[..., Path]:
     return make
 
 
+@pytest.mark.ci
 def test_differences_are_those_of_the_scores(scored):
     first, second = scored(1), scored(2)
     found = compare_models(read_model_items(first), read_model_items(second))
@@ -49,6 +50,7 @@ def test_differences_are_those_of_the_scores(scored):
     assert pairs.num_items == sum(x.num_items for x in found.parts if x.outcome == pairs.outcome)
 
 
+@pytest.mark.ci
 def test_the_page_speaks_of_items_and_never_of_trainings(scored, tmp_path, capsys):
     first, second = scored(1), scored(2, ffn="relu")
     out = tmp_path / "out"
@@ -68,6 +70,7 @@ def test_the_page_speaks_of_items_and_never_of_trainings(scored, tmp_path, capsy
     assert before == {path.name: path.read_bytes() for path in out.iterdir()}
 
 
+@pytest.mark.ci
 def test_two_seeds_of_one_variant_are_told_as_such(scored, tmp_path, capsys):
     main([str(scored(1)), str(scored(2)), "--out", str(tmp_path / "out")])
     assert "whatever differs here is what another seed does" in capsys.readouterr().out

@@ -55,6 +55,7 @@ def test_places_are_those_of_every_example_alone(run):
             np.testing.assert_allclose(own, np.tanh(hidden @ projection.T).mean(0), atol=1e-5)
 
 
+@pytest.mark.ci
 def test_files_lie_in_the_run_and_come_out_the_same_from_the_kept_classifier(run, monkeypatch, capsys):
     command(monkeypatch, run, TASK, *FLAGS, "--max-examples", "30")
     first = capsys.readouterr()

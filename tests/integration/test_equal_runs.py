@@ -227,6 +227,7 @@ def test_two_processes_move_the_same_knots_as_one(run):
 
 
 @in_parts
+@pytest.mark.ci
 def test_the_loss_is_the_mean_over_all_targets_of_the_step(run, runs_dir, family, parts):
     """Against transformers' loss on all rows of the first step; the mean of the parts' means is another."""
     flags, processes = IN_PARTS[parts]

@@ -221,6 +221,7 @@ def other(request, tmp_path, tokenizer) -> Path:
     return tmp_path / f"my-{request.param}"
 
 
+@pytest.mark.ci
 def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = (

@@ -65,6 +65,7 @@ def count_calls(monkeypatch) -> list[str]:
 
 
 @pytest.mark.parametrize("family", ["gpt_neo", "roberta"])
+@pytest.mark.ci
 def test_a_run_gets_rows_and_items(make_run, family):
     run = make_run(family, "kan")
     rows = evaluate_run(run, BOTH, progress=False)
@@ -114,6 +115,7 @@ def test_two_evaluations_of_a_run_agree_exactly(make_run):
 
 
 @pytest.mark.parametrize(("step", "num_done"), [("items", 3), ("rows.parquet", 3), ("done.json", 1)])
+@pytest.mark.ci
 def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step, num_done):
     run = make_run()
     undisturbed = evaluate_run(run, PAIRS, progress=False)
@@ -139,6 +141,7 @@ def test_a_kill_while_writing_loses_one_task_at_most(make_run, monkeypatch, step
     assert not items.duplicated(["task", "pair_id"]).any()
 
 
+@pytest.mark.ci
 def test_other_weights_are_scored_where_their_training_vouches_for_them(make_run, capsys):
     run, other = make_run(seed=3), make_run(seed=4)
     before = evaluate_run(run, BOTH, progress=False)
@@ -238,6 +241,7 @@ def test_sources_are_checked_before_any_model_is_loaded(shared_data, tmp_path):
     assert "leaves out 66 absent tasks" in note
 
 
+@pytest.mark.ci
 def test_real_pairs_of_all_suites_are_scored(make_run, shared_data):
     run = make_run("roberta")
     config = EvalConfig(suites=("babylm23",), blimp_dir=shared_data / "blimp", max_pairs=4)

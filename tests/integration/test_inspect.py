@@ -27,6 +27,8 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import read_run
 from pretrain.training.train import train
 
+pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
+
 FEW = Settings(num_tokens=1500, max_pairs=2)
 FLAGS = ["--tokens", "1500", "--max-pairs", "2", "--workers", "1"]
 
@@ -73,7 +75,6 @@ def page(study, tmp_path_factory) -> Path:
     return out
 
 
-@pytest.mark.ci
 def test_the_loss_is_that_of_training(study):
     for ffn in ("gelu", "fourier-kan"):
         run = RunFolder(run_of(study, ffn))
@@ -83,7 +84,6 @@ def test_the_loss_is_that_of_training(study):
 
 
 @pytest.mark.parametrize("family", ["roberta", "t5"])
-@pytest.mark.ci
 def test_the_loss_is_that_of_training_in_every_family(family, tmp_path):
     run = RunFolder(train(trained(tmp_path, "kan", 1, family)))
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
@@ -107,7 +107,6 @@ def test_the_untrained_twin_is_what_training_began_with(study, tmp_path):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=name)
 
 
-@pytest.mark.ci
 def test_the_page_has_its_parts_and_its_numbers(page, study):
     text = (page / "inspection.md").read_text()
     for title in ("Learned activations", "KAN edges", "Pruning", "Stability", "Across seeds", "Methods"):
@@ -129,7 +128,6 @@ def test_the_page_has_its_parts_and_its_numbers(page, study):
     assert steps == [0, 20, 40, 60]
 
 
-@pytest.mark.ci
 def test_what_was_measured_is_kept_and_drawn_again(page, study, tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in study.glob("*/*/*/eval/inside.json")}
     assert command.main([str(study), "--out", str(tmp_path), "--paper", *FLAGS]) == 0
@@ -141,7 +139,6 @@ def test_what_was_measured_is_kept_and_drawn_again(page, study, tmp_path, capsys
         assert again.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.ci
 def test_the_report_of_the_study_repeats_the_sentences(study, tmp_path):
     assert command.main([str(study), *FLAGS]) == 0
     summary = json.loads((study / "inspection" / "findings.json").read_text())
@@ -232,7 +229,6 @@ def test_the_pruned_model_is_the_one_of_the_curve(study):
     assert rise_at(found.pruning[0], 0.5) == pytest.approx(found.pruning[0].loss[3] - found.loss)
 
 
-@pytest.mark.ci
 def test_workers_and_this_process_measure_the_same(study, tmp_path):
     numbers = []
     for workers in ("1", "2"):

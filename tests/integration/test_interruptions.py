@@ -157,6 +157,7 @@ SLOW_DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", ["flipped", *SLOW_DAMAGES])
+@pytest.mark.ci
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrupted, runs_dir, start, damage):
     name = f"damaged-{damage.replace(' ', '-')}"
     path, log = folder_of(runs_dir, name), runs_dir / f"{name}.log"
@@ -205,6 +206,7 @@ def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(uninterrupted, r
     assert_same_result(uninterrupted, path)
 
 
+@pytest.mark.ci
 def test_of_two_processes_in_one_folder_the_second_is_refused(uninterrupted, runs_dir, start):
     path, logs = folder_of(runs_dir, "twice"), [runs_dir / "twice-1.log", runs_dir / "twice-2.log"]
     flags = [*TINY, "--runs-dir", str(runs_dir), "--run-name", "twice"]
@@ -245,6 +247,7 @@ def small_disk() -> Iterator:
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.ci
 def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
     uninterrupted, runs_dir, start, small_disk
 ):
@@ -264,6 +267,7 @@ def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
     assert_same_result(uninterrupted, path)
 
 
+@pytest.mark.ci
 def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_room(
     uninterrupted, runs_dir, start, small_disk
 ):

@@ -22,6 +22,8 @@ from pretrain.training.knots import NUM_TOKENS
 from pretrain.training.loop import Loop
 from pretrain.training.train import train
 
+pytestmark = pytest.mark.ci  # its runs are shared by all of its tests
+
 ALL = ["--splines.knot-updates", "0", "0.5", "--splines.penalty", "0.01", "--splines.prune-below", "0.2"]
 SPARSE = ["--model.ffn-options", "splines", "sparse"]
 
@@ -91,7 +93,6 @@ def train_killed(config, stops, monkeypatch):
     "ffn",
     ["kan", *(pytest.param(name, marks=pytest.mark.slow) for name in ("spline-kan", "spline-activation"))],
 )
-@pytest.mark.ci
 def test_a_run_killed_at_any_step_of_the_schedule_goes_on_to_the_same_bits(tiny, ffn, monkeypatch):
     monkeypatch.setattr(knots, "NUM_TOKENS", 512)
     flags = [*SPARSE, *ALL]

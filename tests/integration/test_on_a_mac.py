@@ -71,6 +71,7 @@ def run(mac: dict[str, str], folder: Path, *command: object) -> str:
     return done.stdout
 
 
+@pytest.mark.ci
 def test_the_status_of_a_study(mac: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
     assert "1 waiting" in run(mac, tmp_path, "slurm.status", ".")

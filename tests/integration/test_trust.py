@@ -218,6 +218,7 @@ CONSENT = "which is code; read"
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else words or "reads",
 )
+@pytest.mark.ci
 def test_a_folder_s_own_variant_needs_consent(
     with_own_variant: Path, mark: Path, command: tuple[str, ...], words: str | None
 ):

@@ -47,6 +47,7 @@ def other_formula(monkeypatch):
     return change
 
 
+@pytest.mark.ci
 def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_formula, capsys):
     config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
     path, before = train(config), source_fingerprint("swish")
@@ -78,6 +79,7 @@ def test_a_finished_run_is_not_passed_off_as_the_new_formula_s(tmp_path, other_f
 
 
 @pytest.mark.parametrize("kept", [("provenance.json",), ("COMPLETED",), ("model",)])
+@pytest.mark.ci
 def test_any_one_record_is_enough(tmp_path, other_formula, kept):
     config = load_config(None, [*TINY, "--runs-dir", str(tmp_path)])
     path = train(config)
@@ -115,6 +117,7 @@ def test_runs_of_before_are_taken_as_they_are(tmp_path, other_formula, capsys):
     assert "is finished; nothing to do" in capsys.readouterr().out
 
 
+@pytest.mark.ci
 def test_a_run_of_another_formula_is_not_scored_and_the_others_are(make_run, evaluate, other_formula, capsys):
     swish, gelu = make_run(), make_run(ffn="gelu")
     before = source_fingerprint("swish")

@@ -51,6 +51,7 @@ def test_the_script_of_one_clone_with_the_packages_of_another(tmp_path):
 
 
 @pytest.mark.parametrize("module", ["pretrain.train", "eval", "eval.report", "slurm.submit", "slurm.status"])
+@pytest.mark.ci
 def test_packages_of_different_clones(tmp_path, module):
     clone = tmp_path / "clone"
     shutil.copytree(CODE_ROOT / "slurm", clone / "slurm")

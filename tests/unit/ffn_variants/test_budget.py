@@ -452,6 +452,7 @@ def test_report_shows_budgets(study, tmp_path):
     )
 
 
+@pytest.mark.ci
 def test_runs_of_before_budgets_and_tables_report_without(study, tmp_path):
     old = study(False)
     write_report(old, tmp_path / "old")

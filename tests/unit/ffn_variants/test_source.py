@@ -321,6 +321,7 @@ def test_what_computes_nothing_does_not_count(fingerprint_of, build, edit):
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 @pytest.mark.parametrize("edit", OTHER.values(), ids=OTHER)
+@pytest.mark.ci
 def test_what_computes_counts(fingerprint_of, build, edit):
     assert len({fingerprint_of(build), fingerprint_of(build, edit), ""}) == 3
 

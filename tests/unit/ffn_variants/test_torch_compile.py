@@ -82,6 +82,7 @@ def test_more_numbers_of_rows_than_dynamo_compiles_for_are_one_graph(name):
 
 
 @pytest.mark.parametrize("name", ["kan", "rbf-kan", "spline-kan"])
+@pytest.mark.ci
 def test_graphs_of_both_directions_have_the_eager_numbers_under_autocast_too(name):
     torch.manual_seed(0)
     ffn, x = build_ffn(name, 12, 20), torch.randn(21, 12)

@@ -88,6 +88,7 @@ def test_the_numbers_are_those_of_the_report(scores: Path):
     assert shown == pytest.approx(means["gelu"].to_list(), abs=0.05)
 
 
+@pytest.mark.ci
 def test_no_number_of_the_report_depends_on_the_paper(scores: Path):
     def report(out: Path) -> str:
         return re.sub(r"## Reproduce.*", "", (out / "report.md").read_text(), flags=re.DOTALL)
@@ -102,6 +103,7 @@ def test_no_number_of_the_report_depends_on_the_paper(scores: Path):
     assert "a\\_b" not in table
 
 
+@pytest.mark.ci
 def test_variants_stand_in_the_order_of_the_labels(scores: Path):
     text = json.dumps({HOSTILE: "Strange", "kan": "KAN"})
     paper = written(scores, labels=f"variants: {text}\n")
@@ -210,6 +212,7 @@ def test_a_study_says_what_it_was_trained_on(scores: Path):
         assert "salazar2020" in cited(text)
 
 
+@pytest.mark.ci
 def test_svg_figures_say_what_they_are(scores: Path):
     text = (written(scores).parent / "figures" / "forest.svg").read_text()
     assert "<title>forest</title>" in text
@@ -267,6 +270,7 @@ def test_letters_that_latex_has_no_font_for(text: str, written: str):
     assert escape(text) == written
 
 
+@pytest.mark.ci
 def test_a_name_is_no_argument_of_the_line_before_it(scores: Path):
     text = json.dumps({"kan": "[a]", HOSTILE: "*b"})
     table = (written(scores, labels=f"variants: {text}\n") / "tables" / "scores.tex").read_text()
@@ -274,6 +278,7 @@ def test_a_name_is_no_argument_of_the_line_before_it(scores: Path):
     assert re.findall(r"(?m)^\{\}(\S+) &", table) == ["[a]", "*b"]
 
 
+@pytest.mark.ci
 def test_the_command_says_what_the_paper_leaves_out(scores: Path, capsys: pytest.CaptureFixture):
     paper = written(scores, labels="variants: {kan: Other}\nonly: true\n")
     said = capsys.readouterr().out

@@ -222,6 +222,7 @@ def test_the_study_is_held_against_what_its_pilot_promised(tmp_path: Path, sd: f
         (976, 1e-3, "The study has another recipe, which the pilot did not try."),
     ],
 )
+@pytest.mark.ci
 def test_a_study_of_another_recipe_is_told(tmp_path: Path, steps: int, rate: float, said: str) -> None:
     short = (("tokens", "300k"), *SHORT[1:])
     losses = {LONG: GOOD, HIGH: _wide(3.0, 0.1), short: STILL}

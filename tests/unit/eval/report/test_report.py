@@ -179,6 +179,7 @@ def test_every_number_of_report_json_is_that_of_the_rows(study: Path):
     assert len(report["curves"]) == 17
 
 
+@pytest.mark.ci
 def test_files_are_linked_well_formed_and_repeat_byte_for_byte(study: Path, tmp_path: Path):
     out = tmp_path / "out"
     text = written(study, out)
@@ -229,6 +230,7 @@ def test_scores_stand_beside_constant_answers_and_what_was_seen_in_training(stud
     assert numbers["baselines"] == {"embedded-glue": {"acceptability": {"accuracy": 61.5}}}
 
 
+@pytest.mark.ci
 def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
     rows = read_source(study).rows
     rows.to_parquet(tmp_path / "rows.parquet")
@@ -242,6 +244,7 @@ def test_rows_file_csv_and_study_agree(study: Path, tmp_path: Path):
     assert reports[1]["missing"] == reports[0]["missing"]  # judged by the seeds that occur, here the same
 
 
+@pytest.mark.ci
 def test_runs_of_another_configuration_are_left_out_and_named(study: Path, tmp_path: Path):
     before = numbers_of(study)
     write_run(study, "gpt_neo", "gelu", 1, tag="ffffffff")
@@ -391,6 +394,7 @@ def test_a_study_names_its_contrasts_and_pairing_beforehand(study: Path):
     assert "roberta gelu seed 3" in text[text.index("Without a partner of the same seed") :]
 
 
+@pytest.mark.ci
 def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
     """A report of a study at work answers what can be answered; a flag is a mistake as ever."""
     content = yaml.safe_load((study / "study.yaml").read_text())
@@ -504,6 +508,7 @@ def test_a_study_of_no_evaluation_has_a_report(study: Path):
     "content",
     first_is_fast([b'{"a": {"b": {"c": "d"}, "e": [1]}, "f": 3}', b"", 100 * b"\0", b"[1, 2]"]),
 )
+@pytest.mark.ci
 def test_a_damaged_file_of_one_run_stops_no_other(study: Path, content: bytes):
     run = StudyFolder(study).run_folders()[0]
     whole = read_source(study)

@@ -43,6 +43,7 @@ def arms_of(rows: pd.DataFrame, keys: list[tuple[str, str]]) -> list[np.ndarray]
     return [rows.score[(rows.family == f) & (rows.variant == v)].to_numpy() for f, v in keys]
 
 
+@pytest.mark.ci
 def test_average_over_families_is_judged_as_a_loop_does():
     keys = [("a", "relu"), ("a", "gelu"), ("b", "relu"), ("b", "gelu")]
     rows = scores(dict(zip(keys, (5, 6, 7, 5), strict=True)), shift=1.1)

@@ -94,6 +94,7 @@ def of_models(cells: np.ndarray, weights: list[float]) -> Welch:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("spread_of_models", [0.0, 1.0, 5.0])
+@pytest.mark.ci
 def test_heads_of_the_same_models_are_rarely_called_different(shape: str, spread_of_models: float):
     """Three seeds, two families, equal heads: paired by model the spread of the models is of no account."""
     rng = np.random.default_rng([9, sorted(SHAPES).index(shape), int(spread_of_models)])

@@ -154,6 +154,7 @@ HOWS = st.builds(
 
 
 @given(CELLS, HOWS, st.randoms(use_true_random=False))
+@pytest.mark.ci
 def test_order_of_rows_is_irrelevant(cells, how, random):
     rows = table(cells)
     order = list(range(len(rows)))
@@ -163,6 +164,7 @@ def test_order_of_rows_is_irrelevant(cells, how, random):
 
 
 @given(CELLS, HOWS, st.sampled_from([None, "f"]))
+@pytest.mark.ci
 def test_swapping_arms_mirrors_everything(cells, how, family):
     rows = table(cells)
     forward, backward = (
@@ -231,6 +233,7 @@ def tasks(cells: dict[tuple[str, str], list[float]], benchmark: str) -> pd.DataF
 
 
 @given(CELLS, st.floats(-50, 50).map(lambda x: round(x, 2)))
+@pytest.mark.ci
 def test_adding_a_constant_to_both_arms_changes_nothing(cells, constant):
     # Of equal runs one may be a copy, but not where both score zero.
     assume(all(len(set(cell)) == len(cell) for cell in cells.values()))

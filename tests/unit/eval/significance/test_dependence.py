@@ -249,6 +249,7 @@ def test_what_is_drawn_is_the_study_that_was_compared(is_paired: bool, missing: 
 
 
 @pytest.mark.parametrize("method", ["welch", "bootstrap"])
+@pytest.mark.ci
 def test_claims_are_corrected_by_max_t_and_the_rest_by_holm(method: Method):
     for seed in range(3):
         _, by_holm = compared(tables(seed, missing=False), Inference(method=method))

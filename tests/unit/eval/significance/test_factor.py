@@ -149,6 +149,7 @@ def test_with_one_ffn_a_family_is_a_family(tmp_path: Path):
     assert c.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
 
 
+@pytest.mark.ci
 def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
     found, rows = kept(made), scores()
     assert found.benchmarks == (Benchmark("blimp"), *(Benchmark("glue", head) for head in HEADS))  # as listed
@@ -167,6 +168,7 @@ def test_with_the_ffn_as_factor_every_head_is_a_benchmark(made: Path):
     assert "*glue (linear)* is glue under the head `linear`" in text
 
 
+@pytest.mark.ci
 def test_one_head_alone_is_what_a_table_of_that_head_gives(made: Path, tmp_path: Path):
     rows = scores()
     path = tmp_path / "mlp.parquet"
@@ -233,6 +235,7 @@ def test_what_is_missing_is_named(study: Path):
     assert set(analysed(study, factor="head").missing.variant) == {"mlp"}
 
 
+@pytest.mark.ci
 def test_models_that_answer_alike_under_one_head_are_not_copies(study: Path):
     """Frozen models that learnt nothing all give the commonest answer, to the last decimal."""
     for path in study.glob("*/*/*/eval/rows.parquet"):
@@ -332,6 +335,7 @@ def test_compare_takes_a_factor():
     assert found.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
 
 
+@pytest.mark.ci
 def test_order_of_rows_is_irrelevant(tmp_path: Path):
     rows = scores()
     rows = rows[rows.family == "gpt_neo"]
@@ -371,6 +375,7 @@ def test_the_heads_of_a_study_are_written_as_in_rows():
     assert levels("both", FFNS, ["linear"]) == (Combination("gelu", "linear"), Combination("kan", "linear"))
 
 
+@pytest.mark.ci
 def test_the_command_repeats_itself(study: Path, tmp_path: Path):
     """The whole report, with its figures, and the command that it ends with."""
     write_report(study, tmp_path / "out", Request(factor="head"))
@@ -401,6 +406,7 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.ci
 def test_names_that_look_like_labels_are_kept_apart(odd: Path):
     """Of heads: the label "gpt_neo / kan / a" is that of two groups of models."""
     found, rows = kept(odd, factor="head", baseline="b"), odd_scores()

@@ -92,6 +92,7 @@ def test_a_loss_may_be_written_with_either_sign(rows: pd.DataFrame, chance: floa
 
 
 @given(rows=losses(), factor=st.sampled_from([1 / math.log(2), 0.1, 1000.0]))
+@pytest.mark.ci
 def test_a_unit_changes_no_verdict(rows: pd.DataFrame, factor: float):
     """Nats to bits, with the margin: differences scale; averages over families are ratios, which do not."""
     said = declared(margin=0.02 * factor)
@@ -106,6 +107,7 @@ def test_a_unit_changes_no_verdict(rows: pd.DataFrame, factor: float):
 
 
 @given(rows=losses(), order=st.randoms())
+@pytest.mark.ci
 def test_order_and_names_are_irrelevant(rows: pd.DataFrame, order: Any):
     places = list(rows.index)
     order.shuffle(places)

@@ -198,6 +198,7 @@ def by_statsmodels(table: pd.DataFrame, measure: str, predictors: str) -> float:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.ci
 def test_reading_times_are_explained_as_by_statsmodels(scorers, tokenizer, data, objective):
     eyes, paced = tasks_of("reading", data)
     path = data / "full_eval" / "reading" / "reading_data.csv"

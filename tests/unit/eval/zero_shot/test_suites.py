@@ -56,6 +56,7 @@ def test_thirteen_labels_are_twelve_phenomena(real):
         ("wug", 1, 200),
     ],
 )
+@pytest.mark.ci
 def test_the_suites_of_the_real_data_are_complete(real, suite, num_tasks, num_items):
     tasks = find_suite_tasks(suite, real)
     assert missing_tasks(suite, tasks) == []

@@ -155,6 +155,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
+@pytest.mark.ci
 def test_a_wrong_variant_fails_its_check(case):
     wrong, check, words = WRONG[case]
     register(wrong)

@@ -80,6 +80,7 @@ def waved(x, fixed, learned):
 
 @pytest.mark.parametrize("needs_x", [True, False])
 @pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.ci
 def test_one_constant_is_learned_and_one_is_not(needs_x, compiled):
     x, weight, c = tensors(count=2)
     x.requires_grad_(needs_x)

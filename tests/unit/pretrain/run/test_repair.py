@@ -149,6 +149,7 @@ def other_run(config: RunConfig) -> RunFolder:
     return RunFolder(train(config.model_copy(update={"seed": 6})))
 
 
+@pytest.mark.ci
 def test_checkpoints_of_another_run_are_not_continued(finished, capsys):
     config, run = finished
     before = contents(run.path)

@@ -64,6 +64,7 @@ def test_layer_of(name, layer):
 
 
 @pytest.mark.parametrize("save_steps", [3, 100])
+@pytest.mark.ci
 def test_the_gradients_named_are_those_of_the_bad_step(tiny, monkeypatch, save_steps):
     """Step 7 spoilt in one layer: noticed at step 8, found again from a checkpoint or from the start."""
     seen: dict[int, list[float]] = {}
@@ -128,6 +129,7 @@ def test_an_unreadable_marker_still_stops_a_repetition(tmp_path):
     assert "failed: its marker cannot be read" in str(read_failure(tmp_path))
 
 
+@pytest.mark.ci
 def test_metrics_have_mean_and_maximum_of_the_gradient_norms(tiny):
     each, four = (train(tiny("--train.logging-steps", steps, "--run-name", steps)) for steps in ("1", "4"))
     norms, lines = (

@@ -343,6 +343,7 @@ def test_data_is_built_once_and_shared(tiny, capsys):
     assert data.train.fill > 0.95
 
 
+@pytest.mark.ci
 def test_checkpoints_by_minutes(tiny):
     every = train(tiny("gpt_neo", "--train.save-minutes", "1e-9", "--run-name", "minutes"))
     assert sorted(path.name for path in (every / "checkpoints").iterdir()) == ["step_0000004", "step_0000005"]
@@ -393,6 +394,7 @@ def kernel(monkeypatch):
     compilation._State.failure = ""
 
 
+@pytest.mark.ci
 def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, kernel):
     def failing(function):
         def fused(*args):
@@ -413,6 +415,7 @@ def test_a_run_that_could_not_compile_says_so_in_its_records(tiny, kernel):
 
 
 @pytest.mark.parametrize("ffn", ["no-ffn", "moe"])
+@pytest.mark.ci
 def test_a_report_reads_the_parameters_of_a_run_that_a_token_meets(tiny, ffn):
     """No FFN at all is a size, too; of eight experts a token meets two."""
     path = train(tiny("gpt_neo", "--ffn", ffn))

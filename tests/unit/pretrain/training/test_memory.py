@@ -143,6 +143,7 @@ def test_fewer_rows_than_were_found_are_taken_where_they_are_asked_for():
     assert tried == [2]
 
 
+@pytest.mark.ci
 def test_evaluation_that_does_not_fit_has_fewer_rows_too():
     tried: list[tuple[int, int]] = []
 

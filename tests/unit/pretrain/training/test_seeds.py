@@ -141,6 +141,7 @@ def test_finished_ones_are_left_alone(seeds, capsys):
     assert all(RunFolder(run_dir(config)).is_complete for config in seeds("1,2,3"))
 
 
+@pytest.mark.ci
 def test_failed_ones_stop_no_others(seeds, capsys):
     """One that diverged before, one that another process trains, one that meets a defect."""
     configs = seeds("1,2,3,4")

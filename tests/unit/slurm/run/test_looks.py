@@ -211,6 +211,7 @@ def test_a_verdict_that_turns_around_is_told(run, tmp_path):
     assert seeds_of(tmp_path) == ENDS
 
 
+@pytest.mark.ci
 def test_every_look_is_a_report_that_counts_the_looks_before(run, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "write_report", write_report)
     assert run(variants=["gelu", "silu", "swish"], seeds={"first": 4, "most": 8}) == 0

@@ -196,6 +196,7 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
 
 
 @pytest.mark.parametrize("cell", first_is_fast([20, 1, 18, 19, 24, 25, 31, 32]))
+@pytest.mark.ci
 def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp_path):
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -302,6 +303,7 @@ def tuned_runs(trainer: Trainer) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("by_flag", [True, False], ids=["--add", "file"])
+@pytest.mark.ci
 def test_a_newcomer_is_tuned_as_often_as_the_others_and_nothing_is_repeated(run, tmp_path, by_flag):
     """After the grid has grown, so that the newcomer tries in one round what took the others several."""
     study, two = tmp_path / "runs" / "tuned", {"variants": ["gelu", "kan"]}

@@ -45,6 +45,7 @@ def write(path: Path, repository: Path, **changes: object) -> Path:
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+@pytest.mark.ci
 def test_shipped_studies_expand(path: Path) -> None:
     """Into the cells that come first: of tuning, where there is one, and of the first seeds named."""
     study = load_study(path)

@@ -47,6 +47,7 @@ def rows_of(figure: Figure) -> list[str]:
     return [label.get_text().replace("\n", "") for label in figure.axes[0].get_yticklabels()]
 
 
+@pytest.mark.ci
 def test_many_variants_are_sorted_alike_in_every_figure_that_lists_them(many: Analysis):
     order = by_score(many)
     assert order != list(many.variants)
@@ -73,6 +74,7 @@ def test_few_variants_and_sizes_keep_the_order_of_the_study(tmp_path: Path, many
 @pytest.mark.parametrize(
     ("draw", "expected"), [(draw_learning_curves, NAMES[1:]), (draw_gradient_norms, NAMES)]
 )
+@pytest.mark.ci
 def test_each_of_many_variants_has_a_panel_in_each_family(many: Analysis, draw, expected):
     figure, alt = draw(many)
     found = panels_by_title(figure)

@@ -171,6 +171,7 @@ def test_overlaps_are_found():
         assert_nothing_overlaps(figure)
 
 
+@pytest.mark.ci
 def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
     analysis = make_analysis(tmp_path, ("gelu", "kan", "relu"), ("roberta",))
     first, second = draw_all(analysis), draw_all(analysis)
@@ -192,6 +193,7 @@ def test_files_repeat_and_depend_on_nothing_drawn_before(tmp_path: Path):
             assert image.width == pytest.approx(200 * first[name][0].get_size_inches()[0], abs=1)
 
 
+@pytest.mark.ci
 def test_every_axis_has_a_unit(tmp_path: Path):
     units = r"points|percent|%|nats|millions|MFLOP|hours|training step|L2"
     for name, (figure, _) in draw_all(make_analysis(tmp_path, ("gelu", "kan"), has_losses=True)).items():
@@ -268,6 +270,7 @@ def test_heat_map_shows_shrunken_differences_where_there_are_any(tmp_path: Path)
     assert "shrunken" in alt
 
 
+@pytest.mark.ci
 def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(tmp_path: Path):
     analysis = make_analysis(tmp_path, parts=2)
     far = max(analysis.parts, key=lambda c: c.p is not None)

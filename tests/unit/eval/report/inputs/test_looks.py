@@ -80,6 +80,7 @@ def kan(analysis: Analysis):
     return next(c for c in analysis.comparisons if str(c.contrast) == "kan - gelu")
 
 
+@pytest.mark.ci
 def test_unplanned_looks_are_counted_and_cost_what_they_cost(tmp_path: Path):
     study = Growing(tmp_path / "s")
     notes = []

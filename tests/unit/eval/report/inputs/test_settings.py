@@ -180,6 +180,7 @@ def test_tables_have_a_column_for_each_axis(made: Path):
     assert set(as_levels.variant) == set(SIZES)
 
 
+@pytest.mark.ci
 def test_runs_of_other_stages_are_told_apart(made: Path, tmp_path: Path):
     study, content = tmp_path / "tuned", plan()
     study.mkdir()
@@ -242,6 +243,7 @@ def frame() -> pd.DataFrame:
     return table.assign(benchmark="loss", metric="eval_loss", score=[loss_of(*cell) for cell in cells])
 
 
+@pytest.mark.ci
 def test_columns_of_a_table_are_axes_where_that_is_asked_for(made: Path, tmp_path: Path):
     frame().to_csv(tmp_path / "scores.csv", index=False)
     of_study, request = kept(made), Request(axes=("size",))

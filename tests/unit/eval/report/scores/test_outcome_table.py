@@ -210,6 +210,7 @@ def test_seeds_that_families_do_not_share_and_single_runs(scores: Path, tmp_path
     assert pd.isna(numbers(single, "outcomes").loc[("blimp", "averaged")].signal_to_noise)
 
 
+@pytest.mark.ci
 def test_seeds_are_counted_for_accuracy_and_for_the_graded_metrics_of_a_suite(tmp_path: Path):
     """Of the same differences, with a sixteenth of the variance between seeds: a sixteenth of the seeds."""
     rng = np.random.default_rng(3)

@@ -285,6 +285,7 @@ def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_pa
     assert "thesis:table5" in text.split("## Reproduce")[1]
 
 
+@pytest.mark.ci
 def test_another_order_of_names_is_another_interval() -> None:
     source, request = Path("thesis:table5"), Request(method="source-study")
     found = [

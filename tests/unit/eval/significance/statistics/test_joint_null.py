@@ -180,6 +180,7 @@ def test_one_outcome_with_equal_spread_is_dunnetts_test():
 
 
 @pytest.mark.parametrize("is_paired", [False, True])
+@pytest.mark.ci
 def test_a_study_of_the_full_size_takes_a_second(is_paired):
     weights, outcomes, families = design(9, 6, num_families=2)
     scores = run_scores(np.random.default_rng(12), 20, 10, 6, correlation=0.5)

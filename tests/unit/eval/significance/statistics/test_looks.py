@@ -65,6 +65,7 @@ def wrong(scores: np.ndarray, looks: Looks, at: Sequence[int], level: float = 0.
 
 
 @pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.ci
 def test_planned_looks_are_wrong_in_at_most_5_percent(plan: tuple[int, ...]):
     """Over all looks of 20,000 studies of normal scores, up to what simulation leaves open (2 errors)."""
     scores = draw("normal", 1, plan[-1], STUDIES, 0)

@@ -45,6 +45,7 @@ def test_a_law_without_noise_is_found_again(floor: float, scale: float, exponent
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.ci
 def test_noisy_sizes_give_what_scipy_gives(seed: int):
     rng = np.random.default_rng(seed)
     sizes = np.geomspace(1e5, 1e7, 6)

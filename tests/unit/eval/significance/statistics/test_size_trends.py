@@ -125,6 +125,7 @@ def test_without_a_margin_nothing_holds_and_without_spread_nothing_is_said():
         ([0.0, 0.5, 1.0], {HOLDS}),
     ],
 )
+@pytest.mark.ci
 def test_at_most_one_study_in_twenty_has_a_false_verdict(runs: int, truth: list[float], false: set[str]):
     trend = draw(np.random.default_rng(5), np.array(truth), runs)
     found = each_verdict(trend, margin=1.0)

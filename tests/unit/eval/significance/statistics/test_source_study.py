@@ -13,6 +13,7 @@ def arms(num_a: int, num_b: int, shift: float = 1.0) -> tuple[np.ndarray, np.nda
     return rng.normal(60 + shift, 3, num_a), rng.normal(60, 1, num_b)
 
 
+@pytest.mark.ci
 def test_source_study_draws_both_arms_with_one_state():
     """As its notebook does it, a state and a draw at a time."""
     first, second = arms(4, 3)

@@ -29,6 +29,7 @@ def test_equal_looks_have_the_published_boundaries(published: list[float]):
 
 @pytest.mark.parametrize("level", [0.2, 0.05, 0.05 / 54])
 @pytest.mark.parametrize("looks", [[0.3, 0.6, 1.0], [0.5, 0.55, 1.0], [0.2, 0.9]])
+@pytest.mark.ci
 def test_each_look_spends_what_it_may(looks: list[float], level: float):
     """The chance of no crossing so far, from a box under the multivariate normal distribution."""
     bounds = boundaries(spent(looks, level), looks)

@@ -26,6 +26,7 @@ def test_the_ratio_is_made_of_the_f_statistic():
 
 @pytest.mark.parametrize("sizes", [[3] * 5, [8] * 5, [6, 5, 5, 6, 5]])
 @pytest.mark.parametrize("spread", [0.5, 2.0])
+@pytest.mark.ci
 def test_it_is_the_true_ratio_on_average(sizes, spread):
     generator = np.random.default_rng(2)
     found = np.array([variance_ratio([runs(generator, sizes, spread)]) for _ in range(3000)])
