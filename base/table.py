@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from base.options import Option
 
-NUMBERS = ("F", "parameters", "FLOPs/token")
-"""Columns that are aligned to the right."""
+UNKNOWN = ("-", "")
+"""What stands in a column of numbers for one that is not known, or not one."""
 
 
-def format_table(rows: list[tuple[str, ...]]) -> str:
-    """Align rows into columns, the header first; those of numbers to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    numbers = {i for i, name in enumerate(rows[0]) if name in NUMBERS}
-    lines = [
-        "  ".join(
-            cell.rjust(widths[i]) if i in numbers else cell.ljust(widths[i]) for i, cell in enumerate(row)
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+def format_table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Align rows into columns, the header first; columns of numbers to the right."""
+    columns = [_aligned(column) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+
+
+def _aligned(column: tuple[str, ...]) -> list[str]:
+    width, told = max(map(len, column)), [cell for cell in column[1:] if cell not in UNKNOWN]
+    if told and all(cell[0].isdigit() for cell in told):
+        return [cell.rjust(width) for cell in column]
+    return [cell.ljust(width) for cell in column]
 
 
 def describe_options(name: str, options: Mapping[str, Option]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from base.progress import duration
+from base.table import format_table
 from slurm.plan.lines import Machines, PlanLine, PlanStage, StudyPlan, Totals
 
 MANY = 10
@@ -105,14 +106,4 @@ def _hours(hours: float) -> str:
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Align columns; the last one is not padded, and those of words are to the left."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    words = {i for i in range(len(rows[0])) if not any(row[i][:1].isdigit() for row in rows[1:])}
-    lines = []
-    for row in rows:
-        cells = [
-            text.ljust(width) if i in words else text.rjust(width)
-            for i, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        lines.append(("  " + "  ".join([*cells[:-1], row[-1]])).rstrip())
-    return lines
+    return [f"  {line}" for line in format_table(rows).splitlines()]

@@ -10,6 +10,7 @@ import tyro
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.table import format_table
 from eval.classification.tasks.schema import TaskFile, find_task_file, shipped_tasks
 
 EXAMPLES = """List the classification tasks: their examples' source, labels, what a model reads, metrics.
@@ -44,10 +45,8 @@ def describe(task: TaskFile) -> tuple[str, ...]:
 def main(args: Sequence[str] | None = None) -> None:
     """Read the flags and print the table."""
     asked = parse_flags(TasksArgs, args, prog="python -m eval.tasks", description=EXAMPLES)
-    lines = [HEADER, *(describe(find_task_file(name)) for name in asked.tasks or shipped_tasks())]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    described = (describe(find_task_file(name)) for name in asked.tasks or shipped_tasks())
+    print(format_table([HEADER, *described]))
 
 
 if __name__ == "__main__":
