@@ -334,6 +334,13 @@ def test_no_large_or_generated_file_is_tracked() -> None:
         assert path.suffix not in {".safetensors", ".parquet", ".bin", ".pt"}, path
 
 
+def test_no_document_or_config_is_ignored() -> None:
+    """Archived runs are published in folders of a name that is ignored elsewhere."""
+    ignored = ["git", "ls-files", "--others", "--ignored", "--exclude-standard", "docs", "configs", "examples"]
+    listed = subprocess.run(ignored, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert not [name for name in listed.splitlines() if "__pycache__" not in name]
+
+
 @pytest.mark.usefixtures("own_variants")
 def test_the_files_shown_in_the_page_on_adding_a_variant_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
