@@ -13,7 +13,7 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.variant_source import source_change
 from tests.processes import run_command
 
-PUBLISHED = {"zoo": "docs/zoo", "zoo-roberta": "docs/zoo/roberta"}
+PUBLISHED = {"zoo": "docs/zoo", "zoo-roberta": "docs/zoo/roberta", "zoo-sizes": "docs/zoo/sizes"}
 """Where the report and the runs of each study lie."""
 
 
