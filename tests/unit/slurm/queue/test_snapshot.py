@@ -15,6 +15,9 @@ from base.code_roots import PACKAGES
 from pretrain.run.code_copy import copied_from, is_as_copied
 from slurm.queue.snapshot import snapshot_environment, take_snapshot
 
+# The file that is edited, in whichever copy of the code.
+MODULE = Path("slurm/state/cell_state.py")
+
 
 def take(root: Path, study: Path) -> Path:
     """Take a snapshot with the code of a folder, as a submission from there does."""
@@ -64,14 +67,14 @@ def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> Non
     assert said_of(clean) == {"commit": commit, "clean": True}
     assert take(checkout, study) == clean
 
-    module = checkout / "slurm" / "state.py"
+    module = checkout / MODULE
     before = module.read_text()
     module.write_text(before + "\nEDITED = True\n")
     dirty = take(checkout, study)
     assert dirty.name.startswith(f"{commit[:12]}-")
     assert said_of(dirty) == {"commit": commit, "clean": False}
     assert "+EDITED = True" in dirty.with_name(f"{dirty.name}.diff").read_text()
-    assert (clean / "slurm" / "state.py").read_text() == before
+    assert (clean / MODULE).read_text() == before
     files = {path.relative_to(clean) for path in clean.rglob("*.py")}
     assert files == {p.relative_to(checkout) for name in PACKAGES for p in (checkout / name).rglob("*.py")}
 
@@ -82,7 +85,7 @@ def test_a_snapshot_is_the_code_as_it_was(checkout: Path, tmp_path: Path) -> Non
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, cwd=checkout, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split(" ", 1)[0] == str(clean / "slurm" / "state.py")
+    assert done.stdout.split(" ", 1)[0] == str(clean / MODULE)
     assert commit in done.stdout
 
 
@@ -126,8 +129,8 @@ def flip(file: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda copy: flip(copy / "slurm" / "state.py"),
-        lambda copy: (copy / "slurm" / "state.py").unlink(),
+        lambda copy: flip(copy / MODULE),
+        lambda copy: (copy / MODULE).unlink(),
         lambda copy: (copy / "base" / "files.py").write_text(""),
         lambda copy: (copy / "torch.py").write_text("raise SystemExit('another torch')"),
         lambda copy: flip(copy / "SNAPSHOT.json"),
@@ -165,7 +168,7 @@ def test_compiled_files_in_a_snapshot_are_not_believed(tmp_path: Path) -> None:
 def test_an_edited_snapshot_is_no_clean_code_to_a_run(checkout: Path, tmp_path: Path) -> None:
     (tmp_path / "study").mkdir()
     clean = take(checkout, tmp_path / "study")
-    (clean / "slurm" / "state.py").write_text("EDITED = True\n")
+    (clean / MODULE).write_text("EDITED = True\n")
     said = said_of(clean)
     assert said["clean"] is False
     assert said["commit"] == json.loads((clean / "SNAPSHOT.json").read_text())["commit"]
