@@ -308,6 +308,7 @@ def test_what_is_missing_is_said_in_one_line(make_run, data, tmp_path, capsys):
     assert not out.exists()
 
 
+@pytest.mark.ci
 def test_mistakes_are_told_in_one_line_and_nothing_is_written(scored, data, tmp_path, capsys):
     out = tmp_path / "all.json"
     for arguments, words in (

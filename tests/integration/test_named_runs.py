@@ -87,6 +87,7 @@ def test_runs_are_told_by_their_names(named):
     assert source.notes == ()
 
 
+@pytest.mark.ci
 def test_rows_of_earlier_versions_are_those_of_the_run_they_lie_in(named):
     """They called a named run as if it had no name, and kept no checksums."""
     expected = read_source(named).rows

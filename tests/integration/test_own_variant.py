@@ -64,6 +64,7 @@ def test_the_run_keeps_the_file_and_its_fingerprint(run, mine):
     assert model["ffn_source"] == peek_record(run / "provenance.json")["variant_source"] == source
 
 
+@pytest.mark.ci
 def test_the_same_command_finds_the_run_wherever_the_file_lies(run, train, mine, tmp_path):
     for name in ("moved.py", "again/other.py"):
         path = tmp_path / name
@@ -112,6 +113,7 @@ def test_a_lost_or_damaged_copy_is_made_again(run, train, mine):
         assert (run / "model/model.safetensors").stat().st_mtime_ns == before
 
 
+@pytest.mark.ci
 def test_a_dry_run_and_every_seed_know_it_and_a_name_drops_it(mine, train, run):
     dry = train("--ffn", f"{mine}:XIELU", "--dry-run", "--seeds", "0-1", "--ffn-budget", "params")
     assert dry.returncode == 0, dry.stderr

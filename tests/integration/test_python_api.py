@@ -67,6 +67,7 @@ def test_weights_are_those_of_the_command_to_the_byte(runs: ffa.Runs, tmp_path: 
     assert weights(ffa.Run(own)) == weights(runs[3])
 
 
+@pytest.mark.ci
 def test_a_run_tells_what_its_folder_does(runs: ffa.Runs) -> None:
     run = runs[0]
     logged = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().splitlines()]

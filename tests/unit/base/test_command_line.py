@@ -88,6 +88,7 @@ def test_every_command_explains_itself(module: str) -> None:
 @pytest.mark.parametrize(
     "arguments", first_is_fast([["ffn_variants"], ["ffn_variants", "--help"], ["eval.tasks", "--help"]])
 )
+@pytest.mark.ci
 def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(arguments: list[str]) -> None:
     command = [sys.executable, "-m", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

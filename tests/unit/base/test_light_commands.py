@@ -68,6 +68,7 @@ def test_a_mistake_in_a_flag_is_told_without_a_library_of_models() -> None:
     assert run("slurm.submit", "--cluster", "slrum", "study.yaml")[:2] == (2, [])
 
 
+@pytest.mark.ci
 def test_a_report_of_a_csv_loads_no_library_of_models(tmp_path: Path) -> None:
     scores = [
         f"gpt_neo,{variant},{seed},blimp,{50 + seed + place}"
@@ -80,6 +81,7 @@ def test_a_report_of_a_csv_loads_no_library_of_models(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "report.md").is_file()
 
 
+@pytest.mark.ci
 def test_the_status_of_a_study_loads_no_library_of_models(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("cells: [gpt_neo/gelu/seed1-abc]\n")
     assert run("ffn_ablations", "study", "status", str(tmp_path))[:2] == (0, [])

@@ -66,6 +66,7 @@ def cells(table: str) -> list[list[str]]:
     ]
 
 
+@pytest.mark.ci
 def test_the_numbers_are_those_of_the_report(scores: Path):
     paper = written(scores, labels="variants: {kan: KAN}\nfamilies: {gpt_neo: Neo}\n")
     numbers: dict[str, Any] = json.loads((paper.parent / "report.json").read_text())

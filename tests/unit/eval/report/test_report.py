@@ -120,6 +120,7 @@ def study(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.ci
 def test_study_report_says_what_the_runs_say(study: Path, tmp_path: Path):
     text = written(study, tmp_path / "out")
     first = text.split("\n\n")[1]

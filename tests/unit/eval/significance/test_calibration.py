@@ -52,6 +52,7 @@ def studies(shape: str, num_families: int, num_runs: int, difference: float = 0.
 @pytest.mark.parametrize("num_families", [1, 2])
 @pytest.mark.parametrize("num_runs", NUM_RUNS)
 @pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.ci
 def test_interval_covers_as_often_as_it_says(shape: str, num_runs: int, num_families: int):
     """A little conservative at three seeds and never far below 95%."""
     found = studies(shape, num_families, num_runs)

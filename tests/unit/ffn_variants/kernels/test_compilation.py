@@ -93,6 +93,7 @@ def test_every_variant_without_kernels_to_compile_says_so_by_its_seconds(compile
     assert compile_seconds() == start
 
 
+@pytest.mark.ci
 def test_seconds_are_those_of_the_first_call_for_each_dtype(compiled_kernels):
     kernel, x = compiled(lambda x: x.sin() + 1), torch.ones(5)
     before, seconds = compile_seconds(), []

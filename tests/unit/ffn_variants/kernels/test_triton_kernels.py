@@ -189,6 +189,7 @@ def test_features_and_slopes_are_those_of_the_basis(quick, number):
         assert_equal(found, wanted)
 
 
+@pytest.mark.ci
 def test_what_imports_triton_is_not_imported_on_a_cpu(quick):
     assert quick["imported early"] is False
 

@@ -124,6 +124,7 @@ def test_only_benchmarks_that_are_means_over_items_are_analysed(made: Path):
     assert {c.num_items for c in found.comparisons} == {95}
 
 
+@pytest.mark.ci
 def test_estimates_and_standard_errors_over_seeds_are_those_of_the_scores(made: Path):
     found = analysed(made)
     assert [c.family for c in found.comparisons] == [None, "gpt_neo", "roberta"]

@@ -265,6 +265,7 @@ PRINTED = {
 }
 
 
+@pytest.mark.ci
 def test_the_documented_command_gives_the_source_studys_printed_intervals(tmp_path: Path) -> None:
     """On the table that ships; in another order of names the draws are others."""
     document = (Path(__file__).parents[5] / "docs" / "sources.md").read_text(encoding="utf-8")

@@ -36,6 +36,7 @@ def as_csv(tables: Mapping[Benchmark, ArmTable], path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("difference", "num_different"), [(0.0, None), (3.0, 1)])
+@pytest.mark.ci
 def test_what_is_simulated_says_what_the_report_of_its_csv_says(
     tmp_path: Path, difference: float, num_different: int | None
 ):
