@@ -212,6 +212,15 @@ class Tuning:
         )
         return next(found, None)
 
+    @property
+    def chosen_in_order(self) -> list[Choice]:
+        """Choices by setting and variant as the plan names them, whichever was made first."""
+        settings, variants = self.plan.settings, self.plan.variants
+        return sorted(
+            self.chosen,
+            key=lambda one: (settings.index((one.family, one.places)), variants.index(one.variant)),
+        )
+
     def at_edge(self, choice: Choice) -> tuple[str, ...]:
         """Fields at whose edge a choice lies."""
         rounds = [x for x in self.rounds if (x.family, x.places) == (choice.family, choice.places)]

@@ -176,7 +176,7 @@ Keys = Mapping[tuple[str, frozenset[tuple[str, str]], Level], Key]
 def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
     known = {
         key: choice
-        for choice in tuning.chosen
+        for choice in tuning.chosen_in_order
         if (key := keys.get((choice.family, frozenset(choice.places), choice.variant)))
     }
     tables = {key: _whole_losses(tuning, choice) for key, choice in known.items()}

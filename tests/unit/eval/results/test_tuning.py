@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable
@@ -126,6 +127,12 @@ def test_settings_are_tuned_apart_and_one_that_waits_holds_no_other():
     assert now.shared("gpt_neo", places[1]).variant == "gelu"
     assert now.shared("gpt_neo", places[0]) is None
     assert {one.places for group in now.plan.groups for one in now.due(group)} == {places[0]}
+
+    # The setting that waited is chosen last and listed first, as the plan has it.
+    over = now.advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
+    in_order = [(one.places, one.variant) for one in over.chosen_in_order]
+    assert in_order == list(itertools.product(places, over.plan.variants))
+    assert [one.places for one in over.chosen] == [places[1]] * 3 + [places[0]] * 3
 
 
 def test_successive_halving_gives_the_better_half_more_tokens_and_each_variant_goes_on_alone():
