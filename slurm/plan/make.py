@@ -12,7 +12,7 @@ from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 from slurm.plan.evaluation import EvaluationCost, evaluation_cost
 from slurm.plan.lines import Hours, Machines, PlanLine, PlanStage, StudyPlan, Work
-from slurm.plan.shapes import is_guess, num_tokens, shape_of, training_flops
+from slurm.plan.shapes import is_guess, num_parameters, num_tokens, shape_of, training_flops
 from slurm.plan.speeds import FinishedRuns, Speed, SpeedSource
 from slurm.study.cells import Cell, RunCell, trained_cells
 from slurm.study.study import Study
@@ -132,18 +132,20 @@ def _lines(cells: Sequence[Cell], costs: Costs) -> Iterator[PlanLine]:
         tokens, speed = num_tokens(cell.config), costs.speed(cell.config)
         flops = tokens * training_flops(cell.config) if tokens else None
         hours = speed.hours(tokens) if tokens and speed else None
-        yield _line("training", group, tokens, flops, hours, GUESS if is_guess(cell.config) else "")
+        note = GUESS if is_guess(cell.config) else ""
+        yield _line("training", group, num_parameters(cell.config), tokens, flops, hours, note)
     for group in _groups(cells):
         cost = costs.cost(group[0])
         if cost is None or cost.tokens or cost.uncounted:
             hours = costs.evaluation(group[0], cost)
             flops, note = (cost.flops, cost.note) if cost else (None, "")
-            yield _line("evaluation", group, cost.tokens if cost else None, flops, hours, note)
+            yield _line("evaluation", group, None, cost.tokens if cost else None, flops, hours, note)
 
 
 def _line(
     work: Work,
     group: Sequence[Cell],
+    parameters: int | None,
     tokens: int | None,
     flops: float | None,
     hours: Hours | None,
@@ -152,7 +154,7 @@ def _line(
     first = group[0]
     family = first.config.family if isinstance(first, RunCell) else PRETRAINED
     common = tuple(place for place in first.places if all(place in cell.places for cell in group))
-    return PlanLine(work, family, first.variant, common, len(group), tokens, flops, hours, note)
+    return PlanLine(work, family, first.variant, common, len(group), parameters, tokens, flops, hours, note)
 
 
 def _groups(

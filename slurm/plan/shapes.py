@@ -22,6 +22,7 @@ Shape = tuple[str, str, int]
 
 _LETTERS: dict[str, int] = {}
 _FLOPS: dict[tuple[Shape, int, int | None], dict[str, int]] = {}
+_PARAMETERS: dict[tuple[Shape, int], int] = {}
 
 
 def shape_of(config: RunConfig) -> Shape:
@@ -62,6 +63,13 @@ def training_flops(config: RunConfig) -> float:
     return TRAINING_OVER_FORWARD * forward_flops(config)["total"]
 
 
+def num_parameters(config: RunConfig) -> int:
+    """Parameters of a run's model: at equal FLOPs those of experts or product keys may be many times more."""
+    forward_flops(config)  # which builds it
+    size, _ = vocab_size(config, cached_summary(config))
+    return _PARAMETERS[shape_of(config), size]
+
+
 def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int]:
     """Floating-point operations of a forward pass for one token.
 
@@ -77,6 +85,7 @@ def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int
     key = (shape_of(config), size, length)
     if key not in _FLOPS:
         network: Any = build(config, size)
+        _PARAMETERS[key[:2]] = ffn_variants.count_parameters(network)["total"]
         counted = (
             cost_facts(config, network)["flops_per_token"]
             if length is None

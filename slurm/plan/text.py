@@ -25,7 +25,7 @@ def render(plan: StudyPlan) -> str:
 
 
 def _stage(stage: PlanStage) -> list[str]:
-    header = ("", "family", "variant", "at", "runs", "tokens a run", "PFLOP a run", "time a run")
+    header = ("", "family", "variant", "at", "runs", "parameters", "tokens a run", "PFLOP a run", "time a run")
     rows = [header, *(_row(line) for line in stage.lines)]
     told = [f"\n{_stage_name(stage)}:", *_columns(rows)]
     if not any(line.work == "training" for line in stage.lines):
@@ -34,14 +34,15 @@ def _stage(stage: PlanStage) -> list[str]:
 
 
 def _row(line: PlanLine) -> tuple[str, ...]:
-    tokens = "-" if line.tokens is None else f"{line.tokens:,}"
+    parameters, tokens = ("-" if x is None else f"{x:,}" for x in (line.parameters, line.tokens))
     flops = "-" if line.flops is None else petaflops(line.flops)
     hours = "-"
     if line.hours:
         hours = f"{duration(3600 * line.hours.hours)} ({line.hours.source})"
     more = f"  [{line.note}]" if line.note else ""
     place = line.place or "-"
-    return (line.work, line.family, line.variant, place, f"{line.runs:,}", tokens, flops, hours + more)
+    counts = (f"{line.runs:,}", parameters, tokens, flops)
+    return (line.work, line.family, line.variant, place, *counts, hours + more)
 
 
 def _totals(plan: StudyPlan) -> list[str]:

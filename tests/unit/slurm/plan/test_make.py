@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from transformers import GPTNeoConfig, GPTNeoForCausalLM
 
 from base.progress import duration
 from eval.config import EvalConfig
@@ -15,7 +16,7 @@ from eval.suites.registry import SUITES
 from pretrain.data.embedded import classification_tasks
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import write_config
-from slurm.plan.lines import Machines, PlanLine, StudyPlan
+from slurm.plan.lines import Machines, PlanLine, PlanStage, StudyPlan
 from slurm.plan.make import plan_study
 from slurm.plan.text import render
 from slurm.study.study import Study, load_study
@@ -82,6 +83,22 @@ def test_flops_are_three_forward_passes_of_every_token(tmp_path: Path, repositor
     # By hand, a token: FFN and attention projections of two layers, the head, attention over 512 places.
     forward = 2 * (2 * (2 * 512 * 1024 + 4 * 512 * 512) + 512 * 10_000) + 2 * 2 * 2 * 512 * 512
     assert line.flops == pytest.approx(3 * forward * line.tokens, rel=0.02)
+
+
+def test_parameters_are_those_of_the_stock_model(tmp_path: Path, repository: Path) -> None:
+    (line,) = lines_of(plan_of(study(tmp_path, repository, variants=["gelu"])))
+    stock = GPTNeoConfig(
+        vocab_size=10_000,
+        hidden_size=512,
+        intermediate_size=1024,
+        num_layers=2,
+        num_heads=4,
+        attention_types=[[["global", "local"], 1]],
+        max_position_embeddings=512,
+    )
+    parameters = GPTNeoForCausalLM(stock).num_parameters()
+    assert line.parameters == parameters
+    assert f" {parameters:,} " in render(StudyPlan((PlanStage("main", (line,)),)))
 
 
 def test_nothing_to_run_costs_nothing(tmp_path: Path, repository: Path) -> None:
