@@ -25,7 +25,8 @@ def render(plan: StudyPlan) -> str:
 
 
 def _stage(stage: PlanStage) -> list[str]:
-    header = ("", "family", "variant", "at", "runs", "parameters", "tokens a run", "PFLOP a run", "time a run")
+    of_a_run = ("tokens a run", "PFLOP a run", "time a run")
+    header = ("", "family", "variant", "at", "runs", "parameters", *of_a_run)
     rows = [header, *(_row(line) for line in stage.lines)]
     told = [f"\n{_stage_name(stage)}:", *_columns(rows)]
     if not any(line.work == "training" for line in stage.lines):
