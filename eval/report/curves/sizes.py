@@ -19,6 +19,7 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import SIZE, Axes, Benchmark, Family, Level, Setting, level_number, places_of
 from eval.significance.comparison import Inference
 from eval.significance.statistics.scaling_laws import (
+    LARGEST_EXPONENT,
     MIN_SIZES_FOR_FLOOR,
     Prediction,
     bootstrap_law,
@@ -100,6 +101,16 @@ class SizeLaw:
     """By resampled seeds; None where a size has one run."""
     exponent_interval: tuple[float, float] | None
     prediction: Prediction | None
+
+    @property
+    def is_falling(self) -> bool:
+        """Whether larger models end lower, which a law with a floor may fit through others as well."""
+        return self.exponent > 0 and self.losses[-1] < self.losses[0]
+
+    @property
+    def is_law(self) -> bool:
+        """Whether by a law: where losses rise in between, the exponent ends where its search does."""
+        return self.is_falling and self.exponent < LARGEST_EXPONENT
 
 
 class SizeAgreement(NamedTuple):

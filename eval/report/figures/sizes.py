@@ -110,7 +110,8 @@ def draw_size_laws(analysis: Analysis) -> tuple[Figure, str] | None:
     add_legend(figure, handles)
     return figure, (
         "Held-out loss against parameters, both on logarithmic axes, with the power law through the sizes of "
-        f"each {analysis.noun}; short bars are losses predicted for the largest size from the smaller ones"
+        f"each {analysis.noun} that has one; short bars are losses predicted for the largest size from the "
+        "smaller ones"
     )
 
 
@@ -120,9 +121,10 @@ def _law(axes: Axes, law: SizeLaw, style: VariantStyle) -> None:
         sizes / MILLION, law.losses, yerr=law.half_widths, color=style.colour, lw=0, elinewidth=1.0,
         marker=style.marker, ms=5, mew=1.2, mfc="white" if style.hollow else style.colour, zorder=3,
     )  # fmt: skip
-    fine = np.geomspace(sizes[0], sizes[-1], 100)
-    fitted = law.floor + law.scale * fine**-law.exponent
-    axes.plot(fine / MILLION, fitted, color=style.colour, ls=style.dashes, lw=1.2, zorder=2)
+    if law.is_law:
+        fine = np.geomspace(sizes[0], sizes[-1], 100)
+        fitted = law.floor + law.scale * fine**-law.exponent
+        axes.plot(fine / MILLION, fitted, color=style.colour, ls=style.dashes, lw=1.2, zorder=2)
     if (found := law.prediction) is not None:
         x = sizes[-1] / MILLION
         axes.plot([x, x], [found.low, found.high], color=style.colour, lw=0.8, ls=":", zorder=2)

@@ -148,8 +148,8 @@ def _laws(analysis: Analysis) -> str:
 
 
 def _law_cells(law: SizeLaw) -> list[str]:
-    if law.exponent <= 0:
-        cells = ["losses do not fall", "-"]
+    if not law.is_law:
+        cells = ["no power law" if law.is_falling else "losses do not fall", "-"]
     else:
         cells = [_with_interval(law.exponent, law.exponent_interval, 3)]
         cells += [_with_interval(law.floor, law.floor_interval, 2) if law.has_floor else "not fitted"]
@@ -184,6 +184,8 @@ def _law_text(found: Sequence[SizeLaw]) -> str:
         "smaller ones can only predict without E, by a straight line in logarithms, which is too low "
         "wherever losses near a floor.",
     }.get(sizes, "")
+    if any(x.is_falling and not x.is_law for x in found):
+        said += " *No power law*: losses that fall and rise again have no exponent."
     if sizes > 2:
         said += (
             " *Predicted*: the loss at the largest size by the law through the smaller ones, which have not "

@@ -175,6 +175,23 @@ def test_of_losses_that_grow_with_size_no_exponent_is_told(analysis: Analysis):
     assert text.count("losses do not fall") == len(found.laws)
 
 
+@pytest.mark.parametrize(("at_largest", "said"), [(0.05, "losses do not fall"), (-0.05, "no power law")])
+def test_of_losses_that_fall_and_rise_again_no_exponent_is_told(analysis: Analysis, at_largest, said):
+    """A law that only falls fits them best with its exponent at the end of what is searched."""
+    source = made()
+    shapes = {"0.2M": 3.7, "0.5M": 3.5, "2M": 3.7 + at_largest}
+    means = np.array([shapes[dict(places_of(family))["size"]] for family in source.rows.family])
+    rows = source.rows.assign(score=means + source.rows.seed * 1e-4)
+    found = sizes_of(replace(source, rows=rows))
+    assert found.laws
+    text = sizes_section(replace(analysis, sizes=found), CONTEXT)
+    assert text.count(f"| {said} | - |") == len(found.laws)
+    assert ("have no exponent" in text) == (said == "no power law")
+    drawn = draw_size_laws(replace(analysis, sizes=found))
+    assert drawn is not None
+    assert not [line for line in drawn[0].axes[0].lines if len(line.get_xdata()) > 3]
+
+
 def test_decisions_are_counted_against_the_largest_size(analysis: Analysis):
     means = {
         size: {variant: scores(analysis.source, variant, size).mean() for variant in SHAPES}
@@ -291,6 +308,7 @@ def test_figures_show_every_difference_and_prediction(analysis: Analysis):
     assert shown == pytest.approx(sorted(x.estimate for x in analysis.sizes.differences))
     drawn = draw_size_laws(analysis)
     assert drawn is not None
+    assert sum(len(x.get_xdata()) > 3 for x in drawn[0].axes[0].lines) == len(analysis.sizes.laws)
     marks = [float(x.get_ydata()[0]) for x in drawn[0].axes[0].lines if x.get_marker() == "_"]
     assert sorted(marks) == pytest.approx(
         sorted(x.prediction.predicted for x in analysis.sizes.laws if x.prediction)
