@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from base.options import Option
 
-UNKNOWN = ("-", "")
-"""What stands in a column of numbers for one that is not known, or not one."""
+NUMBER = re.compile(r"[+-]?(\d[\d,]*(\.\d+)?(e[+-]?\d+)?[%x+]?|nan|inf)")
+"""A whole cell: ``1,024``, ``-0.1``, ``3e-4``, ``97%``, and ``2.5+`` of what is at least as much."""
+NO_NUMBER = ("-", "")
+"""What stands in a column of numbers where there is none."""
 
 
 def format_table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -17,8 +20,8 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _aligned(column: tuple[str, ...]) -> list[str]:
-    width, told = max(map(len, column)), [cell for cell in column[1:] if cell not in UNKNOWN]
-    if told and all(cell[0].isdigit() for cell in told):
+    width, numbers = max(map(len, column)), [cell for cell in column[1:] if cell not in NO_NUMBER]
+    if numbers and all(map(NUMBER.fullmatch, numbers)):
         return [cell.rjust(width) for cell in column]
     return [cell.ljust(width) for cell in column]
 

@@ -200,12 +200,12 @@ def _trend(row: SizeVerdict) -> dict[str, Any]:
 
 
 def _law(law: SizeLaw) -> dict[str, Any]:
-    """Losses are in nats; ``predicted`` is of the largest size, from the others."""
+    """Losses are in nats; ``predicted`` is of the largest size, from the others. No law has no numbers."""
     own: dict[str, Any] = {"family": law.family, "variant": law.variant, "sizes": "+".join(law.sizes)}
-    own |= {"has_floor": law.has_floor, "scale": law.scale}
+    own |= {"is_law": law.is_law, "has_floor": law.has_floor, "scale": law.scale if law.is_law else None}
     for name, interval in (("floor", law.floor_interval), ("exponent", law.exponent_interval)):
-        low, high = interval or (None, None)
-        own |= {name: getattr(law, name), f"{name}_low": low, f"{name}_high": high}
+        low, high = (law.is_law and interval) or (None, None)
+        own |= {name: getattr(law, name) if law.is_law else None, f"{name}_low": low, f"{name}_high": high}
     found = law.prediction
     if found is None:
         return own

@@ -163,6 +163,8 @@ def _groups(
     """Put together what costs the same: runs of one variant and one model, and of the same in ``besides``."""
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells:
-        size = (shape_of(cell.config), besides(cell)) if isinstance(cell, RunCell) else None
+        size = None
+        if isinstance(cell, RunCell):  # the vocabulary is in its parameters alone
+            size = (shape_of(cell.config), num_parameters(cell.config), besides(cell))
         groups.setdefault((cell.variant, size), []).append(cell)
     return list(groups.values())

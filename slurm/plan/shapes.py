@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import ffn_variants
 from eval.classification.cost import CHARACTERS_PER_TOKEN
@@ -20,9 +20,17 @@ TRAINING_OVER_FORWARD = 3
 
 Shape = tuple[str, str, int]
 
+
+class Counts(NamedTuple):
+    """Of one model, reading rows of one length."""
+
+    parameters: int
+    flops: dict[str, int]
+    """Of a forward pass for one token, as ``forward_flops`` has them."""
+
+
 _LETTERS: dict[str, int] = {}
-_FLOPS: dict[tuple[Shape, int, int | None], dict[str, int]] = {}
-_PARAMETERS: dict[tuple[Shape, int], int] = {}
+_COUNTS: dict[tuple[Shape, int, int | None], Counts] = {}
 
 
 def shape_of(config: RunConfig) -> Shape:
@@ -64,10 +72,11 @@ def training_flops(config: RunConfig) -> float:
 
 
 def num_parameters(config: RunConfig) -> int:
-    """Parameters of a run's model: at equal FLOPs those of experts or product keys may be many times more."""
-    forward_flops(config)  # which builds it
-    size, _ = vocab_size(config, cached_summary(config))
-    return _PARAMETERS[shape_of(config), size]
+    """Parameters of a run's model, all of them; a token meets fewer of experts and product keys.
+
+    Of text that is not prepared the vocabulary is taken to be as large as was asked for.
+    """
+    return _counts(config, None).parameters
 
 
 def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int]:
@@ -81,15 +90,16 @@ def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int
         ``total``, its parts ``ffn``, ``attention`` and ``other``, and of ``other`` the part ``head``: the
         projection to the vocabulary, which classifiers do not have.
     """
+    return _counts(config, length).flops
+
+
+def _counts(config: RunConfig, length: int | None) -> Counts:
     size, _ = vocab_size(config, cached_summary(config))
     key = (shape_of(config), size, length)
-    if key not in _FLOPS:
+    if key not in _COUNTS:
         network: Any = build(config, size)
-        _PARAMETERS[key[:2]] = ffn_variants.count_parameters(network)["total"]
-        counted = (
-            cost_facts(config, network)["flops_per_token"]
-            if length is None
-            else ffn_variants.count_flops(network, length)
-        )
-        _FLOPS[key] = counted | {"head": 2 * network.config.hidden_size * size}
-    return _FLOPS[key]
+        facts = cost_facts(config, network)
+        flops = facts["flops_per_token"] if length is None else ffn_variants.count_flops(network, length)
+        head = 2 * network.config.hidden_size * size
+        _COUNTS[key] = Counts(facts["parameters"]["total"], flops | {"head": head})
+    return _COUNTS[key]

@@ -19,9 +19,9 @@ from eval.significance.arms import ArmTable
 from eval.significance.axes import SIZE, Axes, Benchmark, Family, Level, Setting, level_number, places_of
 from eval.significance.comparison import Inference
 from eval.significance.statistics.scaling_laws import (
-    LARGEST_EXPONENT,
     MIN_SIZES_FOR_FLOOR,
     Prediction,
+    at_end,
     bootstrap_law,
     fit_power_law,
     predict_largest,
@@ -104,13 +104,19 @@ class SizeLaw:
 
     @property
     def is_falling(self) -> bool:
-        """Whether larger models end lower, which a law with a floor may fit through others as well."""
+        """Whether the largest models end lower than the smallest."""
         return self.exponent > 0 and self.losses[-1] < self.losses[0]
 
     @property
+    def rises_between(self) -> bool:
+        """Whether a step in size adds more loss than both means are uncertain by; of single runs any."""
+        widths = np.nan_to_num(self.half_widths)
+        return bool((np.diff(self.losses) > np.hypot(widths[1:], widths[:-1])).any())
+
+    @property
     def is_law(self) -> bool:
-        """Whether by a law: where losses rise in between, the exponent ends where its search does."""
-        return self.is_falling and self.exponent < LARGEST_EXPONENT
+        """Whether the law describes the losses, with an exponent that is none of the ends of its search."""
+        return self.is_falling and not self.rises_between and not at_end(self.exponent)
 
 
 class SizeAgreement(NamedTuple):

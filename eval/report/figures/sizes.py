@@ -101,8 +101,8 @@ def draw_size_laws(analysis: Analysis) -> tuple[Figure, str] | None:
         axes.set_title(filled(family_label(family), 40))
         axes.set_xlabel(PARAMETERS)
         axes.set_ylabel("held-out loss (nats)")
-    shown = {law.variant for law in laws}
-    handles = [_handle(str(v), styles[v]) for v in analysis.variants if v in shown]
+    shown, curved = {law.variant for law in laws}, {law.variant for law in laws if law.is_law}
+    handles = [_handle(str(v), styles[v], v in curved) for v in analysis.variants if v in shown]
     if any(law.prediction for law in laws):
         handles.append(
             Line2D([], [], color=GREY, marker="_", ms=9, mew=1.6, lw=0, label="predicted from smaller")
@@ -149,9 +149,8 @@ def _beside(variants: Iterable[Level], log_range: float) -> dict[Level, float]:
     return {name: float(np.exp(spread * at)) for name, at in zip(names, places, strict=True)}
 
 
-def _handle(name: str, style: VariantStyle) -> Line2D:
-    fill = "white" if style.hollow else style.colour
+def _handle(name: str, style: VariantStyle, has_line: bool = True) -> Line2D:
+    fill, line = "white" if style.hollow else style.colour, style.dashes if has_line else ""
     return Line2D(
-        [], [], color=style.colour, marker=style.marker, ls=style.dashes, mfc=fill, mew=1.2, ms=5, lw=1.4,
-        label=name,
-    )  # fmt: skip
+        [], [], color=style.colour, marker=style.marker, ls=line, mfc=fill, mew=1.2, ms=5, lw=1.4, label=name
+    )

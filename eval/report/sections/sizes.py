@@ -11,7 +11,7 @@ from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
-from eval.significance.statistics.scaling_laws import DRAWS
+from eval.significance.statistics.scaling_laws import DRAWS, at_end
 from eval.significance.statistics.size_decisions import Share
 from eval.significance.statistics.size_trends import CANNOT_TELL, CHANGES_SIGN, GROWS, HOLDS, SHRINKS
 
@@ -149,9 +149,9 @@ def _laws(analysis: Analysis) -> str:
 
 def _law_cells(law: SizeLaw) -> list[str]:
     if not law.is_law:
-        cells = ["no power law" if law.is_falling else "losses do not fall", "-"]
+        cells = [_no_law(law), "-"]
     else:
-        cells = [_with_interval(law.exponent, law.exponent_interval, 3)]
+        cells = [_exponent(law)]
         cells += [_with_interval(law.floor, law.floor_interval, 2) if law.has_floor else "not fitted"]
     found = law.prediction
     if found is None:
@@ -164,6 +164,18 @@ def _law_cells(law: SizeLaw) -> list[str]:
         f"{found.in_spreads:+.1f}" if found.spread > 0 else "-",
         f"{found.observed - found.next_smaller:+.3f}",
     ]
+
+
+def _no_law(law: SizeLaw) -> str:
+    if not law.is_falling:
+        return "losses do not fall"
+    return "losses rise again" if law.rises_between else "not determined"
+
+
+def _exponent(law: SizeLaw) -> str:
+    if law.exponent_interval and any(map(at_end, law.exponent_interval)):
+        return f"{law.exponent:.3f} [not determined]"
+    return _with_interval(law.exponent, law.exponent_interval, 3)
 
 
 def _with_interval(value: float, interval: tuple[float, float] | None, digits: int) -> str:
@@ -184,8 +196,11 @@ def _law_text(found: Sequence[SizeLaw]) -> str:
         "smaller ones can only predict without E, by a straight line in logarithms, which is too low "
         "wherever losses near a floor.",
     }.get(sizes, "")
-    if any(x.is_falling and not x.is_law for x in found):
-        said += " *No power law*: losses that fall and rise again have no exponent."
+    if not all(x.is_law for x in found):
+        said += (
+            " No exponent is given where the largest models do not end lower, nor where a step in size adds "
+            "more loss than both means are uncertain by, nor where any large one would do (*not determined*)."
+        )
     if sizes > 2:
         said += (
             " *Predicted*: the loss at the largest size by the law through the smaller ones, which have not "

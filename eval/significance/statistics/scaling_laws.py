@@ -84,6 +84,11 @@ class Prediction(NamedTuple):
         return self.error / self.spread if self.spread > 0 else float("nan")
 
 
+def at_end(exponent: float) -> bool:
+    """Whether an exponent lies where its search ends, which says no more than that it is large."""
+    return abs(exponent) > 0.99 * LARGEST_EXPONENT
+
+
 def fit_power_law(sizes: ArrayLike, losses: ArrayLike, has_floor: bool = True) -> PowerLaw:
     """Fit the law.
 

@@ -147,8 +147,11 @@ def test_successive_halving_gives_the_better_half_more_tokens_and_each_variant_g
     kan, gelu = (now.due(Group("gpt_neo", (), (name,))) for name in ("kan", "gelu"))
     assert [(one.point[RATE], one.share) for one in kan] == [(1e-3, 0.5), (3e-3, 0.5)]
     assert [one.share for one in gelu] == [0.25] * 5
-    done = now.advanced(losses_of(OPTIMA), "later")
+    alone = now.advanced(lambda one: losses_of(OPTIMA)(one) if one.variant == "kan" else None, "today")
+    assert list(chosen(alone)) == ["kan"]
+    done = alone.advanced(losses_of(OPTIMA), "later")
     assert chosen(done) == OPTIMA
+    assert [one.variant for one in done.chosen_in_order] == list(done.plan.variants)
     for name in OPTIMA:  # equal budgets: 5 x 1/4 + 2 x 1/2 + 1
         assert sum(one.share for one in done.wanted() if one.variant == name) == 3.25
 

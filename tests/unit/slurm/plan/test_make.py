@@ -101,6 +101,21 @@ def test_parameters_are_those_of_the_stock_model(tmp_path: Path, repository: Pat
     assert f" {parameters:,} " in render(StudyPlan((PlanStage("main", (line,)),)))
 
 
+def test_experts_are_all_counted_and_vocabularies_are_lines_of_their_own(
+    tmp_path: Path, repository: Path
+) -> None:
+    axes = {"data.vocab_size": [5_000, 10_000]}
+    lines = lines_of(plan_of(study(tmp_path, repository, variants=["gelu", "moe"], axes=axes)))
+    parameters = {(line.variant, dict(line.places)["data.vocab_size"]): line.parameters for line in lines}
+    assert [line.runs for line in lines] == [3] * 4
+    for variant in ("gelu", "moe"):  # one matrix, as the head is tied
+        assert parameters[variant, "10000"] - parameters[variant, "5000"] == 5_000 * 512
+    # Eight experts of 1024 channels with biases, and a router, for two FFNs of one each.
+    of_ffn = 2 * 512 * 1024 + 1024 + 512
+    more = parameters["moe", "5000"] - parameters["gelu", "5000"]
+    assert more == pytest.approx(2 * 7 * of_ffn, rel=0.01)
+
+
 def test_nothing_to_run_costs_nothing(tmp_path: Path, repository: Path) -> None:
     asked = study(tmp_path, repository, variants=["gelu"])
     assert render(plan_study(asked, [], Machines())) == "nothing to run"

@@ -265,6 +265,22 @@ def test_each_setting_has_a_tuning_of_its_own(tmp_path: Path) -> None:
     assert len(drawn[0].axes) == 2
 
 
+def test_settings_are_listed_as_in_the_plan_whichever_was_tuned_first(tmp_path: Path) -> None:
+    tuning = tune(sizes=("0.1M", "0.5M"))
+
+    def later_first(of_settings):
+        return tuple(sorted(of_settings, key=lambda one: one.places, reverse=True))
+
+    late = replace(tuning, rounds=later_first(tuning.rounds), chosen=later_first(tuning.chosen))
+    assert late.chosen != tuning.chosen
+    found = analyse(read_source(write_study(tmp_path / "study", late)))
+    assert found.tuned is not None
+    settings = [Setting(FAMILY, (("size", size),)) for size in ("0.1M", "0.5M")]
+    in_order = list(product(settings, BEST))
+    assert [(line.family, line.variant) for line in found.tuned.lines] == in_order
+    assert list(found.tuned.best_of) == in_order
+
+
 def test_the_noise_of_a_variant_is_drawn_to_that_of_its_own_setting(tmp_path: Path) -> None:
     found = analyse(read_source(write_study(tmp_path / "study", tune(sizes=("0.1M", "0.5M")))))
     assert found.tuned is not None
