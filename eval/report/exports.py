@@ -200,12 +200,14 @@ def _trend(row: SizeVerdict) -> dict[str, Any]:
 
 
 def _law(law: SizeLaw) -> dict[str, Any]:
-    """Losses are in nats; ``predicted`` is of the largest size, from the others. No law has no numbers."""
+    """Losses are in nats; ``predicted`` is of the largest size, from the others. No law, no numbers of it."""
     own: dict[str, Any] = {"family": law.family, "variant": law.variant, "sizes": "+".join(law.sizes)}
-    own |= {"is_law": law.is_law, "has_floor": law.has_floor, "scale": law.scale if law.is_law else None}
+    fitted: dict[str, Any] = {"scale": law.scale}
     for name, interval in (("floor", law.floor_interval), ("exponent", law.exponent_interval)):
-        low, high = (law.is_law and interval) or (None, None)
-        own |= {name: getattr(law, name) if law.is_law else None, f"{name}_low": low, f"{name}_high": high}
+        low, high = interval or (None, None)
+        fitted |= {name: getattr(law, name), f"{name}_low": low, f"{name}_high": high}
+    own |= {"is_law": law.is_law, "has_floor": law.has_floor}
+    own |= fitted if law.is_law else dict.fromkeys(fitted)
     found = law.prediction
     if found is None:
         return own

@@ -31,11 +31,11 @@ class PlanLine:
     Attributes:
         places: Axes of the study beside the variant, and the level on each.
         runs: How many of them there are.
-        parameters: Of the model that is trained; None of an evaluation.
         tokens: Tokens that a run reads, each as often as it is read; None where that is not known.
         flops: Floating-point operations of a run, backward passes included; None where not known.
         hours: How long a run takes; None where nothing tells.
         note: What a reader must know of the numbers.
+        parameters: Of the model that is trained; None of an evaluation.
     """
 
     work: Work
@@ -43,11 +43,11 @@ class PlanLine:
     variant: str
     places: tuple[tuple[str, str], ...]
     runs: int
-    parameters: int | None
     tokens: int | None
     flops: float | None
     hours: Hours | None
     note: str = ""
+    parameters: int | None = None
 
     @property
     def place(self) -> str:

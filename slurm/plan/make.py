@@ -133,28 +133,28 @@ def _lines(cells: Sequence[Cell], costs: Costs) -> Iterator[PlanLine]:
         flops = tokens * training_flops(cell.config) if tokens else None
         hours = speed.hours(tokens) if tokens and speed else None
         note = GUESS if is_guess(cell.config) else ""
-        yield _line("training", group, num_parameters(cell.config), tokens, flops, hours, note)
+        yield _line("training", group, tokens, flops, hours, note, num_parameters(cell.config))
     for group in _groups(cells):
         cost = costs.cost(group[0])
         if cost is None or cost.tokens or cost.uncounted:
             hours = costs.evaluation(group[0], cost)
             flops, note = (cost.flops, cost.note) if cost else (None, "")
-            yield _line("evaluation", group, None, cost.tokens if cost else None, flops, hours, note)
+            yield _line("evaluation", group, cost.tokens if cost else None, flops, hours, note)
 
 
 def _line(
     work: Work,
     group: Sequence[Cell],
-    parameters: int | None,
     tokens: int | None,
     flops: float | None,
     hours: Hours | None,
-    note: str = "",
+    note: str,
+    parameters: int | None = None,
 ) -> PlanLine:
     first = group[0]
     family = first.config.family if isinstance(first, RunCell) else PRETRAINED
     common = tuple(place for place in first.places if all(place in cell.places for cell in group))
-    return PlanLine(work, family, first.variant, common, len(group), parameters, tokens, flops, hours, note)
+    return PlanLine(work, family, first.variant, common, len(group), tokens, flops, hours, note, parameters)
 
 
 def _groups(
@@ -164,7 +164,8 @@ def _groups(
     groups: dict[Hashable, list[Cell]] = {}
     for cell in cells:
         size = None
-        if isinstance(cell, RunCell):  # the vocabulary is in its parameters alone
-            size = (shape_of(cell.config), num_parameters(cell.config), besides(cell))
+        if isinstance(cell, RunCell):
+            data = cell.config.data  # the vocabulary is in no shape
+            size = (shape_of(cell.config), data.vocab_size, data.tokenizer, besides(cell))
         groups.setdefault((cell.variant, size), []).append(cell)
     return list(groups.values())

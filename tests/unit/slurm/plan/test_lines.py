@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.plan.lines import Hours, Machines, PlanLine, PlanStage, StudyPlan, totals
+from slurm.plan.lines import Hours, Machines, PlanLine, PlanStage, StudyPlan, Work, totals
 from slurm.plan.text import render
 
 
-def line(work: str, runs: int, hours: float | None, variant: str = "gelu") -> PlanLine:
+def line(work: Work, runs: int, hours: float | None, variant: str = "gelu") -> PlanLine:
     known = None if hours is None else Hours(hours, "a device", True)
-    return PlanLine(work, "gpt_neo", variant, (), runs, 331_584, 1_000_000, 5e15, known)  # type: ignore[arg-type]
+    return PlanLine(work, "gpt_neo", variant, (), runs, 1_000_000, 5e15, known)
 
 
 LINES = (line("training", 6, 2.0), line("training", 3, 1.0, "kan"), line("evaluation", 9, 0.5))
