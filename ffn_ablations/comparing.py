@@ -30,7 +30,7 @@ from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.remember import remember, with_question_remembered
 from eval.report.sections.answer import answer, explored
-from eval.report.sections.verdicts import verdicts, warned, warnings
+from eval.report.sections.verdicts import summary, verdicts, warnings
 from eval.report.write import write_analysis
 from eval.results.csv_text import to_csv
 from eval.results.declarations import Scale
@@ -296,7 +296,7 @@ class Comparison:
         return folder / REPORT_NAME
 
     def __repr__(self) -> str:
-        return "\n\n".join(filter(None, [self.answer, self.explored, warned(self.analysis)]))
+        return summary(self.analysis)
 
     def _repr_html_(self) -> str:
         analysis = self.analysis

@@ -16,8 +16,7 @@ from eval.report.analysis import Analysis, AskedMethod, Request
 from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
 from eval.report.readers.reading import Reading, read_columns
-from eval.report.sections.answer import answer, explored
-from eval.report.sections.verdicts import warned
+from eval.report.sections.verdicts import summary
 from eval.results.declarations import Scale, named_numbers
 from eval.results.outcome import Declared
 from eval.results.published import PublishedSource
@@ -143,9 +142,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     out = asked.out or (StudyFolder(asked.source).report_dir if asked.source.is_dir() else Path("report"))
     analysis = write_report(asked.source, out, request_of(asked))
-    said = [" ".join(answer(analysis)), explored(analysis), warned(analysis), str(out / REPORT_NAME)]
-    said.append(_of_paper(analysis, out))
-    print("\n\n".join(filter(None, said)))
+    print("\n\n".join(filter(None, (summary(analysis), str(out / REPORT_NAME), _of_paper(analysis, out)))))
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base.errors import UsageError
 from eval.report.pilot.page import pilot_table, pilot_text
 from eval.report.pilot.write import write_pilot
+from eval.report.sections.verdicts import summary
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
 from slurm.run.looks import take_look
@@ -26,7 +27,7 @@ def write_study_report(study: Study) -> None:
         analysis = write_report(study.folder, folder.report_dir)
         if all(state.name == "failed" for _, state in left):
             take_look(study, analysis)
-        print(folder.report_file, flush=True)
+        print(f"\n{summary(analysis)}\n\n{folder.report_file}", flush=True)
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)

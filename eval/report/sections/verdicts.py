@@ -6,6 +6,7 @@ from base.sentences import first_few
 from eval.report.analysis import Analysis
 from eval.report.document.markdown import arrow, bold, difference, escape, interval, table, unit_name
 from eval.report.document.names import family_label
+from eval.report.sections.answer import answer, explored
 from eval.report.verdicts.findings import place
 from eval.report.verdicts.fragility import fragile_because, separation
 from eval.report.verdicts.standing import by_standing, families_differ, is_at_chance
@@ -167,12 +168,12 @@ def warnings(analysis: Analysis) -> str:
     return "> [!WARNING]\n" + "\n".join(f"> - {line}" for line in lines) if lines else ""
 
 
-def warned(analysis: Analysis) -> str:
-    """Say on a screen how many warnings the report begins with; empty where there is none."""
+def summary(analysis: Analysis) -> str:
+    """Return what a screen shows of a report: its answer, what it explored, and how many warnings it has."""
     number = len(_missing(analysis)) + len(analysis.warnings)
-    if not number:
-        return ""
-    return f"{number} warning{'s' if number > 1 else ''} about these scores: see the top of the report."
+    plural = "s" if number > 1 else ""
+    warned = f"{number} warning{plural} about these scores: see the top of the report." if number else ""
+    return "\n\n".join(filter(None, (" ".join(answer(analysis)), explored(analysis), warned)))
 
 
 def _missing(analysis: Analysis) -> list[str]:
