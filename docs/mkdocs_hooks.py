@@ -58,7 +58,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def linked_from(page: Path) -> set[Path]:
     """Return the files of the repository that a page shows or links to."""
-    targets = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"(?:\]\(|src=\")([^)#\s\"]+)", page.read_text(encoding="utf-8"))
     files = {(page.parent / target).resolve() for target in targets if "://" not in target}
     return {file for file in files if file.is_file() and file.is_relative_to(ROOT)}
 

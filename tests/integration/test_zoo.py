@@ -73,13 +73,3 @@ def test_every_variant_still_computes_what_its_published_runs_computed(zoo: Path
     runs: list[RunFolder] = StudyFolder(zoo / "runs" / study).run_folders()
     changes = {run.run_id: source_change(run.path, run.path.parent.name) for run in runs}
     assert not {run_id: change for run_id, change in changes.items() if change}
-
-
-def test_the_first_screen_tells_the_numbers_of_the_table(repository: Path) -> None:
-    """Every number of nats on the first screen stands in the published report, rounded."""
-    screen = (repository / "README.md").read_text(encoding="utf-8").split("```bash")[0]
-    report = (repository / "docs/zoo/report.md").read_text(encoding="utf-8")
-    found = {round(float(x), 2) for x in re.findall(r"\d\.\d{3}", standing(report))}
-    told = [float(x) for x in re.findall(r"\b0\.\d\d(?!\d|M)", screen)]
-    assert told
-    assert set(told) <= found

@@ -228,8 +228,8 @@ def test_the_floors_are_told_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_readme_has_a_line_for_every_folder_from_the_top_floor_down(package: str) -> None:
-    tree = (ROOT / "README.md").read_text(encoding="utf-8").split("## The code")[1].split("```")[1]
+def test_the_architecture_has_a_line_for_every_folder_from_the_top_floor_down(package: str) -> None:
+    tree = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("## A line for each")[1]
     (own,) = re.findall(rf"^{package}/.*\n((?: .*\n)*)", tree, re.MULTILINE)
     told = re.findall(r"^  (\w+)/", own, re.MULTILINE)
     folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
