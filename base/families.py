@@ -59,8 +59,8 @@ class FamilySpec:
     """Whether the output embeddings are the input embeddings where ``model:`` does not say."""
     has_ffn_biases: bool = True
     """Whether the linear layers of the stock feed-forward network have biases."""
-    first_position: int = 0
-    """Position id of a text's first token."""
+    counts_from_padding: bool = False
+    """Whether the position of a text's first token is ``pad_token_id + 1`` instead of 0."""
     pooling: Literal["first", "last", "mean"]
     """What stands for a text in a classifier: a token, or the mean (of an encoder-decoder, over its encoder).
     """
@@ -70,6 +70,14 @@ class FamilySpec:
         """Whether one value of its config serves embeddings, residual branches and attention."""
         fields = self.config_fields
         return fields.get("hidden_dropout") == fields["attention_dropout"]
+
+    def first_position(self, pad_token_id: int = 0) -> int:
+        """Return the position id of a text's first token, which is how many rows of the table serve none.
+
+        Args:
+            pad_token_id: Of the model's config; 0 is what a trained tokenizer has.
+        """
+        return pad_token_id + 1 if self.counts_from_padding else 0
 
 
 # Sizes of the source study, and the special tokens of its tokenizer.
@@ -128,8 +136,8 @@ _ROBERTA = FamilySpec(
         "attention_dropout": ("attention_probs_dropout_prob",),
     },
     dropout=0.1,
-    # RoBERTa counts positions from pad_token_id + 1, and <pad> is 0; so 513 rows serve 512 tokens.
-    first_position=1,
+    # With <pad> as 0, 513 rows serve 512 tokens.
+    counts_from_padding=True,
     pooling="first",
 )
 

@@ -46,7 +46,8 @@ class ModelConfig(Section):
     num_attention_heads: int = Field(4, gt=0)
     """Attention heads; divides hidden_size."""
     max_position_embeddings: int | None = Field(None, gt=0)
-    """Rows of the position table; none = data.block_size, for RoBERTa one more: its positions start at 1."""
+    """Rows of the position table; none = data.block_size, for RoBERTa one more. RoBERTa's positions start
+    behind the id of <pad>: with a tokenizer that has it at p instead of 0, the table gets p rows more."""
     window_size: int = Field(256, gt=0)
     """Tokens that GPT-Neo's local layers (every second one) look back on, themselves included."""
     hidden_dropout: Fraction | None = None
@@ -289,7 +290,7 @@ class RunConfig(Section):
                 "splines.grow_at and splines.prune_below change; leave one out"
             )
         family = get_family(self.family)
-        needed = self.data.block_size + family.first_position
+        needed = self.data.block_size + family.first_position()
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
             raise ValueError(

@@ -153,10 +153,12 @@ def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3
     is_t5 = model.config.is_encoder_decoder
     text = sentence.replace(" {mask}", sentinel(0) if is_t5 else str(tokenizer.mask_token))
     ids = torch.tensor([tokenizer(text)["input_ids"]], device=model.device)
-    if ids.shape[1] >= model.config.max_position_embeddings:
+    family = family_of(model.config.model_type)
+    unused = family.first_position(model.config.pad_token_id) if family else 0
+    positions = model.config.max_position_embeddings - unused
+    if ids.shape[1] > positions:
         raise UsageError(
-            f"the sentence has {ids.shape[1]} tokens, and the model sees "
-            f"{model.config.max_position_embeddings - 1}; shorten it"
+            f"the sentence has {ids.shape[1]} tokens, and the model sees {positions}; shorten it"
         )
     with torch.no_grad():
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
