@@ -116,12 +116,15 @@ class Rates:
     Attributes:
         scheduler: transformers' schedule. It drives the optimizer itself where that takes Python numbers;
             otherwise a stand-in of it on the host, as it would write numbers into the device's operations.
+        used: Rate of the update that was counted last.
 
     Args:
         optimizer: Made by ``build_optimizer``.
         optim: The same settings.
         max_steps: Updates of the run.
     """
+
+    used: float
 
     def __init__(self, optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> None:
         rate = optimizer.param_groups[0]["lr"]
@@ -149,6 +152,7 @@ class Rates:
 
     def advance(self) -> None:
         """Count an update on the host."""
+        self.used = self.scheduler.get_last_lr()[0]
         self.scheduler.step()
 
 
