@@ -22,8 +22,8 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
     Args:
         config: The run.
         vocab_size: Tokens of the tokenizer.
-        token_ids: pad_token_id, bos_token_id and eos_token_id; by default those of ``data.tokenizer``, or of a
-            trained one.
+        token_ids: pad_token_id, bos_token_id and eos_token_id; by default those of ``data.tokenizer``, or of
+            a trained one.
     """
     model, family = resolve(config).model, get_family(config.family)
     ids = token_ids or _token_ids(config)
