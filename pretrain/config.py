@@ -278,18 +278,14 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
-        heads, width = self.model.num_attention_heads, self.model.hidden_size
-        if width % heads:
-            raise ValueError(
-                f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
-            )
+        family = get_family(self.family)
+        family.check_heads(self.model.hidden_size, self.model.num_attention_heads, section="model.")
         changed = (self.splines.knot_updates, self.splines.grow_at, self.splines.prune_below)
         if any(changed) and self.train.compile_model:
             raise ValueError(
                 "train.compile_model compiles the layers as they are, which splines.knot_updates, "
                 "splines.grow_at and splines.prune_below change; leave one out"
             )
-        family = get_family(self.family)
         needed = self.data.block_size + family.first_position()
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
