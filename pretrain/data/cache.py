@@ -8,7 +8,7 @@ before checksums were kept is compared with the counts that it has, and gets che
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,9 @@ TOKENIZER = "tokenizer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensRecord:
+class TokensRecord(Found):
     """What the tokens folder holds: what was found in the text, and its files by name."""
 
-    train: int
-    validation: int
-    characters: int = 0
-    longest: int = 0
     files: dict[str, FileState] = field(default_factory=dict)
 
     @staticmethod
@@ -51,9 +47,7 @@ class TokensRecord:
     @property
     def found(self) -> Found:
         """What was found in the text; without sizes where they were not kept yet."""
-        return Found(
-            train=self.train, validation=self.validation, characters=self.characters, longest=self.longest
-        )
+        return Found(**{known.name: getattr(self, known.name) for known in fields(Found)})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -245,11 +245,10 @@ def _read_through(data: DataConfig, folder: Path) -> Found:
             f"... {tokenizer.eos_token}, rows are filled with {tokenizer.pad_token}",
             flush=True,
         )
-        collections.deque(counting.documents(data, "train"), maxlen=0)
+        collections.deque(counting.documents(data), maxlen=0)
     else:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
-        tokenizer = train_tokenizer(counting.documents(data, "train"), data.vocab_size)
-    collections.deque(counting.documents(data, "validation"), maxlen=0)
+        tokenizer = train_tokenizer(counting.documents(data), data.vocab_size)
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     tokenizer.save_pretrained(folder / TOKENIZER)
     if corpus.files(data)["train"]:

@@ -104,10 +104,15 @@ def _muon(matrices: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> 
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
     """Warm-up and decay over ``max_steps`` updates."""
-    warmup = math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
+    warmup = num_warmup_steps(optim, max_steps)
     return get_scheduler(
         optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
     )
+
+
+def num_warmup_steps(optim: OptimConfig, max_steps: int) -> int:
+    """Updates before that with the peak rate; the first of them has the rate 0."""
+    return math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
 
 
 class Rates:
