@@ -386,4 +386,4 @@ def _with_part(data: DataConfig, folder: Path, prepared: PreparedData) -> Prepar
 def _found(folder: Path, splits: dict[corpus.Split, PackedSplit]) -> Found:
     """What was found when the text was read; without its size where that record is lost."""
     known = read_record(TokensRecord.file(folder), TokensRecord)
-    return known.found if known else Found(**{name: splits[name].num_documents for name in splits})
+    return known or Found(**{name: splits[name].num_documents for name in splits})

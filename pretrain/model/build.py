@@ -27,7 +27,7 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
     """
     model, family = resolve(config).model, get_family(config.family)
     ids = token_ids or _token_ids(config)
-    rows = model.max_position_embeddings
+    rows: Any = model.max_position_embeddings
     shared: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": model.hidden_size,

@@ -157,7 +157,7 @@ class Rates:
 
     def advance(self) -> None:
         """Count an update on the host."""
-        self.used = self.scheduler.get_last_lr()[0]
+        self.used = float(self.scheduler.get_last_lr()[0])
         self.scheduler.step()
 
 
