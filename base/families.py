@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from base.errors import unknown_name
+from base.errors import UsageError, unknown_name
 
 Objective = Literal["causal", "masked", "span_corruption"]
 
@@ -59,8 +59,10 @@ class FamilySpec:
     """Whether the output embeddings are the input embeddings where ``model:`` does not say."""
     has_ffn_biases: bool = True
     """Whether the linear layers of the stock feed-forward network have biases."""
-    first_position: int = 0
-    """Position id of a text's first token."""
+    counts_from_padding: bool = False
+    """Whether the position of a text's first token is ``pad_token_id + 1`` instead of 0."""
+    rotates_pairs: bool = False
+    """Whether a head's channels are rotated two by two, so that it has an even number (Su et al. 2021)."""
     pooling: Literal["first", "last", "mean"]
     """What stands for a text in a classifier: a token, or the mean (of an encoder-decoder, over its encoder).
     """
@@ -70,6 +72,38 @@ class FamilySpec:
         """Whether one value of its config serves embeddings, residual branches and attention."""
         fields = self.config_fields
         return fields.get("hidden_dropout") == fields["attention_dropout"]
+
+    def check_heads(
+        self, hidden_size: int, heads: int, head_width: int | None = None, section: str = ""
+    ) -> None:
+        """Refuse heads that the model could not be built with, or could not run.
+
+        Args:
+            hidden_size: Width of the residual stream.
+            heads: Attention heads.
+            head_width: Channels of each, where that is not ``hidden_size / heads``.
+            section: What stands before the names of the fields.
+
+        Raises:
+            UsageError: Naming both fields.
+        """
+        size, number = f"{section}hidden_size {hidden_size}", f"{section}num_attention_heads {heads}"
+        if heads < 1 or hidden_size % heads:
+            raise UsageError(f"{size} is not a multiple of {number}; change one of them")
+        width = hidden_size // heads if head_width is None else head_width
+        if width < 1 or (self.rotates_pairs and width % 2):
+            raise UsageError(
+                f"{size} and {number} are heads of {width} channels, and {self.label} rotates pairs of them; "
+                f"take a width that is a multiple of {2 * heads}, or other heads"
+            )
+
+    def first_position(self, pad_token_id: int = 0) -> int:
+        """Return the position id of a text's first token, which is how many rows of the table serve none.
+
+        Args:
+            pad_token_id: Of the model's config; 0 is what a trained tokenizer has.
+        """
+        return pad_token_id + 1 if self.counts_from_padding else 0
 
 
 # Sizes of the source study, and the special tokens of its tokenizer.
@@ -128,8 +162,8 @@ _ROBERTA = FamilySpec(
         "attention_dropout": ("attention_probs_dropout_prob",),
     },
     dropout=0.1,
-    # RoBERTa counts positions from pad_token_id + 1, and <pad> is 0; so 513 rows serve 512 tokens.
-    first_position=1,
+    # With <pad> as 0, 513 rows serve 512 tokens.
+    counts_from_padding=True,
     pooling="first",
 )
 
@@ -178,6 +212,7 @@ _LLAMA = FamilySpec(
     dropout=0.0,
     stock_ffn="swiglu",
     has_ffn_biases=False,
+    rotates_pairs=True,
     pooling="last",
 )
 

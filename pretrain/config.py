@@ -46,7 +46,8 @@ class ModelConfig(Section):
     num_attention_heads: int = Field(4, gt=0)
     """Attention heads; divides hidden_size."""
     max_position_embeddings: int | None = Field(None, gt=0)
-    """Rows of the position table; none = data.block_size, for RoBERTa one more: its positions start at 1."""
+    """Rows of the position table; none = data.block_size, for RoBERTa one more. RoBERTa's positions start
+    behind the id of <pad>: with a tokenizer that has it at p instead of 0, the table gets p rows more."""
     window_size: int = Field(256, gt=0)
     """Tokens that GPT-Neo's local layers (every second one) look back on, themselves included."""
     hidden_dropout: Fraction | None = None
@@ -277,19 +278,15 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _sections_agree(self) -> RunConfig:
-        heads, width = self.model.num_attention_heads, self.model.hidden_size
-        if width % heads:
-            raise ValueError(
-                f"model.hidden_size {width} is not a multiple of model.num_attention_heads {heads}"
-            )
+        family = get_family(self.family)
+        family.check_heads(self.model.hidden_size, self.model.num_attention_heads, section="model.")
         changed = (self.splines.knot_updates, self.splines.grow_at, self.splines.prune_below)
         if any(changed) and self.train.compile_model:
             raise ValueError(
                 "train.compile_model compiles the layers as they are, which splines.knot_updates, "
                 "splines.grow_at and splines.prune_below change; leave one out"
             )
-        family = get_family(self.family)
-        needed = self.data.block_size + family.first_position
+        needed = self.data.block_size + family.first_position()
         given = self.model.max_position_embeddings
         if given is not None and given < needed:
             raise ValueError(

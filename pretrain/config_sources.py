@@ -102,7 +102,7 @@ def _tell_of_rows(name: str, factors: tuple[int, int] | None, is_given: bool, ty
     """Say how many rows a step has where that may not be what was meant."""
     if factors:
         rows, passes = factors
-        _say_once(
+        say_once(
             f"note: {name}: train.batch_size is not given, so a step has the {rows * passes} rows of "
             f"per_device_train_batch_size {rows} x gradient_accumulation_steps {passes}, whatever the number "
             "of processes; write batch_size there"
@@ -111,14 +111,15 @@ def _tell_of_rows(name: str, factors: tuple[int, int] | None, is_given: bool, ty
         not is_given
         and (size := typed.values.get(("train", "per_device_train_batch_size"), "auto")) != "auto"
     ):
-        _say_once(
+        say_once(
             f"note: --train.per-device-train-batch-size {size} is the most rows of one forward pass; a step "
             f"has {TrainConfig().batch_size}, which --train.batch-size changes"
         )
 
 
 @lru_cache(maxsize=64)  # a study reads the same files for every cell
-def _say_once(note: str) -> None:
+def say_once(note: str) -> None:
+    """Tell a user one line on stderr, from one of several processes, however many configs it holds for."""
     if os.environ.get("RANK", "0") == "0":
         print(note, file=sys.stderr)
 

@@ -178,7 +178,7 @@ def resolve(config: RunConfig) -> RunConfig:
         given = [value for name in dropouts if (value := getattr(model, name)) is not None]
         dropouts = dict.fromkeys(dropouts, [*given, family.dropout][0])
     defaults: dict[str, Any] = {
-        "max_position_embeddings": config.data.block_size + family.first_position,
+        "max_position_embeddings": config.data.block_size + family.first_position(),
         **dropouts,
         "initializer_range": INITIALIZER_RANGE,
         "tie_word_embeddings": family.ties_embeddings,

@@ -13,6 +13,7 @@ from base.errors import UsageError
 from base.families import FAMILIES, family_of
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from base.text.special_tokens import as_prompts
+from base.text.tokens import read
 from ffn_variants.models.loading import load_tokenizer
 from ffn_variants.models.own_variants import admit_variants
 from pretrain.data.tokenizer import sentinel
@@ -104,11 +105,11 @@ def continue_text(
     Raises:
         UsageError: If the prompt leaves no room.
     """
-    ids = as_prompts(tokenizer)(prompt, verbose=False)["input_ids"] or [tokenizer.bos_token_id]
+    ids = read(as_prompts(tokenizer), prompt)["input_ids"] or [tokenizer.bos_token_id]
     positions = model.config.max_position_embeddings
     room = positions - len(ids)
     if room < 1:
-        own = len(tokenizer(prompt, add_special_tokens=False, verbose=False)["input_ids"])
+        own = len(read(tokenizer, prompt, add_special_tokens=False)["input_ids"])
         raise UsageError(
             f"the prompt has {own} tokens, and the model sees {positions} with {tokenizer.bos_token} and "
             f"what it adds; shorten the prompt to {own + room - 1} tokens or fewer"
@@ -153,10 +154,12 @@ def fill_gap(model: PreTrainedModel, tokenizer: Any, sentence: str, num: int = 3
     is_t5 = model.config.is_encoder_decoder
     text = sentence.replace(" {mask}", sentinel(0) if is_t5 else str(tokenizer.mask_token))
     ids = torch.tensor([tokenizer(text)["input_ids"]], device=model.device)
-    if ids.shape[1] >= model.config.max_position_embeddings:
+    family = family_of(model.config.model_type)
+    unused = family.first_position(model.config.pad_token_id) if family else 0
+    positions = model.config.max_position_embeddings - unused
+    if ids.shape[1] > positions:
         raise UsageError(
-            f"the sentence has {ids.shape[1]} tokens, and the model sees "
-            f"{model.config.max_position_embeddings - 1}; shorten it"
+            f"the sentence has {ids.shape[1]} tokens, and the model sees {positions}; shorten it"
         )
     with torch.no_grad():
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

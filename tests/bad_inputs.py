@@ -191,6 +191,10 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "positions-huge": ({"model": {"max_position_embeddings": 10**12}}, "memory"),
     "vocabulary-huge": ({"data": {"vocab_size": 10**12}}, "memory"),
     "heads": ({"model": {"num_attention_heads": 3}}, "is not a multiple of model.num_attention_heads 3"),
+    "heads-odd": (
+        {"family": "llama", "model": {"hidden_size": 36, "num_attention_heads": 12}},
+        "heads of 3 channels, and Llama rotates pairs",
+    ),
     "dropout": ({"model": {"hidden_dropout": 1}}, "must be less than 1"),
     "dropout-nan": ({"model": {"hidden_dropout": float("nan")}}, "hidden_dropout"),
     "range-inf": ({"model": {"initializer_range": float("inf")}}, "finite"),

@@ -62,7 +62,7 @@ def check_length(run_dir: Path, max_length: int | None) -> None:
     table, family = saved.get("max_position_embeddings"), family_of(str(saved.get("model_type")))
     if not isinstance(table, int) or family is None or max_length is None:
         return
-    able = table - family.first_position
+    able = table - family.first_position(saved.get("pad_token_id") or 0)
     if max_length > able:
         raise UsageError(
             f"{run_dir}: --finetune.max-length {max_length} is longer than the {able} positions of its model"

@@ -11,6 +11,7 @@ import yaml
 
 from base.errors import UsageError
 from base.families import AUTO_CLASSES, PIPELINES, get_family
+from base.text.tokens import FOR_OTHERS
 from eval.push.scores import Score, model_index, table
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
@@ -127,7 +128,9 @@ tokenizer = AutoTokenizer.from_pretrained(name{chosen})
 
 The `.py` files beside the weights are the model's code: the feed-forward variant and the classes around
 it. `trust_remote_code=True` runs them; read them first. With `pip install "ffn-ablations[torch]"` they
-are not needed: {installed}"""
+are not needed: {installed}
+
+{FOR_OTHERS}"""
 
 
 def _configuration(config: RunConfig) -> str:

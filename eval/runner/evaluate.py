@@ -16,6 +16,7 @@ from base.faults import naming
 from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
+from eval.results.cut_inputs import cut_inputs, describe_cut
 from eval.results.store import ResultStore, sole_evaluator
 from eval.runner.done import is_done
 from eval.runner.failures import Failure
@@ -205,6 +206,9 @@ def _measure_missing(
                 results = {}
             with naming(order.run_dir):
                 scores = _record(run, order.key, results)
+            for note in sorted(_cut_notes(run.missing[order.key], results) - said):
+                shown.say(f"note: {note}")
+                said.add(note)
             shown.finish(names[order.run_dir], order.key, scores)
 
 
@@ -251,6 +255,15 @@ def _rows(run: RunIdentity, benchmark: str, task: str, result: TaskResult) -> pd
         }
         for metric, score in result.metrics.items()
     )
+
+
+def _cut_notes(work: Work, results: Results) -> set[str]:
+    """What is said of inputs that the model does not read to their end."""
+    return {
+        describe_cut(f"{work.benchmark_of(task)}/{task}", share)
+        for result in results.values()
+        for task, share in cut_inputs(result.items).items()
+    }
 
 
 def _num_items(items: pd.DataFrame) -> int:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from base.text.tokens import read_whole
 from eval.scoring.plain import ScoredText
 from eval.scoring.protocol import Protocol
 
@@ -160,8 +161,6 @@ class _Backend:
             raise UsageError(
                 f"{type(tokenizer).__name__} is no fast tokenizer; save it as one (tokenizer.json)"
             )
-        backend.no_truncation()
-        backend.no_padding()
         self._backend = backend
         self._digest = hashlib.sha256(backend.to_str().encode()).digest()
 
@@ -173,8 +172,7 @@ class _Backend:
 
     def encode(self, texts: Sequence[str], with_words: bool) -> list[tuple[list[int], list[int] | None]]:
         """Return each text's token ids, without special tokens, and to which word each token belongs."""
-        encode = self._backend.encode_batch if with_words else self._backend.encode_batch_fast
-        encodings = encode(list(texts), add_special_tokens=False)
+        encodings = read_whole(self._backend, texts, is_framed=False, with_words=with_words)
         # The same number is the same object everywhere, which makes what is kept a quarter as large.
         same: dict[int, int] = {}
         ids = [[same.setdefault(i, i) for i in encoding.ids] for encoding in encodings]

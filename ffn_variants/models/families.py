@@ -50,10 +50,10 @@ def build_config(
         if name not in known and name != "num_labels":
             raise unknown_name(f"{family} config field", name, sorted(known | set(aliases)))
     width, heads = (values[aliases.get(name, name)] for name in ("hidden_size", "num_attention_heads"))
-    if width % heads:
-        raise UsageError(
-            f"hidden_size {width} is no multiple of num_attention_heads {heads}; change one of them"
-        )
+    spec.check_heads(width, heads, values.get("head_dim"))
+    shared = values.get("num_key_value_heads")  # Llama's
+    if shared is not None and (shared < 1 or heads % shared):
+        raise UsageError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {shared}")
     for name, value in config_class.derived_values(values).items():
         if values.get(name) is None:
             values[name] = value

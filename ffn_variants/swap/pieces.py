@@ -17,6 +17,7 @@ from base.errors import UsageError
 from base.text.masking import IGNORE, Masker
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, SpanCorruptor
 from base.text.special_tokens import with_ends
+from base.text.tokens import read
 
 HELD_OUT_EVERY = 10
 SHORTEST = 8
@@ -48,7 +49,7 @@ def cut(
     tokenizer = with_ends(tokenizer)
     for number, document in enumerate(documents):
         is_held_out = number % HELD_OUT_EVERY == HELD_OUT_EVERY - 1
-        ids = np.array(tokenizer(document, verbose=False)["input_ids"])
+        ids = np.array(read(tokenizer, document)["input_ids"])
         for start in range(0, len(ids), block_size):
             piece = ids[start : start + block_size]
             if len(piece) >= SHORTEST and left[is_held_out] > 0:

@@ -284,7 +284,7 @@ def _read(settings: Settings, old: Pretrained) -> Pieces:
 def _positions(old: Pretrained) -> int:
     config: Any = old.model.config
     positions = getattr(config, "max_position_embeddings", None) or LONGEST
-    return positions - (config.pad_token_id + 1 if old.family.first_position else 0)
+    return positions - old.family.first_position(config.pad_token_id)
 
 
 def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, result: Result, out: Path) -> None:

@@ -8,7 +8,7 @@ before checksums were kept is compared with the counts that it has, and gets che
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +30,9 @@ TOKENIZER = "tokenizer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokensRecord:
+class TokensRecord(Found):
     """What the tokens folder holds: what was found in the text, and its files by name."""
 
-    train: int
-    validation: int
-    characters: int = 0
-    longest: int = 0
     files: dict[str, FileState] = field(default_factory=dict)
 
     @staticmethod
@@ -47,13 +43,6 @@ class TokensRecord:
     def split(self, name: str) -> int:
         """The number of documents of a split by its name."""
         return getattr(self, name)
-
-    @property
-    def found(self) -> Found:
-        """What was found in the text; without sizes where they were not kept yet."""
-        return Found(
-            train=self.train, validation=self.validation, characters=self.characters, longest=self.longest
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,11 +185,12 @@ class TokensFolder:
         """Note the files of a shard that was made."""
         assert self.record is not None
         self._shards |= file_states(self.folder, paths)
-        self._write(self.record.found)
+        self._write(self.record)
 
     def _write(self, found: Found) -> None:
         files = dict(sorted((self._tokenizer | self._shards).items()))
-        self.record = TokensRecord(**asdict(found), files=files)
+        counts: dict[str, Any] = {each.name: getattr(found, each.name) for each in fields(Found)}
+        self.record = TokensRecord(**counts, files=files)
         write_record(TokensRecord.file(self.folder), self.record)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import itertools
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,32 +28,47 @@ _HELD_OUT_NAMES = ("valid", "dev", "test", "heldout", "held_out", "held-out")
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Documents of each split, and of those that are trained on all characters and those of the longest."""
+    """What two splits hold.
+
+    Attributes:
+        train: Documents that are trained on.
+        validation: Documents that are held out.
+        characters: Of all that are trained on.
+        longest: Characters of the longest of them.
+        shared: Held-out documents that are trained on too, character by character.
+    """
 
     train: int
     validation: int
     characters: int = 0
     longest: int = 0
+    shared: int = 0
 
 
 class Counting:
-    """Counts the documents that pass through it."""
+    """Counts the documents of a corpus while those to train on pass through it.
+
+    Attributes:
+        found: What there is, once all have passed.
+    """
 
     def __init__(self) -> None:
-        self._sizes: dict[str, list[int]] = {"train": [0, 0, 0], "validation": [0, 0, 0]}
+        self.found = Found(train=0, validation=0)
 
-    def documents(self, data: DataConfig, split: corpus.Split) -> Iterator[str]:
-        """Yield the documents of a split."""
-        sizes = self._sizes[split]
-        for text in corpus.documents(data, split):
-            sizes[:] = sizes[0] + 1, sizes[1] + len(text), max(sizes[2], len(text))
+    def documents(self, data: DataConfig) -> Iterator[str]:
+        """Yield the documents to train on; memory holds a number for each that is held out."""
+        trained = corpus.documents(data, "train")
+        first = next(trained)  # a mistake in what is trained on is told first
+        held_out = Counter(map(hash, corpus.documents(data, "validation")))
+        validation = held_out.total()
+        train = characters = longest = shared = 0
+        for text in itertools.chain([first], trained):
+            train, characters, longest = train + 1, characters + len(text), max(longest, len(text))
+            shared += held_out.pop(hash(text), 0)
             yield text
-
-    @property
-    def found(self) -> Found:
-        """What has passed by now."""
-        (train, characters, longest), (validation, *_) = self._sizes.values()
-        return Found(train=train, validation=validation, characters=characters, longest=longest)
+        self.found = Found(
+            train=train, validation=validation, characters=characters, longest=longest, shared=shared
+        )
 
 
 def read_through(data: DataConfig) -> Found:
@@ -62,9 +78,7 @@ def read_through(data: DataConfig) -> Found:
         UsageError: As ``corpus.documents``.
     """
     counting = Counting()
-    for split in ("train", "validation"):
-        for _ in counting.documents(data, split):
-            pass
+    deque(counting.documents(data), maxlen=0)
     return counting.found
 
 
@@ -95,6 +109,8 @@ def _doubts(data: DataConfig, found: Found) -> Iterator[str]:
     trained = set(files["train"])
     if same := next((path for path in files["validation"] if path in trained), None):
         yield f"{same} is trained on and held out; its loss says nothing about new text"
+    elif found.shared:
+        yield f"{found.shared:,} of {found.validation:,} held-out documents are also trained on"
     if len(trained) < len(files["train"]):
         yield f"{Counter(files['train']).most_common(1)[0][0]} is read more than once"
     if found.longest > MOST_CHARACTERS and data.txt_split != "file":

@@ -245,11 +245,10 @@ def _read_through(data: DataConfig, folder: Path) -> Found:
             f"... {tokenizer.eos_token}, rows are filled with {tokenizer.pad_token}",
             flush=True,
         )
-        collections.deque(counting.documents(data, "train"), maxlen=0)
+        collections.deque(counting.documents(data), maxlen=0)
     else:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
-        tokenizer = train_tokenizer(counting.documents(data, "train"), data.vocab_size)
-    collections.deque(counting.documents(data, "validation"), maxlen=0)
+        tokenizer = train_tokenizer(counting.documents(data), data.vocab_size)
     shutil.rmtree(folder / TOKENIZER, ignore_errors=True)
     tokenizer.save_pretrained(folder / TOKENIZER)
     if corpus.files(data)["train"]:
@@ -387,4 +386,4 @@ def _with_part(data: DataConfig, folder: Path, prepared: PreparedData) -> Prepar
 def _found(folder: Path, splits: dict[corpus.Split, PackedSplit]) -> Found:
     """What was found when the text was read; without its size where that record is lost."""
     known = read_record(TokensRecord.file(folder), TokensRecord)
-    return known.found if known else Found(**{name: splits[name].num_documents for name in splits})
+    return known or Found(**{name: splits[name].num_documents for name in splits})

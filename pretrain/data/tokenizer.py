@@ -15,6 +15,7 @@ from base.families import Objective
 from base.model_folders import AS_DATA, refuse_code
 from base.text.span_corruption import NUM_SENTINELS
 from base.text.special_tokens import as_documents, with_ends
+from base.text.tokens import read_whole
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -154,14 +155,5 @@ def add_sentinels(tokenizer: PreTrainedTokenizerFast) -> list[int]:
 
 
 def encode_batch(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> list[list[int]]:
-    """Token ids of whole documents, each wrapped in ``<s> ... </s>`` and never truncated.
-
-    A text that happens to spell a special token is read as ordinary text.
-    """
-    backend = tokenizer.backend_tokenizer
-    backend.no_truncation()
-    backend.no_padding()
-    backend.encode_special_tokens = True
-    encodings = backend.encode_batch_fast(texts)
-    backend.encode_special_tokens = False
-    return [encoding.ids for encoding in encodings]
+    """Token ids of whole documents, each wrapped in ``<s> ... </s>`` and never truncated."""
+    return [encoding.ids for encoding in read_whole(tokenizer.backend_tokenizer, texts, is_framed=True)]

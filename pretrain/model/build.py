@@ -12,7 +12,7 @@ from base.text.masking import Masker
 from base.text.span_corruption import SpanCorruptor
 from ffn_variants import build_model
 from pretrain.config import RunConfig
-from pretrain.data.tokenizer import add_sentinels
+from pretrain.data.tokenizer import add_sentinels, load_tokenizer
 from pretrain.resolution import resolve
 
 
@@ -22,9 +22,12 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
     Args:
         config: The run.
         vocab_size: Tokens of the tokenizer.
-        token_ids: pad_token_id, bos_token_id and eos_token_id; by default 0, 1 and 2.
+        token_ids: pad_token_id, bos_token_id and eos_token_id; by default those of ``data.tokenizer``, or of
+            a trained one.
     """
-    model = resolve(config).model
+    model, family = resolve(config).model, get_family(config.family)
+    ids = token_ids or _token_ids(config)
+    rows: Any = model.max_position_embeddings
     shared: dict[str, Any] = {
         "vocab_size": vocab_size,
         "hidden_size": model.hidden_size,
@@ -32,13 +35,22 @@ def build(config: RunConfig, vocab_size: int, token_ids: dict[str, int] | None =
         "paired_intermediate_size": model.paired_intermediate_size,
         "num_hidden_layers": model.num_hidden_layers,
         "num_attention_heads": model.num_attention_heads,
-        "max_position_embeddings": model.max_position_embeddings,
-        **(token_ids or {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+        # The config's number is that for a pad id of 0, as no config depends on what is in a folder.
+        "max_position_embeddings": rows
+        + family.first_position(ids["pad_token_id"])
+        - family.first_position(),
+        **ids,
     }
-    fields = get_family(config.family).config_fields
+    fields = family.config_fields
     own = {theirs: getattr(model, name) for name, called in fields.items() for theirs in called}
     options = dict(model.ffn_options) if model.ffn_options else None
     return build_model(config.family, model.ffn, options, **shared, **own)
+
+
+def _token_ids(config: RunConfig) -> dict[str, int]:
+    if config.data.tokenizer is None:
+        return {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    return special_token_ids(load_tokenizer(config.data.tokenizer, get_family(config.family).objective))
 
 
 def special_token_ids(tokenizer: PreTrainedTokenizerFast) -> dict[str, int]:

@@ -42,7 +42,7 @@ class PackedLoss(nn.Module):
     def __init__(self, model: PreTrainedModel, family: str, compile_model: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.first_position = get_family(family).first_position
+        self.first_position = get_family(family).first_position(model.config.pad_token_id)
         self.is_causal = get_family(family).objective == "causal"
         if model.config._attn_implementation == "sdpa":
             model.set_attn_implementation(packed_attention.NAME)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from base.families import AUTO_CLASSES, PIPELINES, Objective, get_family
+from base.text.tokens import FOR_OTHERS
 from ffn_variants import get_variant
 from ffn_variants.files import variant_file
 from pretrain.config import RunConfig
@@ -64,6 +65,8 @@ Every feed-forward network of the model is `{spec.name}`: {spec.formula} ({spec.
 ```python
 {_loading(objective, config.model.ffn)}
 ```
+
+{FOR_OTHERS}
 
 ## Configuration
 

@@ -190,6 +190,9 @@ def load_newest(
 
     Returns:
         The state saved with it and its folder, or None where there is no such checkpoint.
+
+    Raises:
+        UsageError: If its weights have other shapes than the model's.
     """
     if tidy:
         for aside in folder.glob("*.tmp-*"):  # a process was killed while it wrote
@@ -202,7 +205,7 @@ def load_newest(
                 _set_aside(path, error)
             continue
         saved = json.loads(content[STATE])
-        _restore_weights(model, safetensors.torch.load(content[WEIGHTS]))
+        _restore_weights(model, safetensors.torch.load(content[WEIGHTS]), path)
         _restore_moments(model, optimizer, safetensors.torch.load(content[MOMENTS]))
         scheduler.load_state_dict(saved["scheduler"])
         for group, rate in zip(scheduler.optimizer.param_groups, scheduler.get_last_lr(), strict=True):
@@ -271,9 +274,15 @@ def _unique(model: nn.Module) -> dict[str, Tensor]:
     return dict(unique.values())
 
 
-def _restore_weights(model: nn.Module, saved: dict[str, Tensor]) -> None:
+def _restore_weights(model: nn.Module, saved: dict[str, Tensor], path: Path) -> None:
     with torch.no_grad():
         for name, tensor in _unique(model).items():
+            if saved[name].shape != tensor.shape:
+                raise UsageError(
+                    f"{path}: {name} is {tuple(saved[name].shape)}, and the run's model now has "
+                    f"{tuple(tensor.shape)}, so another version of this project began it; give another "
+                    "--run-name"
+                )
             tensor.copy_(saved[name])
 
 

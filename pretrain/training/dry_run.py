@@ -20,6 +20,7 @@ from pretrain.run.run_dir import run_dir, to_yaml
 from pretrain.run.variant_source import source_change
 from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
+from pretrain.training.usable import check_warmup
 
 HUB_TOKENS = 466_000_000
 """Of the hub's TinyStories with the source study's tokenizer, for budgets before it is prepared."""
@@ -99,6 +100,7 @@ def _budget(config: RunConfig, summary: dict[str, Any] | None, num_processes: in
     rows, tokens = size_known
     note = "" if summary else " (about: it is not prepared yet)"
     steps = total_steps(config.optim, rows, rows_per_step)
+    check_warmup(config.optim, steps)
     epochs = steps * rows_per_step / rows
     return [
         per_step,

@@ -309,7 +309,7 @@ class Loop:
             "step": self.state.step,
             "max_steps": self.max_steps,
             "loss": means.pop("loss"),
-            "learning_rate": self.rates.scheduler.get_last_lr()[0],
+            "learning_rate": self.rates.used,
             **means,
             "tokens_per_s": round(timer.tokens_per_s(), 1),
             **self._place(timer),

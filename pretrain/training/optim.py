@@ -104,10 +104,15 @@ def _muon(matrices: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> 
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
     """Warm-up and decay over ``max_steps`` updates."""
-    warmup = math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
+    warmup = num_warmup_steps(optim, max_steps)
     return get_scheduler(
         optim.lr_scheduler_type, optimizer, num_warmup_steps=warmup, num_training_steps=max_steps
     )
+
+
+def num_warmup_steps(optim: OptimConfig, max_steps: int) -> int:
+    """Updates before that with the peak rate; the first of them has the rate 0."""
+    return math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
 
 
 class Rates:
@@ -116,12 +121,15 @@ class Rates:
     Attributes:
         scheduler: transformers' schedule. It drives the optimizer itself where that takes Python numbers;
             otherwise a stand-in of it on the host, as it would write numbers into the device's operations.
+        used: Rate of the update that was counted last.
 
     Args:
         optimizer: Made by ``build_optimizer``.
         optim: The same settings.
         max_steps: Updates of the run.
     """
+
+    used: float
 
     def __init__(self, optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> None:
         rate = optimizer.param_groups[0]["lr"]
@@ -149,6 +157,7 @@ class Rates:
 
     def advance(self) -> None:
         """Count an update on the host."""
+        self.used = float(self.scheduler.get_last_lr()[0])
         self.scheduler.step()
 
 

@@ -49,8 +49,9 @@ from pretrain.training.diagnosis import diagnose, read_failure
 from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
+from pretrain.training.optim import total_steps
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
-from pretrain.training.usable import check_usable
+from pretrain.training.usable import check_usable, check_warmup
 
 Scorer = Callable[[PreTrainedModel], dict[str, float]]
 """Scores a model on its way; gives each score by its name."""
@@ -86,6 +87,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     accelerator = build_accelerator(config, path)
     with accelerator.main_process_first():
         data = prepare_data(config)  # before the run folder exists: an unusable corpus leaves nothing behind
+    check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
             repair(path, config)

@@ -11,11 +11,13 @@ import psutil
 import ffn_variants
 from base.errors import UsageError
 from base.families import get_family
-from pretrain.config import RunConfig
+from pretrain.config import OptimConfig, RunConfig
+from pretrain.config_sources import say_once
 from pretrain.data import corpus
 from pretrain.data.shares import cut_step
 from pretrain.data.tokenizer import load_tokenizer
 from pretrain.resolution import resolve
+from pretrain.training.optim import num_warmup_steps
 
 BYTES_A_PARAMETER = 16
 """In full precision: the weight, its gradient and two moments."""
@@ -37,6 +39,27 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
+    if config.optim.max_steps:
+        check_warmup(config.optim, config.optim.max_steps)
+
+
+def check_warmup(optim: OptimConfig, max_steps: int) -> None:
+    """Refuse a run that would train nothing, and tell of one that never has its learning rate.
+
+    Raises:
+        UsageError: If the only update is the first of a warm-up, which has the rate 0.
+    """
+    warmup = num_warmup_steps(optim, max_steps)
+    if warmup and max_steps == 1:
+        raise UsageError(
+            "the run's one step is the first of its warm-up, whose rate is 0, so it trains nothing; give "
+            "--optim.warmup-steps 0, or more steps"
+        )
+    if warmup >= max_steps:
+        say_once(
+            f"note: a warm-up of {warmup:,} steps outlasts the run of {max_steps:,}, whose rate ends at "
+            f"{(max_steps - 1) / warmup:.0%} of optim.learning_rate; lower optim.warmup_steps, or add steps"
+        )
 
 
 def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> None:

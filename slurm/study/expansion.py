@@ -215,7 +215,7 @@ def check_length(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
         UsageError: If the study's evaluation asks for that.
     """
     asked, model = evaluation.finetune.max_length, resolve(config).model
-    able = (model.max_position_embeddings or 0) - get_family(config.family).first_position
+    able = (model.max_position_embeddings or 0) - get_family(config.family).first_position()
     if asked is not None and asked > able:
         raise UsageError(
             f"{path}: evaluation.finetune.max_length {asked} is longer than the {able} positions of the "

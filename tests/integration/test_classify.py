@@ -56,6 +56,16 @@ def test_a_task_of_ones_own_is_scored_and_only_it(run, task, evaluate, capsys):
     assert baselines["cohen_kappa"] == 0
 
 
+def test_inputs_that_are_all_cut_are_told(run, task, evaluate, capsys):
+    task = task.rename(task.with_name("cut.yaml"))
+    task.write_text(task.read_text().replace("text: remark", 'text: "{remark}; {remark}; {remark}"'))
+    assert evaluate(run, "--classify", task, "--finetune.max-length", "8", *QUICK) == 0
+    said = "note: classification/cut: 100% of the inputs are longer than what the model reads, and cut"
+    assert said in capsys.readouterr().err
+    items = pd.read_parquet(run / "eval" / "items" / "classification.parquet")
+    assert items[items["task"] == "cut"]["truncated"].all()
+
+
 def test_tasks_with_one_and_with_several_labels_share_a_benchmark(run, task, evaluate, tmp_path):
     for split in ("train", "validation"):
         table = pd.read_csv(tmp_path / f"{split}.csv")

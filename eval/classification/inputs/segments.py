@@ -22,6 +22,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from base.text.tokens import read
 from eval.classification.heads.spec import SegmentKind
 from eval.classification.inputs.example_text import JOINT, Text, Tokens, as_one_text, parts_of
 from eval.classification.inputs.sentences import join_empty, sentence_starts
@@ -169,7 +170,7 @@ def _tokenised(
         if seconds and len(seconds) < len(group):
             raise UsageError("some examples are pairs and some are single texts; give a task one kind")
         inputs = (firsts, seconds) if seconds else (firsts,)
-        encodings = tokenizer(*inputs, truncation=False, verbose=False).encodings
+        encodings = read(tokenizer, *inputs, truncation=False).encodings
         for encoding, example, text in zip(encodings, group, firsts, strict=True):
             starts = [0] if kind == "windows" else _starts(example, kind)
             yield Tokens.of(encoding, len(text) + len(JOINT)), as_one_text(example), np.array(starts)

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from base.text.tokens import read
 from eval.models.transfers import to_device
 
 # Kept for later runs: both files of the eleven tasks for two tokenizers.
@@ -170,13 +171,13 @@ def encode(
     for start in range(0, len(texts), CHUNK):
         firsts, seconds = zip(*texts[start : start + CHUNK], strict=True)
         inputs = (list(firsts), list(seconds)) if seconds[0] is not None else (list(firsts),)
-        found = tokenizer(*inputs, truncation="longest_first", max_length=max_length)
+        found = read(tokenizer, *inputs, truncation="longest_first", max_length=max_length)
         input_ids += found["input_ids"]
         types += map(bytes, found.get("token_type_ids", ()))
         if found.encodings is not None:
             truncated += [bool(encoding.overflowing) for encoding in found.encodings]
         else:
-            whole = tokenizer(*inputs, verbose=False)["input_ids"]
+            whole = read(tokenizer, *inputs)["input_ids"]
             truncated += [len(ids) > max_length for ids in whole]
     for number, ids in enumerate(input_ids, start=1):
         if not len(ids):

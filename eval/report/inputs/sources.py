@@ -31,6 +31,7 @@ from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
 from eval.report.readers.text_tables import read_text_table
 from eval.results.baselines import read_baselines
 from eval.results.contamination import Contamination, read_contamination
+from eval.results.cut_inputs import cut_input_notes
 from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
 from eval.results.graded import graded_rows
@@ -214,6 +215,7 @@ def _read_study(folder: Path) -> Source:
         *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown),
         *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
         *(*protocol_notes(runs, placed.family), *cut_notes(facts), *without),
+        *cut_input_notes(runs),
         *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
         *broken_notes(runs),  # of what was read just now, too
     ]

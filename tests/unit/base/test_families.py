@@ -73,7 +73,7 @@ def test_the_stock_model_counts_positions_and_has_biases_as_told(spec: FamilySpe
             module.register_forward_hook(lambda _, inputs, __: seen.append(int(inputs[0].flatten()[0])))
     ids = torch.tensor([[5, 6, 7]])
     model(input_ids=ids, **({"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}))
-    assert seen == ([] if spec.name in ("t5", "llama") else [spec.first_position])
+    assert seen == ([] if spec.name in ("t5", "llama") else [spec.first_position()])
 
 
 def test_an_unknown_family_is_refused_and_a_foreign_one_keeps_its_name() -> None:

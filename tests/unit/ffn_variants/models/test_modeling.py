@@ -498,7 +498,19 @@ def test_objectives():
         ),
         (
             lambda: build_model("gpt_neo", "gelu", hidden_size=30),
-            r"hidden_size 30 is no multiple of num_attention_heads 4",
+            r"hidden_size 30 is not a multiple of num_attention_heads 4",
+        ),
+        (lambda: build_model("t5", "gelu", num_heads=0), r"not a multiple of num_attention_heads 0"),
+        (
+            lambda: build_model("llama", "swiglu", hidden_size=36, num_attention_heads=12),
+            r"heads of 3 channels, and Llama rotates pairs of them; take a width that is a multiple of 24",
+        ),
+        # A head of one channel would run, by broadcasting, as another model.
+        (lambda: build_model("llama", "swiglu", hidden_size=4), r"heads of 1 channels"),
+        (lambda: build_model("llama", "swiglu", head_dim=5), r"heads of 5 channels"),
+        (
+            lambda: build_model("llama", "swiglu", num_key_value_heads=3),
+            r"num_attention_heads 4 is not a multiple of num_key_value_heads 3",
         ),
         (
             lambda: build_model("gpt_neo", "gelu", activation_function="relu"),

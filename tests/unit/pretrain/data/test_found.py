@@ -39,7 +39,36 @@ def test_files_of_their_own_are_named_as_such(tmp_path):
     train, held_out = write_lines(tmp_path / "a.jsonl"), write_lines(tmp_path / "b.jsonl", TEXTS[:12])
     data = data_of(train, validation_files=(str(held_out),))
     assert in_one_line(data, read_through(data)).endswith("held out: 12 in 1 file of their own")
-    assert doubts(data, read_through(data)) == []
+    (doubt,) = doubts(data, read_through(data))
+    assert doubt == "note: 12 of 12 held-out documents are also trained on"
+
+
+@pytest.mark.parametrize(
+    ("held_out", "doubt"),
+    [
+        (["new text"] * 12, []),
+        (
+            ["new text", *TEXTS[3:6]] * 4,
+            ["note: 12 of 16 held-out documents are also trained on"],
+        ),
+        (
+            [f" {TEXTS[0]}\n", TEXTS[0].upper()],
+            ["note: 1 of 2 held-out documents are also trained on"],
+        ),
+    ],
+)
+def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_path, held_out, doubt):
+    train = write_lines(tmp_path / "a.jsonl", TEXTS * 2)
+    data = data_of(train, validation_files=(str(write_lines(tmp_path / "b.jsonl", held_out)),))
+    assert doubts(data, read_through(data)) == doubt
+
+
+def test_a_share_of_repeated_documents_is_on_both_sides(tmp_path):
+    data = data_of(write_lines(tmp_path / "a.jsonl", [*TEXTS, "other", *TEXTS[:11]]))
+    found = read_through(
+        data
+    )  # held out: 0, 10, 20, 30, "other" and again 9, of which 0, 9 and 10 are trained on
+    assert (found.shared, found.validation) == (3, 6)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from base.errors import UsageError
 from pretrain.config import OptimConfig
 from pretrain.training import checkpoints as module
 from pretrain.training.checkpoints import (
@@ -56,6 +57,17 @@ def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path):
     advance(*saved)
     advance(*loaded)
     assert numbers(*loaded) == numbers(*saved)
+
+
+def test_weights_of_other_shapes_are_refused_in_one_line(tmp_path):
+    saved = make()
+    advance(*saved)
+    snapshot = take_snapshot(*saved, {"step": 1})
+    name = next(iter(snapshot.weights))
+    snapshot.weights[name] = snapshot.weights[name][:1].clone()
+    write_checkpoint(tmp_path, snapshot, keep=1)
+    with pytest.raises(UsageError, match=f"{name} is .*, so another version of this project began it; give"):
+        load_newest(tmp_path, *make())
 
 
 def test_a_snapshot_does_not_change_with_training(tmp_path):

@@ -148,12 +148,13 @@ def test_steps_equal_a_loop_written_by_hand(tiny):
         ).loss
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        used = optimizer.param_groups[0]["lr"]
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
         assert ours[step]["loss"] == pytest.approx(loss.item(), abs=2e-5)
         assert ours[step]["grad_norm"] == pytest.approx(norm.item(), rel=1e-3)
-        assert ours[step]["learning_rate"] == pytest.approx(schedule.get_last_lr()[0])
+        assert ours[step]["learning_rate"] == pytest.approx(used)
         assert ours[step]["tokens"] - (ours[step - 1]["tokens"] if step else 0) == int((ids != 0).sum())
 
 

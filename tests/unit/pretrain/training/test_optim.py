@@ -154,6 +154,25 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, optim, on_device):
         assert torch.equal(one, two)
 
 
+@pytest.mark.parametrize("on_device", [False, True])
+def test_the_logged_rate_is_how_far_the_update_went(on_device):
+    """Without memory of gradients AdamW moves every weight by the rate; 0, 1/2, 1, 3/4, 1/2, 1/4 of 0.1."""
+    optim = OptimConfig(learning_rate=0.1, warmup_steps=2, adam_beta1=0.0, adam_beta2=0.0)
+    model = nn.Linear(2, 2, bias=False)
+    optimizer = build_optimizer(model, optim, on_device)
+    rates, moved, logged = Rates(optimizer, optim, 6), [], []
+    for _ in range(6):
+        before = model.weight.detach().clone()
+        model.weight.grad = torch.ones_like(before)
+        rates.write_next()
+        optimizer.step()
+        rates.advance()
+        moved.append((before - model.weight).mean().item())
+        logged.append(rates.used)
+    assert logged == pytest.approx([0.0, 0.05, 0.1, 0.075, 0.05, 0.025])
+    assert logged == pytest.approx(moved, abs=1e-6)
+
+
 class Operations(TorchDispatchMode):
     """Lists operations with all that is no tensor among their arguments."""
 
