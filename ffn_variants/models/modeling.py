@@ -33,6 +33,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
+from transformers.utils.generic import can_return_tuple
 
 from base.errors import UsageError
 from ffn_variants.models.attention import GPTNeoBackendAttention
@@ -247,34 +248,62 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
 
     config_class = FFNT5Config
 
+    @can_return_tuple
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: Any = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = False,
+        **kwargs: Any,
     ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify texts that are padded on the right.
+        """Classify texts; arguments, loss and output are those of the stock class, but for the cache.
 
         Args:
-            input_ids: (B, T).
-            attention_mask: (B, T), 0 on padding; None where every text has T tokens.
-            labels: (B,) class numbers, or numbers to predict where ``num_labels`` is 1; None for no loss.
+            input_ids: (B, T); embeddings in their place are refused, as by the stock class.
+            attention_mask: (B, T), 0 on padding; None where tokens are padding by their id alone.
+            decoder_input_ids: (B, T); by default ``input_ids``, one token later.
+            decoder_attention_mask: (B, T).
+            encoder_outputs: Of an encoder that ran before.
+            inputs_embeds: None.
+            decoder_inputs_embeds: (B, T, D), in place of ``decoder_input_ids``.
+            labels: (B,) classes, (B, C) zeros and ones, or numbers to predict, as ``problem_type`` says.
+            use_cache: Whether to return keys and values of the decoder; the stock class does by default.
+            **kwargs: Of ``T5Model``.
 
         Returns:
-            ``logits`` (B, C), and the mean ``loss`` of the labels.
+            ``logits`` (B, C), the mean ``loss`` of the labels, and what ``T5Model`` returns.
+
+        Raises:
+            NotImplementedError: For ``inputs_embeds`` without ``input_ids``.
         """
-        states = self.transformer(
+        if input_ids is None:
+            raise NotImplementedError("a T5 finds the end of a text by its tokens; pass input_ids")
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids = self._shift_right(input_ids)
+        outputs = self.transformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            decoder_input_ids=self._shift_right(input_ids),
-            use_cache=False,
-        ).last_hidden_state
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        last = mask.long().sum(1) - 1
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache and labels is None,
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        is_text = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask != 0
+        last = is_text.long().cumsum(1).argmax(1)
         logits = self.classification_head(states[torch.arange(len(last), device=last.device), last])
-        loss = None
-        if labels is not None and self.config.num_labels == 1:
-            loss = nn.functional.mse_loss(logits[:, 0], labels)
-        elif labels is not None:
-            loss = nn.functional.cross_entropy(logits, labels)
-        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
+        loss = None if labels is None else self.loss_function(labels, logits, self.config)
+        shared = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **shared)
 
 
 class FFNLlamaModel(FFNVariantMixin, LlamaModel):
