@@ -22,6 +22,7 @@ from transformers import (
     LlamaForCausalLM,
     LlamaForSequenceClassification,
     LlamaModel,
+    LlamaPreTrainedModel,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaForMaskedLM,
@@ -318,7 +319,21 @@ class FFNLlamaForCausalLM(FFNVariantMixin, LlamaForCausalLM):
     config_class = FFNLlamaConfig
 
 
-class FFNLlamaForSequenceClassification(FFNVariantMixin, LlamaForSequenceClassification):
+class _LlamaForSequenceClassification(LlamaForSequenceClassification):
+    """The stock class by a constructor that names its backbone.
+
+    The stock one asks ``AutoModel``, which knows no class whose code came with the weights.
+    """
+
+    def __init__(self, config: FFNLlamaConfig):
+        LlamaPreTrainedModel.__init__(self, config)
+        self.num_labels = config.num_labels
+        self.model = LlamaModel(config)
+        self.score = nn.Linear(config.hidden_size, self.num_labels, bias=False)
+        self.post_init()
+
+
+class FFNLlamaForSequenceClassification(FFNVariantMixin, _LlamaForSequenceClassification):
     """Llama with transformers' classification head on the last token."""
 
     config_class = FFNLlamaConfig

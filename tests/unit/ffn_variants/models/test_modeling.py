@@ -405,7 +405,7 @@ def test_t5_classifies_with_the_arguments_of_the_stock_model(arguments):
 
 def test_t5_classifies_no_embeddings_as_the_stock_model_does_not():
     for each in t5_classifiers(3):
-        with pytest.raises(NotImplementedError, match="embeddings|input_ids"):
+        with pytest.raises(NotImplementedError, match=r"embeddings|input_ids"):
             each(inputs_embeds=torch.zeros(2, 5, 24))
 
 
