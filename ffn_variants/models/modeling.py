@@ -88,6 +88,11 @@ class FFNVariantMixin(_Base):
             replace_ffn(layer, config_of_layer(config, number))
         self.post_init()
 
+    def post_init(self) -> None:
+        """Finish as the stock class does, without what it says of weights that this FFN does not have."""
+        super().post_init()
+        self._keep_in_fp32_modules &= {part for key, _ in self.named_parameters() for part in key.split(".")}
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
         """Load as ``PreTrainedModel.from_pretrained`` does, and check that the whole FFN came from the file.

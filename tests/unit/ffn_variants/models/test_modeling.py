@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from pkgutil import resolve_name
 
 import pytest
 import torch
@@ -434,6 +436,27 @@ def test_t5_classifies_as_the_stock_model_whatever_the_number_of_ends():
     labels = torch.tensor([0, 2, 1])
     loss = torch.nn.functional.cross_entropy(found, labels)
     torch.testing.assert_close(model(both, (both != 0).long(), labels=labels).loss, loss)
+
+
+@each_family
+@pytest.mark.parametrize("ffn", ["gelu", "swiglu", "kan", "moe", "no-ffn"])
+def test_what_a_class_says_of_its_modules_by_name_is_true(family, ffn):
+    """Which weights stay in float32, are split over devices or tied, and which layers lie on one device."""
+    config = make(family, ffn).config
+    spec = FAMILIES[family]
+    for place in (spec.backbone_class, spec.model_class, spec.classifier_class):
+        with torch.device("meta"):
+            model = resolve_name(place)(config)
+        modules = {name for name, _ in model.named_modules()}
+        weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        assert set(model._no_split_modules) <= {type(module).__name__ for module in model.modules()}
+        parts = {part for name in weights for part in name.split(".")}
+        assert model._keep_in_fp32_modules == ({"wo"} if (family, ffn) == ("t5", "gelu") else set())
+        assert model._keep_in_fp32_modules_strict <= parts
+        layers = {re.sub(r"\.\d+", ".*", name) for name in modules}
+        assert {*(model._tp_plan or {}), *(model._pp_plan or {}), *(model._ep_plan or {})} <= layers
+        tied = model._tied_weights_keys or {}
+        assert {*tied, *tied.values()} <= weights
 
 
 @each_family
