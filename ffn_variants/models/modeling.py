@@ -37,7 +37,7 @@ from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeo
 from transformers.utils.generic import can_return_tuple
 
 from base.errors import UsageError
-from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.attention import GPTNeoBackendAttention, count_from_first_token
 from ffn_variants.models.configuration import (
     FFNConfig,
     FFNGPTNeoConfig,
@@ -162,7 +162,11 @@ def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
 
 
 class FFNGPTNeoMixin(FFNVariantMixin):
-    """Gives GPT-Neo's layers, too, an attention that runs on every backend of transformers."""
+    """Gives GPT-Neo's layers an attention that runs on SDPA and FlashAttention too, and its texts positions.
+
+    The stock attention is eager; flex_attention is refused here as well. Positions count a text's tokens,
+    whatever padding stands before it.
+    """
 
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -177,6 +181,7 @@ class FFNGPTNeoMixin(FFNVariantMixin):
             if isinstance(module, GPTNeoAttention) and isinstance(module.attention, GPTNeoSelfAttention):
                 module.register_module("attention", GPTNeoBackendAttention(module.attention))
         config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
+        self.base_model.register_forward_pre_hook(count_from_first_token, with_kwargs=True)
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
