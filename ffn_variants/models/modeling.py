@@ -91,7 +91,8 @@ class FFNVariantMixin(_Base):
     def post_init(self) -> None:
         """Finish as the stock class does, without what it says of weights that this FFN does not have."""
         super().post_init()
-        self._keep_in_fp32_modules &= {part for key, _ in self.named_parameters() for part in key.split(".")}
+        parts = {part for key, _ in self.named_parameters() for part in key.split(".")}
+        self._keep_in_fp32_modules = parts.intersection(self._keep_in_fp32_modules or ())
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
@@ -309,7 +310,8 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
             **kwargs,
         )
         states = outputs.last_hidden_state
-        is_text = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask != 0
+        padding: Any = self.config.pad_token_id
+        is_text = input_ids.ne(padding) if attention_mask is None else attention_mask.ne(0)
         last = is_text.long().cumsum(1).argmax(1)
         logits = self.classification_head(states[torch.arange(len(last), device=last.device), last])
         loss = None if labels is None else self.loss_function(labels, logits, self.config)
@@ -339,7 +341,7 @@ class _LlamaForSequenceClassification(LlamaForSequenceClassification):
         LlamaPreTrainedModel.__init__(self, config)
         self.num_labels = config.num_labels
         self.model = LlamaModel(config)
-        self.score = nn.Linear(config.hidden_size, self.num_labels, bias=False)
+        self.score = nn.Linear(config.hidden_size, config.num_labels or 0, bias=False)
         self.post_init()
 
 
