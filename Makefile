@@ -14,7 +14,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
   $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
-.PHONY: help environment quickstart test test-ci test-all notebook gpu-report slurm-packages check format docs clean-environment
+.PHONY: help environment quickstart test test-ci test-all transformers-tests notebook gpu-report slurm-packages check format docs clean-environment
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -40,6 +40,9 @@ test-ci: environment ## those that take longer; CI runs them after the fast ones
 
 test-all: environment ## all of them, the slow ones too
 	$(PYTEST) -m "not gpu and not network" --hypothesis-profile=thorough
+
+transformers-tests: environment ## transformers' own tests of models, on this project's classes; needs the package index
+	$(PYTEST) -m slow tests/upstream
 
 notebook: environment ## execute examples/quickstart.ipynb and the code of docs/python.md, and look at what they show
 	$(PYTEST) -n 0 -m "slow or not slow" tests/integration/test_python_page.py -k "notebook or page_runs"

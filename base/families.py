@@ -24,9 +24,9 @@ AUTO_CLASSES: Mapping[str, str] = {
 PIPELINES: Mapping[str, str] = {
     "causal": "text-generation",
     "masked": "fill-mask",
-    "span_corruption": "text2text-generation",
 }
-"""The task of the Hugging Face hub that a language model with an objective does."""
+"""The task of the Hugging Face hub, and pipeline of transformers, of a language model with an objective; an
+encoder-decoder has none."""
 
 
 @dataclass(frozen=True, kw_only=True)

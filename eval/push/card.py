@@ -79,19 +79,20 @@ _SCORES = (
 
 
 def _metadata(config: RunConfig, scores: Sequence[Score], place: str, licence: str | None) -> dict[str, Any]:
-    task = PIPELINES[get_family(config.family).objective]
-    found: dict[str, Any] = {}
+    task = PIPELINES.get(get_family(config.family).objective)
+    metadata: dict[str, Any] = {"library_name": "transformers"}
     if config.data.source != "files":  # which language texts of one's own have, nobody said
-        found["language"] = "en"
+        metadata["language"] = "en"
     if licence:
-        found["license"] = licence
-    found |= {"library_name": "transformers", "pipeline_tag": task}
+        metadata["license"] = licence
+    if task:
+        metadata["pipeline_tag"] = task
     if config.data.source == "tinystories":
-        found["datasets"] = ["roneneldan/TinyStories"]
-    found["tags"] = ["ffn-ablations", config.family, config.model.ffn]
-    if index := model_index(place.rpartition("/")[2], scores, task):
-        found["model-index"] = index
-    return found
+        metadata["datasets"] = ["roneneldan/TinyStories"]
+    metadata["tags"] = ["ffn-ablations", config.family, config.model.ffn]
+    if index := model_index(place.rpartition("/")[2], scores, task or PIPELINES["causal"]):
+        metadata["model-index"] = index
+    return metadata
 
 
 def _seeds(config: RunConfig, revision: str, seeds: Sequence[str]) -> list[str]:
@@ -106,10 +107,9 @@ def _seeds(config: RunConfig, revision: str, seeds: Sequence[str]) -> list[str]:
 def _use(config: RunConfig, place: str, revision: str) -> str:
     auto = AUTO_CLASSES[get_family(config.family).objective]
     chosen = f', revision="{revision}"' if revision else ""
-    own = config.model.ffn_file is not None
     installed = (
         "`trust_remote_code=True` is needed there too, for the variant's own file."
-        if own
+        if config.model.ffn_file is not None
         else "`import ffn_variants` before the load then takes its classes, and runs no code from here."
     )
     return f"""## Use
@@ -123,7 +123,7 @@ from transformers import AutoTokenizer, {auto}
 
 name = "{place}"
 model = {auto}.from_pretrained(name{chosen}, trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained(name{chosen})
+tokenizer = AutoTokenizer.from_pretrained(name{chosen}, trust_remote_code=True)
 ```
 
 The `.py` files beside the weights are the model's code: the feed-forward variant and the classes around

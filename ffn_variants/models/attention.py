@@ -1,4 +1,4 @@
-"""GPT-Neo's attention through transformers' attention interface, so that it runs on every backend.
+"""GPT-Neo's attention through transformers' attention interface, so that it runs on other backends too.
 
 The stock class knows two: eager, and flash_attention_2 without the window of its local layers. This one takes
 over a stock layer's projections and asks the interface for the rest, with two things that are GPT-Neo's own:
@@ -9,12 +9,40 @@ Shapes: B batch, H heads, Q queries, K keys, D size of a head.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoSelfAttention
+from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoModel, GPTNeoSelfAttention
+
+_ARGUMENTS = tuple(inspect.signature(GPTNeoModel.forward).parameters)[1:]
+
+
+def count_from_first_token(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
+    """Have positions begin at a text's first token where padding stands before it and none are given.
+
+    A hook before the forward pass. The stock model counts the padding too, so that a text's outputs depend on
+    what it is batched with; ``generate`` gives positions that begin as these do.
+
+    Args:
+        model: A GPT-Neo without a head.
+        args: What it is called with, in the order of its signature.
+        kwargs: The same, by name.
+
+    Returns:
+        Both, with (B, T) ``position_ids``; as they are where there is no (B, K) ``attention_mask``.
+    """
+    given = {**dict(zip(_ARGUMENTS, args, strict=False)), **kwargs}
+    mask, cache = given.get("attention_mask"), given.get("past_key_values")
+    if given.get("position_ids") is not None or mask is None or mask.dim() != 2:
+        return args, kwargs
+    shape = next(given[name].shape for name in ("input_ids", "inputs_embeds") if given.get(name) is not None)
+    seen = 0 if cache is None else cache.get_seq_length()
+    places = torch.arange(shape[1], device=mask.device) + seen
+    positions = (places - mask.long().argmax(-1, keepdim=True)).clamp(min=0)
+    return (), {**given, "position_ids": positions}
 
 
 class GPTNeoBackendAttention(nn.Module):

@@ -176,6 +176,10 @@ class FFNLlamaConfig(InstalledCode, LlamaConfig):
     """
 
     model_type = "ffn_llama"
+    # Every device has the whole FFN: the stock plan splits that of three linear layers by their names.
+    base_model_tp_plan: ClassVar[dict[str, str]] = {
+        name: how for name, how in (LlamaConfig.base_model_tp_plan or {}).items() if ".mlp." not in name
+    }
 
     ffn: str = "swiglu"
     ffn_options: dict | None = None

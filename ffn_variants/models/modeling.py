@@ -22,6 +22,7 @@ from transformers import (
     LlamaForCausalLM,
     LlamaForSequenceClassification,
     LlamaModel,
+    LlamaPreTrainedModel,
     PreTrainedConfig,
     PreTrainedModel,
     RobertaForMaskedLM,
@@ -33,9 +34,10 @@ from transformers import (
 )
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
+from transformers.utils.generic import can_return_tuple
 
 from base.errors import UsageError
-from ffn_variants.models.attention import GPTNeoBackendAttention
+from ffn_variants.models.attention import GPTNeoBackendAttention, count_from_first_token
 from ffn_variants.models.configuration import (
     FFNConfig,
     FFNGPTNeoConfig,
@@ -85,6 +87,12 @@ class FFNVariantMixin(_Base):
         for number, layer in enumerate(layers):
             replace_ffn(layer, config_of_layer(config, number))
         self.post_init()
+
+    def post_init(self) -> None:
+        """Finish as the stock class does, without what it says of weights that this FFN does not have."""
+        super().post_init()
+        parts = {part for key, _ in self.named_parameters() for part in key.split(".")}
+        self._keep_in_fp32_modules = parts.intersection(self._keep_in_fp32_modules or ())
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *model_args: Any, **kwargs: Any) -> Any:
@@ -155,7 +163,11 @@ def ffn_keys(model: PreTrainedModel, keys: tuple[str, ...]) -> list[str]:
 
 
 class FFNGPTNeoMixin(FFNVariantMixin):
-    """Gives GPT-Neo's layers, too, an attention that runs on every backend of transformers."""
+    """Gives GPT-Neo's layers an attention that runs on SDPA and FlashAttention too, and its texts positions.
+
+    The stock attention is eager; flex_attention is refused here as well. Positions count a text's tokens,
+    whatever padding stands before it.
+    """
 
     _supports_sdpa = True
     _supports_flash_attn = True
@@ -170,6 +182,7 @@ class FFNGPTNeoMixin(FFNVariantMixin):
             if isinstance(module, GPTNeoAttention) and isinstance(module.attention, GPTNeoSelfAttention):
                 module.register_module("attention", GPTNeoBackendAttention(module.attention))
         config._attn_implementation = self.get_correct_attn_implementation(wanted, is_init_check=True)
+        self.base_model.register_forward_pre_hook(count_from_first_token, with_kwargs=True)
 
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
@@ -247,34 +260,63 @@ class FFNT5ForSequenceClassification(FFNT5Mixin, T5ForSequenceClassification):
 
     config_class = FFNT5Config
 
+    @can_return_tuple
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: Any = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = False,
+        **kwargs: Any,
     ) -> Seq2SeqSequenceClassifierOutput:
-        """Classify texts that are padded on the right.
+        """Classify texts; arguments, loss and output are those of the stock class, but for the cache.
 
         Args:
-            input_ids: (B, T).
-            attention_mask: (B, T), 0 on padding; None where every text has T tokens.
-            labels: (B,) class numbers, or numbers to predict where ``num_labels`` is 1; None for no loss.
+            input_ids: (B, T); embeddings in their place are refused, as by the stock class.
+            attention_mask: (B, T), 0 on padding; None where tokens are padding by their id alone.
+            decoder_input_ids: (B, T); by default ``input_ids``, one token later.
+            decoder_attention_mask: (B, T).
+            encoder_outputs: Of an encoder that ran before.
+            inputs_embeds: None.
+            decoder_inputs_embeds: (B, T, D), in place of ``decoder_input_ids``.
+            labels: (B,) classes, (B, C) zeros and ones, or numbers to predict, as ``problem_type`` says.
+            use_cache: Whether to return keys and values of the decoder; the stock class does by default.
+            **kwargs: Of ``T5Model``.
 
         Returns:
-            ``logits`` (B, C), and the mean ``loss`` of the labels.
+            ``logits`` (B, C), the mean ``loss`` of the labels, and what ``T5Model`` returns.
+
+        Raises:
+            NotImplementedError: For ``inputs_embeds`` without ``input_ids``.
         """
-        states = self.transformer(
+        if input_ids is None:
+            raise NotImplementedError("a T5 finds the end of a text by its tokens; pass input_ids")
+        if decoder_input_ids is None and decoder_inputs_embeds is None:
+            decoder_input_ids = self._shift_right(input_ids)
+        outputs = self.transformer(
             input_ids=input_ids,
             attention_mask=attention_mask,
-            decoder_input_ids=self._shift_right(input_ids),
-            use_cache=False,
-        ).last_hidden_state
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        last = mask.long().sum(1) - 1
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache and labels is None,
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        padding: Any = self.config.pad_token_id
+        is_text = input_ids.ne(padding) if attention_mask is None else attention_mask.ne(0)
+        last = is_text.long().cumsum(1).argmax(1)
         logits = self.classification_head(states[torch.arange(len(last), device=last.device), last])
-        loss = None
-        if labels is not None and self.config.num_labels == 1:
-            loss = nn.functional.mse_loss(logits[:, 0], labels)
-        elif labels is not None:
-            loss = nn.functional.cross_entropy(logits, labels)
-        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits)
+        loss = None if labels is None else self.loss_function(labels, logits, self.config)
+        shared = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return Seq2SeqSequenceClassifierOutput(loss=loss, logits=logits, **shared)
 
 
 class FFNLlamaModel(FFNVariantMixin, LlamaModel):
@@ -289,7 +331,21 @@ class FFNLlamaForCausalLM(FFNVariantMixin, LlamaForCausalLM):
     config_class = FFNLlamaConfig
 
 
-class FFNLlamaForSequenceClassification(FFNVariantMixin, LlamaForSequenceClassification):
+class _LlamaForSequenceClassification(LlamaForSequenceClassification):
+    """The stock class by a constructor that names its backbone.
+
+    The stock one asks ``AutoModel``, which knows no class whose code came with the weights.
+    """
+
+    def __init__(self, config: FFNLlamaConfig):
+        LlamaPreTrainedModel.__init__(self, config)
+        self.num_labels = config.num_labels
+        self.model = LlamaModel(config)
+        self.score = nn.Linear(config.hidden_size, config.num_labels or 0, bias=False)
+        self.post_init()
+
+
+class FFNLlamaForSequenceClassification(FFNVariantMixin, _LlamaForSequenceClassification):
     """Llama with transformers' classification head on the last token."""
 
     config_class = FFNLlamaConfig

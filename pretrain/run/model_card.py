@@ -35,12 +35,11 @@ def model_card(config: RunConfig, counts: dict[str, int], results: dict[str, Any
     """
     spec = get_variant(config.model.ffn)
     objective = get_family(config.family).objective
-    task = PIPELINES[objective]
+    task = f"\npipeline_tag: {PIPELINES[objective]}" if objective in PIPELINES else ""
     name = f"{config.family} with {config.model.ffn} feed-forward networks, seed {config.seed}"
     return f"""---
 language: en
-library_name: transformers
-pipeline_tag: {task}
+library_name: transformers{task}
 ---
 
 # {name}

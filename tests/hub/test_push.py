@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -172,6 +173,28 @@ def test_somebody_else_loads_from_the_hub_with_consent_alone(
         model = load_pretrained(AutoModelForCausalLM, run / "model")[0].eval()
         assert torch.equal(model(torch.tensor(ids)).logits, torch.tensor(logits))
         assert "trust_remote_code=True" in refusal
+
+
+ASKED = """
+import builtins, json
+asked = []
+builtins.input = lambda text="": asked.append(text) or "n"
+{card}
+print("\\n" + json.dumps([asked, type(model).__module__.split(".")[0], tokenizer("Once")["input_ids"]]))
+"""
+
+
+def test_the_lines_of_the_card_load_model_and_tokenizer_without_a_question(
+    push, study: Path, tmp_path: Path
+) -> None:
+    done = push(kan(study), "--repo", REPO, "--license", "mit", "--dry-run", tmp_path / "dry")
+    assert done.returncode == 0, done.stderr
+    (card,) = re.findall(r"```python\n(.*?)```", (tmp_path / "dry/README.md").read_text(), re.DOTALL)
+    code = ASKED.format(card=card.replace(REPO, str(tmp_path / "dry")))
+    asked, module, ids = run_bare(code, home=tmp_path)
+    assert asked == []
+    assert module == "transformers_modules"
+    assert len(ids) > 0
 
 
 def test_a_study_is_a_repository_a_variant_and_a_branch_a_seed(hub, push, study: Path) -> None:

@@ -97,6 +97,53 @@ def test_another_process_without_this_project_has_the_same_logits(loaded, family
     assert torch.equal(torch.tensor(found), logits)
 
 
+EACH_CLASS = """
+import json, os, pathlib, torch, transformers
+transformers.utils.logging.set_verbosity_error()
+for stock in ("GPTNeoModel", "RobertaModel", "T5Model", "LlamaModel"):
+    getattr(transformers, stock)  # imports torch's half of transformers, once
+found = {}
+for folder in sorted(pathlib.Path(sys.argv[1]).iterdir()):
+    for auto in json.loads((folder / "config.json").read_text())["auto_map"]:
+        readable, writable = os.pipe()
+        if os.fork() == 0:  # a process in which no other class was loaded before
+            try:
+                one = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True)
+                if auto != "AutoConfig":
+                    one.save_pretrained(folder.parent.parent / "again")
+                    getattr(transformers, auto).from_pretrained(
+                        folder.parent.parent / "again", trust_remote_code=True
+                    )
+                text = type(one).__name__
+            except BaseException as error:
+                text = f"{type(error).__name__}: {error}"
+            os.write(writable, text.encode()[:60000])
+            os._exit(0)
+        os.close(writable)
+        with os.fdopen(readable) as pipe:
+            found[f"{folder.name} {auto}"] = pipe.read()
+        os.wait()
+print("\\n" + json.dumps(found))
+"""
+
+
+@pytest.mark.ci
+def test_each_auto_class_of_each_family_is_the_first_that_a_process_loads(tmp_path: Path) -> None:
+    for family in FAMILIES:
+        save(tmp_path / "models" / family, family, "kan")
+    found = run_bare(EACH_CLASS, tmp_path / "models", home=tmp_path)
+    assert found == {
+        f"{spec.name} {auto}": place.rpartition(":")[2]
+        for spec in FAMILIES.values()
+        for auto, place in (
+            ("AutoConfig", spec.config_class),
+            ("AutoModel", spec.backbone_class),
+            (AUTO_CLASSES[spec.objective], spec.model_class),
+            ("AutoModelForSequenceClassification", spec.classifier_class),
+        )
+    }
+
+
 @pytest.mark.parametrize("variant", ["relu", "kan", "gr-kan", "spline-kan"])
 def test_transformers_finds_every_file_and_no_other(tmp_path: Path, variant: str) -> None:
     save(tmp_path / "model", "gpt_neo", variant)

@@ -6,7 +6,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPTNeoConfig, GPTNeoForCausalLM
 
-from ffn_variants import FFNGPTNeoForCausalLM, build_model
+from ffn_variants import (
+    FFNGPTNeoForCausalLM,
+    FFNGPTNeoForSequenceClassification,
+    FFNGPTNeoModel,
+    build_config,
+    build_model,
+)
 from ffn_variants.models.attention import GPTNeoBackendAttention
 
 SIZES = {
@@ -71,6 +77,39 @@ def test_padded_rows_are_those_of_the_stock_model(pair, backend):
     mask[1, 13:] = 0
     mask[2, 4:] = 0
     assert_same(*pair(backend), visible=mask.bool(), input_ids=tokens(), attention_mask=mask)
+
+
+@each_backend
+@pytest.mark.parametrize("padding", ["mask", "positional", "embeddings", "cache"])
+def test_a_text_has_the_same_outputs_whatever_padding_stands_before_it(pair, backend, padding):
+    """The stock model, which counts the padding, is asked for the text alone."""
+    ours, stock = pair(backend)
+    text, filled = tokens(1, 12), torch.cat([torch.zeros(1, 6, dtype=torch.long), tokens(1, 12)], 1)
+    expected, mask = stock(text).logits, (filled > 0).long()
+    assert not torch.allclose(stock(filled, attention_mask=mask).logits[:, 6:], expected, atol=1e-3)
+    if padding == "positional":
+        found = ours(filled, None, mask, None, None).logits
+    elif padding == "embeddings":
+        embeddings = ours.get_input_embeddings()(filled)
+        found = ours(inputs_embeds=embeddings, attention_mask=mask).logits
+    elif padding == "cache":
+        first = ours(filled[:, :14], attention_mask=mask[:, :14], use_cache=True)
+        second = ours(filled[:, 14:], attention_mask=mask, past_key_values=first.past_key_values)
+        found = torch.cat([first.logits, second.logits], 1)
+    else:
+        found = ours(filled, attention_mask=mask).logits
+    torch.testing.assert_close(found[:, 6:], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_backbone_and_a_classifier_do_not_count_padding_either():
+    torch.manual_seed(3)
+    config = build_config("gpt_neo", "gelu", **SIZES, **LAYERS)
+    text, filled = tokens(1, 12), torch.cat([torch.zeros(1, 6, dtype=torch.long), tokens(1, 12)], 1)
+    backbone, classifier = FFNGPTNeoModel(config), FFNGPTNeoForSequenceClassification(config)
+    found = backbone(filled, None, filled > 0)
+    torch.testing.assert_close(found.last_hidden_state[:, 6:], backbone(text).last_hidden_state)
+    found = classifier(filled, attention_mask=filled > 0).logits
+    torch.testing.assert_close(found, classifier(text).logits)
 
 
 @each_backend

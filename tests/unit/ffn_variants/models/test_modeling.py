@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+from pkgutil import resolve_name
 
 import pytest
 import torch
@@ -345,30 +347,116 @@ def test_t5_draws_its_classification_head_as_the_stock_model_does(tmp_path):
         assert not linear.bias.any()
 
 
-def test_t5_classifies_as_the_stock_model_whatever_the_number_of_ends():
-    """Right-padded texts of one end token each, for which the stock class is there; and others alone."""
-    config = make("t5", "gelu").config
-    config.num_labels = 3
-    model = FFNT5ForSequenceClassification(config).eval()
+def t5_classifiers(num_labels, problem_type=None):
+    """A classifier of this project and the stock one, with the same weights."""
+    torch.manual_seed(0)
+    config = build_config("t5", "gelu", num_labels=num_labels, **SIZES)
+    config.problem_type = problem_type
     fields = {name: value for name, value in config.to_dict().items() if name not in ("ffn", "model_type")}
-    reference = T5ForSequenceClassification(T5Config(**fields)).eval()
+    model, reference = FFNT5ForSequenceClassification(config), T5ForSequenceClassification(T5Config(**fields))
     reference.load_state_dict(model.state_dict())
-    one_end = torch.tensor([[1, 9, 30, 12, 2], [1, 17, 2, 0, 0]])
-    mask = (one_end != 0).long()
-    expected = reference(input_ids=one_end, attention_mask=mask).logits
+    for each in (model, reference):
+        each.set_attn_implementation("eager")
+    return model.eval(), reference.eval()
+
+
+ONE_END = torch.tensor([[1, 9, 30, 12, 2], [1, 17, 2, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("num_labels", "problem_type", "labels"),
+    [
+        (3, "multi_label_classification", [[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]),
+        (3, None, [[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]),
+        (3, "regression", [[1.5, 0.0, 1.0], [0.0, -2.0, 1.0]]),
+        (1, None, [[1.5], [0.0]]),
+        (1, None, [1.5, 0.0]),
+        (3, None, [2, 0]),
+    ],
+)
+def test_t5_classifies_with_each_loss_of_the_stock_model(num_labels, problem_type, labels):
+    model, reference = t5_classifiers(num_labels, problem_type)
+    inputs = {"input_ids": ONE_END, "attention_mask": (ONE_END != 0).long(), "labels": torch.tensor(labels)}
+    every = {"output_hidden_states": True, "output_attentions": True}
+    found, expected = model(**inputs, **every), reference(**inputs, **every)
+    torch.testing.assert_close(dict(found), dict(expected), atol=1e-6, rtol=1e-6)
+    assert {"encoder_hidden_states", "decoder_attentions", "cross_attentions"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},  # padding is known by its id
+        {"return_dict": False},
+        {"use_cache": True},
+        {"decoder_input_ids": ONE_END.flip(0), "decoder_attention_mask": (ONE_END.flip(0) != 0).long()},
+        {"decoder_inputs_embeds": torch.linspace(-1, 1, 240).view(2, 5, 24)},
+        {"encoder_outputs": (torch.linspace(-1, 1, 240).view(2, 5, 24),)},
+    ],
+    ids=lambda arguments: next(iter(arguments), "none"),
+)
+def test_t5_classifies_with_the_arguments_of_the_stock_model(arguments):
+    model, reference = t5_classifiers(3)
+    found, expected = (each(ONE_END, **arguments) for each in (model, reference))
+    assert type(found) is type(expected)
+    of = 0 if isinstance(found, tuple) else "logits"
+    torch.testing.assert_close(found[of], expected[of], atol=1e-6, rtol=1e-6)
+    if "use_cache" in arguments:
+        assert found.past_key_values.get_seq_length() == 5
+
+
+def test_t5_classifies_no_embeddings_as_the_stock_model_does_not():
+    for each in t5_classifiers(3):
+        with pytest.raises(NotImplementedError, match=r"embeddings|input_ids"):
+            each(inputs_embeds=torch.zeros(2, 5, 24))
+
+
+def test_t5_classifies_as_the_stock_model_whatever_the_number_of_ends():
+    """Texts of one end token each, for which the stock class is there; and others alone."""
+    model, reference = t5_classifiers(3)
+    mask = (ONE_END != 0).long()
+    expected = reference(input_ids=ONE_END, attention_mask=mask).logits
     assert expected.std() > 0.05
-    torch.testing.assert_close(model(one_end, mask).logits, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(model(ONE_END, mask).logits, expected, atol=1e-6, rtol=1e-6)
+    left = torch.tensor([[1, 9, 30, 12, 2], [0, 0, 1, 17, 2]])
+    torch.testing.assert_close(
+        model(left, (left != 0).long()).logits,
+        reference(input_ids=left, attention_mask=(left != 0).long()).logits,
+        atol=1e-6,
+        rtol=1e-6,
+    )
     # A pair is <s> A </s></s> B </s>: three ends, of which both classes read the last.
     pair = torch.tensor([[1, 9, 2, 2, 12, 30, 2]])
     with pytest.raises(ValueError, match="same number of <eos>"):
         reference(torch.cat([pair, torch.tensor([[1, 5, 6, 7, 8, 9, 2]])]))
-    both = torch.cat([torch.nn.functional.pad(one_end, (0, 2)), pair])
+    both = torch.cat([torch.nn.functional.pad(ONE_END, (0, 2)), pair])
     found = model(both, (both != 0).long()).logits
     torch.testing.assert_close(found[2:], reference(pair).logits, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(found[:2], expected, atol=1e-6, rtol=1e-6)
     labels = torch.tensor([0, 2, 1])
     loss = torch.nn.functional.cross_entropy(found, labels)
-    torch.testing.assert_close(model(both, (both != 0).long(), labels).loss, loss)
+    torch.testing.assert_close(model(both, (both != 0).long(), labels=labels).loss, loss)
+
+
+@each_family
+@pytest.mark.parametrize("ffn", ["gelu", "swiglu", "kan", "moe", "no-ffn"])
+def test_what_a_class_says_of_its_modules_by_name_is_true(family, ffn):
+    """Which weights stay in float32, are split over devices or tied, and which layers lie on one device."""
+    config = make(family, ffn).config
+    spec = FAMILIES[family]
+    for place in (spec.backbone_class, spec.model_class, spec.classifier_class):
+        with torch.device("meta"):
+            model = resolve_name(place)(config)
+        modules = {name for name, _ in model.named_modules()}
+        weights = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        assert set(model._no_split_modules) <= {type(module).__name__ for module in model.modules()}
+        parts = {part for name in weights for part in name.split(".")}
+        assert model._keep_in_fp32_modules == ({"wo"} if (family, ffn) == ("t5", "gelu") else set())
+        assert model._keep_in_fp32_modules_strict <= parts
+        layers = {re.sub(r"\.\d+", ".*", name) for name in modules}
+        assert {*(model._tp_plan or {}), *(model._pp_plan or {}), *(model._ep_plan or {})} <= layers
+        tied = model._tied_weights_keys or {}
+        assert {*tied, *tied.values()} <= weights
 
 
 @each_family

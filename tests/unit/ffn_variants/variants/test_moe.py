@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import expit
+from transformers import Trainer, TrainingArguments
 
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, build_model, matching_width
 from ffn_variants.variants.moe import MoEFFN
@@ -165,3 +167,37 @@ def test_the_numbers_travel_with_the_model_and_keep_their_dtype(tmp_path):
     (ffn,) = [m for m in again.modules() if isinstance(m, MoEFFN)]
     assert ffn.shifts.dtype == torch.int64
     assert ffn.shifts.tolist() == [1001] * 8
+
+
+def test_the_callback_of_the_page_balances_under_a_trainer(repository, tmp_path):
+    """By hand: an expert rises by one with each update in which it had fewer tokens than the mean."""
+    page = (repository / "docs" / "python.md").read_text(encoding="utf-8")
+    (code,) = re.findall(
+        r"^```python\n(from transformers import TrainerCallback\n.*?)^```", page, re.DOTALL | re.M
+    )
+    names: dict = {}
+    exec(code, names)
+    torch.manual_seed(0)
+    model = build_model(
+        "gpt_neo", "moe", vocab_size=20, hidden_size=8, intermediate_size=8, num_attention_heads=2
+    )
+    ffn = model.transformer.h[0].mlp.ffn
+    loads = []
+    ffn.register_forward_hook(lambda *_: loads.append(ffn.load.clone()))
+    rows = [{"input_ids": row, "labels": row} for row in torch.randint(3, 20, (16, 6))]
+    settings = TrainingArguments(
+        str(tmp_path),
+        per_device_train_batch_size=2,
+        gradient_accumulation_steps=2,
+        use_cpu=True,
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+        num_train_epochs=1,
+    )
+    Trainer(model, settings, train_dataset=rows, callbacks=[names["AfterUpdate"]()]).train()
+    whole = torch.stack(loads[1::2])  # two batches make an update
+    assert whole.sum(1).tolist() == [2 * 2 * 6 * ffn.top_k] * 4
+    assert torch.equal(ffn.shifts, (whole.double().mean(1, keepdim=True) - whole).sign().sum(0).long())
+    assert ffn.shifts.any()
+    assert not ffn.load.any()
