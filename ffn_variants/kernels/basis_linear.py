@@ -29,7 +29,7 @@ frozen dataclass."""
 
 
 class Unsettled(Protocol):
-    """A basis that the values of its constants may make a cheaper one; a frozen dataclass of numbers and text.
+    """A basis that its constants' values may make a cheaper one; a frozen dataclass of numbers and text.
 
     Its constants are not learned.
     """
