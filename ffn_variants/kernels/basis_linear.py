@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.compilation import compiled, in_compiled_graph
+from ffn_variants.kernels.compilation import compiled, in_compiled_graph, needs_plain_torch
 from ffn_variants.kernels.naming import name_of, named
+from ffn_variants.kernels.precision import autocast_dtype
 from ffn_variants.kernels.triton_ops import triton_kernels
 
 Basis = Callable[..., Tensor]
@@ -28,10 +29,14 @@ frozen dataclass."""
 
 
 class Unsettled(Protocol):
-    """What only the values of the constants make a basis; a frozen dataclass of numbers and text.
+    """A basis that its constants' values may make a cheaper one; a frozen dataclass of numbers and text.
 
     Its constants are not learned.
     """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """Be a ``Basis`` whatever the constants hold, without reading them."""
+        ...
 
     @property
     def settle(self) -> Callable[..., tuple[Basis, tuple[Tensor, ...]]]:
@@ -69,21 +74,17 @@ def basis_linear(x: Tensor, weight: Tensor, basis: Basis | Unsettled, *constants
         (..., O) in the dtype of the products.
     """
     rows = x.reshape(-1, x.shape[-1])
-    if torch.is_autocast_enabled(x.device.type):
-        weight = weight.to(torch.get_autocast_dtype(x.device.type))
-    if torch.compiler.is_compiling():
-        out = _in_a_graph(rows, weight, basis, constants)
+    weight = weight.to(autocast_dtype(x) or weight.dtype)
+    plain, in_graph = needs_plain_torch(), torch.compiler.is_compiling()
+    name = name_of(basis) if in_graph and not plain else None
+    if plain or (in_graph and name is None):
+        out = _exact(basis, rows, *constants).to(weight.dtype).flatten(1) @ weight.t()
+    elif name is not None:
+        out = _operation(rows, weight, name, list(constants))
     else:
         basis, constants = _settled(basis, constants)
         out = _BasisLinear.apply(rows, weight, basis, *constants)
-    return out.view(*x.shape[:-1], weight.shape[0])  # type: ignore[union-attr]
-
-
-def _in_a_graph(x: Tensor, weight: Tensor, basis: Any, constants: Sequence[Tensor]) -> Tensor:
-    name = name_of(basis)
-    if name is not None:
-        return _operation(x, weight, name, list(constants))
-    return _exact(basis, x, *constants).to(weight.dtype).flatten(1) @ weight.t()
+    return out.reshape(*x.shape[:-1], weight.shape[0])  # type: ignore[union-attr]
 
 
 def _settled(basis: Any, constants: Sequence[Tensor]) -> tuple[Basis, tuple[Tensor, ...]]:
@@ -267,7 +268,7 @@ def _slopes(basis: Basis, learned: tuple[int, ...]) -> Callable[..., tuple[Tenso
     return compiled(slopes, by_hand and by_hand[1])
 
 
-def _exact(basis: Basis, x: Tensor, *constants: Tensor) -> Tensor:
+def _exact(basis: Basis | Unsettled, x: Tensor, *constants: Tensor) -> Tensor:
     return basis(x.to(_wide(x)), *constants)
 
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from base.errors import UsageError
 
@@ -92,6 +93,21 @@ def in_compiled_graph() -> Iterator[None]:
         _THREAD.in_graph = before
 
 
+def needs_plain_torch() -> bool:
+    """Whether all that computes must be torch's own operations, with no kernel of this project around them.
+
+    What ``torch.export`` writes (and ONNX by it) or ``torch.jit.trace`` is to run where this project is not,
+    and ``torch.func`` and forward-mode differentiation want to see every operation. Somebody's
+    ``torch.compile`` stays in this process: it is given the kernels, as operations of its graph.
+    """
+    return (
+        torch.compiler.is_exporting()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
+
+
 def compile_seconds() -> float:
     """Seconds that this process has spent compiling, or reading back what was compiled before."""
     return _State.seconds
@@ -110,13 +126,14 @@ def compiled(function: Callable[..., Any], by_hand: Callable[..., Any] | None = 
             call.
 
     Returns:
-        The same function. Inside somebody else's ``torch.compile`` it is traced as it stands.
+        The same function. Inside somebody else's ``torch.compile``, an export or ``torch.func`` it is traced
+        as it stands.
     """
     seen: set[tuple[Any, ...]] = set()
 
     @functools.wraps(function)
     def call(*args: Any) -> Any:
-        if torch.compiler.is_compiling() or not compiled_kernels_in_use():
+        if torch.compiler.is_compiling() or needs_plain_torch() or not compiled_kernels_in_use():
             return function(*args)
         losing = torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in args)
         assert not losing, (

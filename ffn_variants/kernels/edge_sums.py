@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.compilation import compiled, in_compiled_graph
+from ffn_variants.kernels.compilation import compiled, in_compiled_graph, needs_plain_torch
 from ffn_variants.kernels.naming import name_of, named
 
 Function = Callable[..., Tensor]
@@ -43,13 +43,15 @@ def edge_sums(function: Function, x: Tensor, *parameters: Tensor) -> Tensor:
         (..., O) in the dtype of x.
     """
     rows = x.reshape(-1, x.shape[-1])
-    if torch.compiler.is_compiling():
+    if needs_plain_torch():
+        out = _exact_values(function, rows, *parameters).to(x.dtype)
+    elif torch.compiler.is_compiling():
         name = name_of(function)
         assert name is not None, f"{function} must be a function of a module or a frozen dataclass"
         out = _operation(rows, list(parameters), name)
     else:
         out = _EdgeSums.apply(function, rows, *parameters)
-    return out.view(*x.shape[:-1], parameters[0].shape[-2])  # type: ignore[union-attr]
+    return out.reshape(*x.shape[:-1], parameters[0].shape[-2])  # type: ignore[union-attr]
 
 
 class _EdgeSums(torch.autograd.Function):
@@ -141,7 +143,7 @@ def _kernels(function: Function) -> tuple[Callable[..., None], Callable[..., tup
     """The function, and the gradients: of x, both written where they are told, and of the parameters."""
 
     def forward(x: Tensor, out: Tensor, *parameters: Tensor) -> None:
-        out.copy_(function(*(t.to(_exact(t.dtype)) for t in (x, *parameters))))
+        out.copy_(_exact_values(function, x, *parameters))
 
     def pull_back(grad: Tensor, x: Tensor, grad_x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
         inputs = tuple(t.to(_exact(t.dtype)) for t in (x, *parameters))
@@ -151,6 +153,10 @@ def _kernels(function: Function) -> tuple[Callable[..., None], Callable[..., tup
         return tuple(parts)
 
     return compiled(forward), compiled(pull_back)
+
+
+def _exact_values(function: Function, x: Tensor, *parameters: Tensor) -> Tensor:
+    return function(*(t.to(_exact(t.dtype)) for t in (x, *parameters)))
 
 
 def _exact(dtype: torch.dtype) -> torch.dtype:

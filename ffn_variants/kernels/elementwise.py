@@ -16,7 +16,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ffn_variants.kernels.compilation import compiled, compiled_kernels_in_use, in_compiled_graph
+from ffn_variants.kernels.compilation import (
+    compiled,
+    compiled_kernels_in_use,
+    in_compiled_graph,
+    needs_plain_torch,
+)
 from ffn_variants.kernels.naming import name_of, named
 
 Function = Callable[..., Tensor]
@@ -46,11 +51,13 @@ def elementwise(
         (..., E) in the dtype of x.
     """
     rows = x.reshape(-1, x.shape[-1])
-    if torch.compiler.is_compiling():
+    if needs_plain_torch():
+        out = _rounded(function, rows, *parameters)
+    elif torch.compiler.is_compiling():
         out = _in_a_graph(function, gradients, rows, parameters)
     else:
         out = _Elementwise.apply(function, gradients, rows, *parameters)
-    return out.view(*x.shape[:-1], out.shape[-1])  # type: ignore[union-attr]
+    return out.reshape(*x.shape[:-1], out.shape[-1])  # type: ignore[union-attr]
 
 
 def _in_a_graph(

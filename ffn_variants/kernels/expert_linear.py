@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from ffn_variants.kernels.precision import autocast_dtype
+
 
 def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     """Apply the layer; under autocast in its dtype. It cannot be differentiated twice.
@@ -30,9 +32,8 @@ def expert_linear(x: Tensor, weight: Tensor, expert: Tensor) -> Tensor:
     Returns:
         (N, O) in the dtype of the products.
     """
-    if torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        x, weight = x.to(dtype), weight.to(dtype)
+    dtype = autocast_dtype(x)
+    x, weight = x.to(dtype or x.dtype), weight.to(dtype or weight.dtype)
     if torch.compiler.is_compiling():
         return _operation(x, weight, expert)
     return _ExpertLinear.apply(x, weight, expert)  # type: ignore[bad-return]

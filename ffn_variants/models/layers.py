@@ -153,7 +153,7 @@ def _initialize_as_t5(ffn: nn.Module, factor: float) -> None:
     Here, as transformers would give them a standard deviation of 1: T5 sets those of layers that it knows.
     """
     for module in ffn.modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear) and not module.weight.is_meta:
             with torch.no_grad():
                 module.weight.normal_(0.0, factor * module.in_features**-0.5)
                 if module.bias is not None:

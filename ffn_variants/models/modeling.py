@@ -7,6 +7,7 @@ weights outside the FFN are bit-identical across variants.
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,9 @@ from transformers import (
     T5ForConditionalGeneration,
     T5ForSequenceClassification,
     T5Model,
+)
+from transformers import (
+    initialization as init,
 )
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.models.gpt_neo.modeling_gpt_neo import GPTNeoAttention, GPTNeoSelfAttention
@@ -71,6 +75,8 @@ def _paired_width(config: FFNConfig) -> Iterator[None]:
 class FFNVariantMixin(_Base):
     """Exchanges every layer's FFN after the stock constructor, and refuses checkpoints of another FFN."""
 
+    _is_built = False
+
     def __init__(self, config: FFNConfig, *args: Any, **kwargs: Any):
         need_variants(config)
         with _paired_width(config):
@@ -87,6 +93,30 @@ class FFNVariantMixin(_Base):
         for number, layer in enumerate(layers):
             replace_ffn(layer, config_of_layer(config, number))
         self.post_init()
+        self._is_built = True
+
+    @torch.no_grad()
+    def initialize_weights(self) -> None:
+        """Initialise what holds no values yet, as in a model that was made on the meta device.
+
+        Where the embeddings or an FFN do not, all that does not gets what the constructor draws, on the CPU:
+        of an FFN, transformers knows the linear layers and the norms alone.
+        """
+        ffns = [ffn for layer in self.modules() for ffn in ffn_modules(layer)]
+        parts = [self.get_input_embeddings(), *(part for ffn in ffns for part in ffn.modules())]
+        if self._is_built and any(map(_is_unset, parts)):
+            self._take_initial_values()
+        super().initialize_weights()
+
+    def _take_initial_values(self) -> None:
+        with torch.device("cpu"):
+            made = type(self)(copy.deepcopy(self.config))  # type: ignore[bad-argument-type]
+        for name, initial in made.named_modules():
+            module = self.get_submodule(name)
+            if not getattr(module, "_is_hf_initialized", False):
+                for key, tensor in _own_tensors(initial).items():
+                    init.copy_(getattr(module, key), tensor)
+                setattr(module, "_is_hf_initialized", True)  # noqa: B010
 
     def post_init(self) -> None:
         """Finish as the stock class does, without what it says of weights that this FFN does not have."""
@@ -138,6 +168,18 @@ class FFNVariantMixin(_Base):
         if kwargs.get("is_main_process", True):
             save_variants(self.config, Path(save_directory))  # type: ignore[bad-argument-type]
         super().save_pretrained(save_directory, *args, **kwargs)
+
+
+def _own_tensors(module: nn.Module) -> dict[str, Tensor]:
+    return dict((*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)))
+
+
+def _is_unset(module: nn.Module) -> bool:
+    """Whether a module has tensors that wait for their values, by the marks that transformers makes."""
+    return not getattr(module, "_is_hf_initialized", False) and any(
+        not (tensor.is_meta or getattr(tensor, "_is_hf_initialized", False))
+        for tensor in _own_tensors(module).values()
+    )
 
 
 def _tell_other_source(ffn: str, recorded: str, folder: str) -> None:

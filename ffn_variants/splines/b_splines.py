@@ -169,11 +169,15 @@ def splines_on(grid: Tensor, spline_order: int) -> tuple[EvenSplines | UnevenSpl
     Returns:
         The basis and its constants, as ``basis_linear`` takes them.
     """
-    ends = even_ends(grid, spline_order)
+    ends = None if grid.is_meta else even_ends(grid, spline_order)
     if ends is not None:
         return EvenSplines(grid.shape[1] - 2 * spline_order - 1, spline_order, *ends), ()
+    return UnevenSplines(spline_order), _uneven_constants(grid, spline_order)
+
+
+def _uneven_constants(grid: Tensor, spline_order: int) -> tuple[Tensor, Tensor]:
     knots = grid.to(torch.promote_types(grid.dtype, torch.float32)).t().contiguous()
-    return UnevenSplines(spline_order), (knots, knot_reciprocals(knots, spline_order))
+    return knots, knot_reciprocals(knots, spline_order)
 
 
 _LOOKS = WeakTensorKeyDictionary()
@@ -189,6 +193,10 @@ class GridSplines:
     """
 
     spline_order: int
+
+    def __call__(self, x: Tensor, grid: Tensor) -> Tensor:
+        """Evaluate (N, I) inputs to (N, 1 + G + K, I) features on a grid whose values nobody reads."""
+        return UnevenSplines(self.spline_order)(x, *_uneven_constants(grid, self.spline_order))
 
     def settle(self, grid: Tensor) -> tuple[EvenSplines | UnevenSplines, tuple[Tensor, ...]]:
         """Look at the (I, G + 2K + 1) grid once, and again only after it was changed, as when loading."""

@@ -114,5 +114,12 @@ SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, f, grid_size, **_: 4 * d * f * grid_size,
-    earlier_sources=("8553da5e7ec0", "aefe4dbcfeea", "ff82f69df7fa", "56c8ef546d11", "b0db1694e08c"),
+    earlier_sources=(
+        "8553da5e7ec0",
+        "aefe4dbcfeea",
+        "ff82f69df7fa",
+        "56c8ef546d11",
+        "b0db1694e08c",
+        "2acdfe5ab857",
+    ),
 )

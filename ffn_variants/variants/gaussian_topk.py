@@ -67,5 +67,5 @@ SPEC = FFNSpec(
     reference="Gemma 3n, Google 2025 (transformers' Gemma3nTextMLP); Spark Transformer, arXiv:2506.06644",
     options={"sparsity": Option(default=0.95, help="share of channels that is to be zero, between 0 and 1")},
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("ea876dc63d25", "9b9595ccafb4"),
+    earlier_sources=("ea876dc63d25", "9b9595ccafb4", "362b80a81ffe"),
 )

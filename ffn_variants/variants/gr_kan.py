@@ -31,7 +31,7 @@ from torch.autograd.function import once_differentiable
 from base import kan_layers
 from base.errors import UsageError
 from base.options import Option
-from ffn_variants.kernels.compilation import compiled
+from ffn_variants.kernels.compilation import compiled, needs_plain_torch
 from ffn_variants.kernels.triton_ops import has_triton, rational_gradients
 from ffn_variants.spec import FFNSpec
 
@@ -159,7 +159,8 @@ def grouped_rational(x: Tensor, numerator: Tensor, denominator: Tensor) -> Tenso
     groups = denominator.shape[0]
     # The view is made out here: inside, the compiler could not tell that it needs no copy.
     grouped = x.reshape(-1, groups, x.shape[-1] // groups)
-    return _GroupedRational.apply(grouped, numerator, denominator).view(x.shape)  # type: ignore[missing-attribute]
+    evaluate = _values if needs_plain_torch() else _GroupedRational.apply
+    return evaluate(grouped, numerator, denominator).reshape(x.shape)
 
 
 class GroupRational(nn.Module):
@@ -238,5 +239,5 @@ SPEC = FFNSpec(
         "init": Option(default="swish", choices=("swish", "gelu"), help="what the second rational starts as"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("5ece01ba712b", "f6b626f17ee6"),
+    earlier_sources=("5ece01ba712b", "f6b626f17ee6", "764d1f97daa8"),
 )

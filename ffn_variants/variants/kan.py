@@ -236,7 +236,14 @@ SPEC = FFNSpec(
         "splines": SPLINES_OPTION,
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=("596177ab86ff", "ff83987fc922", "45a2897a4056", "358844d9d677", "75ba612311e3"),
+    earlier_sources=(
+        "596177ab86ff",
+        "ff83987fc922",
+        "45a2897a4056",
+        "358844d9d677",
+        "75ba612311e3",
+        "fff65116f7c2",
+    ),
 )
 
 THESIS_SPEC = FFNSpec(
@@ -251,5 +258,12 @@ THESIS_SPEC = FFNSpec(
         "activation": replace(_ACTIVATION, default="gelu"),
     },
     multiply_adds=_multiply_adds,
-    earlier_sources=("7a95d0221159", "050b62d93b85", "88e065ff8ac9", "fe9881d855b6", "4104431ae8df"),
+    earlier_sources=(
+        "7a95d0221159",
+        "050b62d93b85",
+        "88e065ff8ac9",
+        "fe9881d855b6",
+        "4104431ae8df",
+        "7590766d788a",
+    ),
 )

@@ -30,7 +30,9 @@ from torch import Tensor, nn
 
 from base.errors import UsageError
 from base.options import Option
+from ffn_variants.kernels.compilation import needs_plain_torch
 from ffn_variants.kernels.expert_linear import expert_linear
+from ffn_variants.kernels.precision import in_float32
 from ffn_variants.spec import FFNSpec
 
 
@@ -74,11 +76,15 @@ class MoEFFN(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         scores = in_float32(self.router, rows).sigmoid()
         chosen = (scores.detach() + self.balance_rate * self.shifts).topk(self.top_k).indices
-        if self.training and torch.is_grad_enabled():
+        if self.training and torch.is_grad_enabled() and not needs_plain_torch():
             self.load += F.one_hot(chosen, self.experts).sum((0, 1))
         gates = scores.gather(1, chosen)
-        mix = self._visited if x.device.type == "cpu" else self._all
-        return mix(rows, chosen, gates).view(x.shape)
+        return self._mix(x.device.type)(rows, chosen, gates).reshape(x.shape)
+
+    def _mix(self, device: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        if not (_is_bare(self.c_fc) and _is_bare(self.c_proj)):
+            return self._called
+        return self._visited if device == "cpu" and not needs_plain_torch() else self._all
 
     def _visited(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
         """Compute the chosen experts: (N, D) tokens, (N, k) numbers and weights of experts."""
@@ -102,6 +108,19 @@ class MoEFFN(nn.Module):
         out = F.linear((hidden * weights.unsqueeze(-1)).flatten(1), outer)
         return out + weights @ self.c_proj.bias.view(self.experts, -1).to(weights.dtype)
 
+    def _called(self, rows: Tensor, chosen: Tensor, gates: Tensor) -> Tensor:
+        """Compute what the layers give as they are called, adapters and all; arguments as in ``_visited``.
+
+        Each call is of all experts, so it costs E / k times as much, and E times behind the activation.
+        """
+        hidden = F.gelu(self._of_chosen(self.c_fc(rows).unsqueeze(1), chosen), approximate="tanh")
+        out = self._of_chosen(self.c_proj(hidden), chosen)
+        return (out * gates.unsqueeze(-1)).sum(1).to(out.dtype)
+
+    def _of_chosen(self, out: Tensor, chosen: Tensor) -> Tensor:
+        """Take (N, k or 1, E W) to the (N, k, W) of the chosen experts."""
+        return out.unflatten(-1, (self.experts, -1)).take_along_dim(chosen[..., None, None], 2).squeeze(2)
+
     @torch.no_grad()
     def after_update(self, total: Callable[[Tensor], Tensor]) -> None:
         """Move the numbers towards balance, by the tokens since the last call.
@@ -114,12 +133,10 @@ class MoEFFN(nn.Module):
         self.load.zero_()
 
 
-def in_float32(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Apply a linear layer in float32 at least, whatever autocast says: what it gives decides a choice."""
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    bias = None if layer.bias is None else layer.bias.to(dtype)
-    with torch.autocast(x.device.type, enabled=False):
-        return F.linear(x.to(dtype), layer.weight.to(dtype), bias)
+def _is_bare(layer: nn.Module) -> bool:
+    """Whether a layer is its weight and its bias alone; adapters, quantisation and hooks are more."""
+    forward, backward = layer._forward_pre_hooks or layer._forward_hooks, layer._backward_hooks
+    return type(layer) is nn.Linear and not (forward or backward)
 
 
 def _build(
@@ -149,5 +166,8 @@ SPEC = FFNSpec(
         "on a GPU every expert is computed for every token, as choices have no fixed shape: the FFN takes "
         "experts / top_k times these FLOPs there, and as much more memory"
     ),
-    earlier_sources=("80e50e2067e5",),
+    earlier_sources=(
+        "80e50e2067e5",
+        "a00490777e58",
+    ),
 )

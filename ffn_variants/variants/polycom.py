@@ -70,11 +70,13 @@ SPECS = (
         "a_0 + a_1 r + a_2 r^2 + a_3 r^3, r = max(0, x); a of a layer",
         "37d8d4a7ab5b",
         "295e46383664",
+        "b60d8a4706c2",
     ),
     _polycom(
         polynorm,
         "a_0 + a_1 n(x) + a_2 n(x^2) + a_3 n(x^3), n divides by the RMS over F; a of a layer",
         "274ecba44b14",
         "b90751e7d4b6",
+        "1d24a80a1e2f",
     ),
 )

@@ -25,8 +25,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from base.options import Option
+from ffn_variants.kernels.precision import autocast_dtype, in_float32, without_autocast
 from ffn_variants.spec import FFNSpec
-from ffn_variants.variants.moe import in_float32
 
 
 class ProductKeyMemory(nn.Module):
@@ -55,7 +55,7 @@ class ProductKeyMemory(nn.Module):
         rows = x.reshape(-1, x.shape[-1])
         scores, places = self._best(in_float32(self.query, rows))
         # Under autocast read in its dtype: what is read is many times as large as the memory.
-        values = self.values.to(_autocast_dtype(x))
+        values = self.values.to(autocast_dtype(x) or x.dtype)
         read = F.embedding(places.flatten(1), values)  # (N, H k, D)
         weights = scores.softmax(-1).flatten(1).to(x.dtype)
         return torch.bmm(weights.unsqueeze(1), read).view(x.shape)
@@ -64,7 +64,7 @@ class ProductKeyMemory(nn.Module):
         """Return the scores of the best pairs and the places of their values, both (N, H, k)."""
         sizes = self.sizes
         halves = queries.unflatten(-1, (sizes.heads, 2, sizes.channels))
-        with torch.autocast(queries.device.type, enabled=False):
+        with without_autocast(queries):
             scores = torch.einsum("nhpc,hpmc->nhpm", halves, self.keys.to(queries.dtype))
         best, number = scores.topk(sizes.halves_read)
         sums = (best[:, :, 0].unsqueeze(-1) + best[:, :, 1].unsqueeze(-2)).flatten(2)
@@ -72,12 +72,6 @@ class ProductKeyMemory(nn.Module):
         first = number[:, :, 0].gather(-1, pair // sizes.halves_read)
         second = number[:, :, 1].gather(-1, pair % sizes.halves_read)
         return scores, (first * sizes.half_keys + second) % len(self.values)
-
-
-def _autocast_dtype(x: Tensor) -> torch.dtype:
-    """The dtype in which matrices are multiplied where x lies."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class Sizes:
@@ -123,5 +117,8 @@ SPEC = FFNSpec(
     multiply_adds=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).multiply_adds(),
     active_params=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).active_params(),
     caution="what is read is kept for the backward pass: heads x top_k x hidden_size numbers a token a layer",
-    earlier_sources=("20e68fd79e46",),
+    earlier_sources=(
+        "20e68fd79e46",
+        "9507b50b896a",
+    ),
 )

@@ -65,4 +65,5 @@ SPEC = FFNSpec(
         )
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
+    earlier_sources=("278e6aac0405",),
 )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from base import kan_layers
 from ffn_variants.kernels.basis_linear import basis_linear
+from ffn_variants.kernels.precision import in_float32
 from ffn_variants.spec import FFNSpec
 
 GRID_RANGE = (-2.0, 2.0)
@@ -71,9 +72,7 @@ class RBFKANLinear(nn.Module):
 
     def _normalized(self, x: Tensor) -> Tensor:
         """Apply LayerNorm in float32 at least: what bf16 rounds off is four times as much after the bumps."""
-        norm, exact = self.layernorm, torch.promote_types(x.dtype, torch.float32)
-        gain, bias = norm.weight.to(exact), norm.bias.to(exact)
-        return F.layer_norm(x.to(exact), norm.normalized_shape, gain, bias, norm.eps)
+        return in_float32(self.layernorm, x)
 
 
 def _mean_square(grid_size: int) -> float:
@@ -119,5 +118,12 @@ SPEC = FFNSpec(
     reference=kan_layers.RBF_KAN.reference,
     options=kan_layers.RBF_KAN.options,
     multiply_adds=lambda d, f, grid_size, **_: 2 * d * f * (grid_size + 1),
-    earlier_sources=("3af8694d6a48", "c092f1652f93", "84352026e98e", "d1134df78dfc", "51f50ab545ca"),
+    earlier_sources=(
+        "3af8694d6a48",
+        "c092f1652f93",
+        "84352026e98e",
+        "d1134df78dfc",
+        "51f50ab545ca",
+        "7676ed64840b",
+    ),
 )

@@ -93,5 +93,5 @@ SPEC = FFNSpec(
     reference=kan_layers.SINE_KAN.reference,
     options=kan_layers.SINE_KAN.options,
     multiply_adds=lambda d, f, grid_size: 2 * d * f * grid_size,
-    earlier_sources=("aa694bb55f3c", "f351781ff1bf"),
+    earlier_sources=("aa694bb55f3c", "f351781ff1bf", "6646673812f5"),
 )

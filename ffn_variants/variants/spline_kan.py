@@ -241,7 +241,14 @@ SPEC = FFNSpec(
         ),
     },
     multiply_adds=lambda d, _, num_knots, **__: 2 * d * num_knots,
-    earlier_sources=("02a43a71da6d", "0ee2139325d5", "9c9ae24ba9ae", "184fc08fc7e6", "ad2167640527"),
+    earlier_sources=(
+        "02a43a71da6d",
+        "0ee2139325d5",
+        "9c9ae24ba9ae",
+        "184fc08fc7e6",
+        "ad2167640527",
+        "01702e7ed5e8",
+    ),
 )
 
 ACTIVATION_SPEC = FFNSpec(
@@ -256,5 +263,12 @@ ACTIVATION_SPEC = FFNSpec(
         "splines": _SPLINES,
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("a87314a58a26", "2da0aa154b1d", "3aedf58056b4", "b1f7f6937c60", "8dd641b7294f"),
+    earlier_sources=(
+        "a87314a58a26",
+        "2da0aa154b1d",
+        "3aedf58056b4",
+        "b1f7f6937c60",
+        "8dd641b7294f",
+        "b2daf9294f2c",
+    ),
 )

@@ -76,5 +76,5 @@ SPEC = FFNSpec(
         "beta": Option(default=0.5, minimum=0, help="b, the slope at 0; not learned"),
     },
     multiply_adds=lambda d, f, **_: 2 * d * f,
-    earlier_sources=("c9fb46ba9150", "fcfb03159df1"),
+    earlier_sources=("c9fb46ba9150", "fcfb03159df1", "0aba78d61fba"),
 )

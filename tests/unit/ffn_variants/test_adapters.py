@@ -1,0 +1,115 @@
+"""Every linear layer of a variant is called: adapters are trained and merged, int8 counts, hooks run."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from ffn_variants import FFN_VARIANTS, build_ffn
+from ffn_variants.models.families import build_model
+
+LINEAR = [name for name in FFN_VARIANTS if any(type(m) is nn.Linear for m in build_ffn(name, 8, 6).modules())]
+SIZES = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+class Adapted(nn.Module):
+    """A linear layer and a product of two thin matrices beside it."""
+
+    def __init__(self, layer: nn.Linear):
+        super().__init__()
+        self.layer = layer.requires_grad_(False)
+        self.first = nn.Parameter(torch.randn(2, layer.in_features))
+        self.second = nn.Parameter(torch.randn(layer.out_features, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x) + x @ self.first.t() @ self.second.t()
+
+    def merged(self) -> nn.Linear:
+        layer = copy.deepcopy(self.layer)
+        layer.weight.data += (self.second @ self.first).detach()
+        return layer
+
+
+def replaced(module: nn.Module, kind: type, by) -> nn.Module:
+    for name, child in module.named_children():
+        module.register_module(name, by(child)) if type(child) is kind else replaced(child, kind, by)
+    return module
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", LINEAR)
+def test_adapters_get_gradients_and_merging_them_changes_nothing(name, dtype):
+    torch.manual_seed(0)
+    ffn, x = replaced(build_ffn(name, 8, 6).to(dtype), nn.Linear, Adapted).to(dtype), torch.randn(5, 3, 8)
+    y = ffn(x.to(dtype))
+    y.square().sum().backward()
+    adapters = {n: p for n, p in ffn.named_parameters() if n.endswith((".first", ".second"))}
+    assert adapters
+    assert not [n for n, p in adapters.items() if p.grad is None or not p.grad.any()]
+    merged = replaced(copy.deepcopy(ffn), Adapted, Adapted.merged)
+    torch.testing.assert_close(merged(x.to(dtype)), y, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_hooks_on_linear_layers_run(name):
+    ffn, seen = build_ffn(name, 8, 6), []
+    layers = [module for module in ffn.modules() if type(module) is nn.Linear]
+    for layer in layers:
+        layer.register_forward_hook(lambda module, *_: seen.append(module))
+    plain = copy.deepcopy(ffn)
+    for layer in plain.modules():
+        layer._forward_hooks.clear()
+    x = torch.randn(5, 8)
+    torch.testing.assert_close(ffn(x), plain(x), rtol=1e-4, atol=1e-5)
+    assert {id(module) for module in seen} == {id(module) for module in layers}
+
+
+def test_experts_called_as_layers_are_those_that_tokens_visit():
+    torch.manual_seed(0)
+    ffn, x = build_ffn("moe", 8, 6, experts=5, top_k=3).double(), torch.randn(11, 8).double()
+    results = []
+    for mix in (ffn._visited, ffn._all, ffn._called):
+        ffn._mix = lambda _, mix=mix: mix
+        ffn.zero_grad()
+        y = ffn(x)
+        y.square().sum().backward()
+        results.append([y, *(p.grad for p in ffn.parameters())])
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0])
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_dynamic_int8_is_near(name):
+    torch.manual_seed(0)
+    ffn, x = build_ffn(name, 64, 48).eval(), torch.randn(20, 64)
+    small = torch.ao.quantization.quantize_dynamic(copy.deepcopy(ffn), {nn.Linear}, torch.qint8)
+    assert not any(type(module) is nn.Linear for module in small.modules())
+    found, wanted = small(x), ffn(x)
+    assert not torch.equal(found, wanted)
+    # A choice of experts or of values may be another one for a few tokens.
+    errors = (found - wanted).norm(dim=1) / wanted.norm(dim=1)
+    assert errors.median() < 0.1
+
+
+@pytest.mark.parametrize("name", FFN_VARIANTS)
+@pytest.mark.ci
+def test_peft_trains_and_merges_all_linear_layers(name):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(0)
+    base = build_model("gpt_neo", name, intermediate_size=8, max_position_embeddings=8, **SIZES)
+    config = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = peft.get_peft_model(base, config)
+    ids = torch.randint(40, (3, 8))
+    model.train()(input_ids=ids, labels=ids).loss.backward()
+    trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert not [n for n, p in trained.items() if p.grad is None or not p.grad.any()]
+    model.eval()
+    before = model(input_ids=ids).logits
+    torch.testing.assert_close(model.merge_and_unload()(input_ids=ids).logits, before, rtol=1e-3, atol=1e-4)
