@@ -11,7 +11,7 @@ TEST_WORKERS ?= $(shell expr $(WORKERS) + 1)
 GPU_REPORT ?=
 BIN := .venv/bin
 # A worker that is done takes over tests from the end of another's; so what a file's tests share is made once.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES= \
   $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 .PHONY: help environment quickstart test test-ci test-all notebook gpu-report slurm-packages check format docs clean-environment

@@ -141,7 +141,7 @@ def find(config: RunConfig) -> tuple[str, list[str]]:
 
 
 def read_text(config: RunConfig) -> Found:
-    """Count what the text of a run holds; nothing is read again where these very files are prepared already."""
+    """Count what the text of a run holds, by reading it unless just this text is prepared already."""
     record = peek_record(TokensRecord.file(_cache_folder(config)))
     names = [field.name for field in dataclasses.fields(Found)]
     is_known = record.keys() >= set(names)
