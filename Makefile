@@ -35,8 +35,8 @@ quickstart: environment ## a complete small study on the embedded corpus; its la
 test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
 	$(PYTEST) $(TESTS)
 
-test-ci: environment ## those that take longer; CI runs them after the fast ones
-	$(PYTEST) -m "ci and not slow and not gpu and not network" $(TESTS)
+test-ci: environment ## those that take longer, and those on real texts; CI runs them after the fast ones
+	$(PYTEST) -m "(ci or data) and not slow and not gpu and not network" $(TESTS)
 
 test-all: environment ## all of them, the slow ones too
 	$(PYTEST) -m "not gpu and not network" --hypothesis-profile=thorough
