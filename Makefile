@@ -11,7 +11,7 @@ TEST_WORKERS ?= $(shell expr $(WORKERS) + 1)
 GPU_REPORT ?=
 BIN := .venv/bin
 # A worker that is done takes over tests from the end of another's; so what a file's tests share is made once.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false \
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false CUDA_VISIBLE_DEVICES= \
   $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 .PHONY: help environment quickstart test test-ci test-all transformers-tests notebook gpu-report slurm-packages check format docs clean-environment
@@ -35,8 +35,8 @@ quickstart: environment ## a complete small study on the embedded corpus; its la
 test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
 	$(PYTEST) $(TESTS)
 
-test-ci: environment ## those that take longer; CI runs them after the fast ones
-	$(PYTEST) -m "ci and not slow and not gpu and not network" $(TESTS)
+test-ci: environment ## those that take longer, and those on real texts; CI runs them after the fast ones
+	$(PYTEST) -m "(ci or data) and not slow and not gpu and not network" $(TESTS)
 
 test-all: environment ## all of them, the slow ones too
 	$(PYTEST) -m "not gpu and not network" --hypothesis-profile=thorough

@@ -8,6 +8,7 @@ FULL = 'pip install "ffn-ablations[torch]"'
 PACKAGES = {
     "accelerate": "accelerate",
     "datasets": "datasets",
+    "huggingface_hub": "huggingface-hub",
     "lm_eval": "lm-eval",
     "safetensors": "safetensors",
     "sklearn": "scikit-learn",

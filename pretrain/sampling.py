@@ -14,6 +14,7 @@ from base.families import FAMILIES, family_of
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from base.text.special_tokens import as_prompts
 from base.text.tokens import read
+from ffn_variants.models.devices import choose_device
 from ffn_variants.models.loading import load_tokenizer
 from ffn_variants.models.own_variants import admit_variants
 from pretrain.data.tokenizer import sentinel
@@ -77,7 +78,7 @@ def load_causal_model(folder: Path, trust_remote_code: bool = False) -> tuple[Pr
     except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
         reason = str(error).strip().split("\n")[0]
         raise UsageError(f"{folder}: the model cannot be loaded ({reason}); save it again") from error
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), load_tokenizer(folder)
+    return model.to(choose_device(None)), load_tokenizer(folder)
 
 
 def continue_text(

@@ -21,7 +21,8 @@ from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, get_head
 from eval.classification.tasks.task import ClassificationTask
-from ffn_variants.models.loading import check_loaded, choose_device, load_pretrained, load_tokenizer
+from ffn_variants.models.devices import choose_device
+from ffn_variants.models.loading import check_loaded, load_pretrained, load_tokenizer
 
 
 def load_classifier_tokenizer(model_dir: Path) -> PreTrainedTokenizerBase:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
-import torch
 
 from base.errors import UsageError, as_usage_error
 from base.faults import naming
@@ -27,6 +26,7 @@ from eval.runner.tracking import track_scores
 from eval.runner.work_units import Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
+from ffn_variants.models.devices import check_device
 from ffn_variants.registry import is_registered
 from pretrain.run.variant_source import source_change
 
@@ -142,8 +142,7 @@ def choose_workers(costs: Sequence[float], device: str | None) -> int:
         device: As in the config; None is the GPU where there is one.
     """
     cores = num_cores()
-    on_gpu = torch.cuda.is_available() and device != "cpu"
-    most = min(4, cores) if on_gpu else cores
+    most = cores if check_device(device) == "cpu" else min(4, cores)
     return max(1, min(most, len(costs), int(sum(costs) / SECONDS_WORTH_A_WORKER)))
 
 
@@ -174,6 +173,8 @@ def _measure_missing(
 ) -> None:
     units = {Order(run_dir, key): work for run_dir, run in runs.items() for key, work in run.missing.items()}
     costs = [_cost(work) for work in units.values()]
+    if units:
+        check_device(config.device)  # told once, and not by every unit
     num_workers = choose_workers(costs, config.device) if num_workers is None else num_workers
     names = _names(runs)
     ids = [(names[order.run_dir], order.key) for order in units]

@@ -16,23 +16,8 @@ from base.errors import UsageError, first_line
 from base.families import AUTO_CLASSES
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
 from ffn_variants.models import families  # noqa: F401  registers the variants' model types
+from ffn_variants.models.devices import choose_device
 from ffn_variants.models.own_variants import admit_variants
-
-
-def choose_device(name: str | None) -> str:
-    """Return the device of that name, or where no name is given the GPU if there is one.
-
-    Raises:
-        UsageError: If this machine has no such device.
-    """
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).split("\n")[0]
-        raise UsageError(f"device {name!r} cannot be used here: {reason}; leave --device out") from error
-    return name
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

@@ -29,7 +29,7 @@ from base.text.special_tokens import as_prompts
 from ffn_variants.budget import matching_width
 from ffn_variants.models.families import count_parameters
 from ffn_variants.models.layers import ffn_modules
-from ffn_variants.models.loading import choose_device, load_language_model, quiet_transformers
+from ffn_variants.models.loading import load_language_model, quiet_transformers
 from ffn_variants.registry import get_variant
 from ffn_variants.swap.exchange import exchange, layers_of, present_ffns
 from ffn_variants.swap.fit import EXACT, captured, fit, relative_error
@@ -123,7 +123,7 @@ def _load(model: Path, trust_remote_code: bool) -> Pretrained:
             f"{model}: FFNs cannot be replaced in a model of type {shown(stored.get('model_type'))}; "
             f"possible are {', '.join(FAMILIES)}, ours or stock"
         )
-    loaded, tokenizer = load_language_model(folder, family.objective, choose_device(None), trust_remote_code)
+    loaded, tokenizer = load_language_model(folder, family.objective, None, trust_remote_code)
     return Pretrained(loaded, family, tokenizer)
 
 

@@ -136,10 +136,16 @@ def find(config: RunConfig) -> tuple[str, list[str]]:
     data = config.data
     if not corpus.files(data)["train"]:
         return corpus.describe(data), []
+    text = read_text(config)
+    return in_one_line(data, text), doubts(data, text)
+
+
+def read_text(config: RunConfig) -> Found:
+    """Count what the text of a run holds, by reading it unless just this text is prepared already."""
     record = peek_record(TokensRecord.file(_cache_folder(config)))
-    known = {field.name: record[field.name] for field in dataclasses.fields(Found) if field.name in record}
-    found = Found(**known) if known else read_through(data)
-    return in_one_line(data, found), doubts(data, found)
+    names = [field.name for field in dataclasses.fields(Found)]
+    is_known = record.keys() >= set(names)
+    return Found(**{name: record[name] for name in names}) if is_known else read_through(config.data)
 
 
 def tokens_fingerprint(data: DataConfig) -> str:

@@ -15,6 +15,7 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from base.errors import UsageError
 from base.system import cpp_compiler
+from ffn_variants.models.devices import check_device, choose_device, use_gpu
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 
@@ -29,11 +30,14 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
     """Devices, precision and trackers.
 
     Raises:
-        UsageError: If the device lacks what is asked for: bf16, a compiler, equal results or a CUDA graph.
+        UsageError: If there is a GPU that torch cannot use, or the device lacks what is asked for: bf16, a
+            compiler, equal results or a CUDA graph.
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
     set_numerics(config.train.deterministic)
+    if device := os.environ.get("ACCELERATE_TORCH_DEVICE"):  # which Accelerate would take as it is
+        check_device(device)
     AcceleratorState._reset_state()  # a study trains several runs in one process, each with its own precision
     tracker = None if config.train.tracker == "none" else config.train.tracker
     accelerator = Accelerator(
@@ -44,6 +48,7 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
         cpu=torch.backends.mps.is_available(),
         kwargs_handlers=[InitProcessGroupKwargs(timeout=PROCESSES_WAIT)],
     )
+    choose_device(str(accelerator.device))
     if config.train.compile_model and accelerator.device.type == "cpu" and not cpp_compiler():
         raise UsageError(
             "train.compile_model needs a C++ compiler, and there is none; install g++ (on a Mac: "
@@ -71,7 +76,7 @@ def choose_precision(asked: str) -> str:
     Raises:
         UsageError: If bf16 is asked for on a GPU that lacks it.
     """
-    on_gpu = torch.cuda.is_available()
+    on_gpu = use_gpu()
     supported = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     if asked == "bf16" and on_gpu and not supported:
         raise UsageError("train.mixed_precision is bf16, which this GPU does not support; use no or auto")

@@ -117,14 +117,15 @@ def _passes(config: RunConfig, num_processes: int) -> tuple[int, str]:
     return share, f"{passes} on a CPU, one on a GPU if it fits" if is_cut_on_a_cpu else passes
 
 
-def token_budget(config: RunConfig) -> int | None:
-    """Return how many tokens a run trains on; None where the corpus is not prepared and no hub's."""
-    known = _corpus_size(config, cached_summary(config))
-    if known is None:
-        return None
-    rows, tokens = known
+def hub_budget(config: RunConfig) -> int:
+    """Return about how many tokens a run on all of the hub's text trains on."""
+    rows = _hub_rows(config)
     rows_per_step = config.train.batch_size
-    return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * tokens)
+    return round(total_steps(config.optim, rows, rows_per_step) * rows_per_step / rows * HUB_TOKENS)
+
+
+def _hub_rows(config: RunConfig) -> int:
+    return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size))
 
 
 def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int, int] | None:
@@ -132,5 +133,5 @@ def _corpus_size(config: RunConfig, summary: dict[str, Any] | None) -> tuple[int
     if summary:
         return summary["train"]["num_rows"], summary["train"]["num_tokens"]
     if corpus.is_whole_hub(config.data):
-        return round(HUB_TOKENS / (TARGET_FILL * config.data.block_size)), HUB_TOKENS
+        return _hub_rows(config), HUB_TOKENS
     return None

@@ -18,6 +18,7 @@ from typing import Any
 from base.command_line import CommandLine, Typed
 from base.errors import UsageError, as_usage_error
 from base.seeds import parse_seeds
+from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
 from pretrain.data.prepare import prepare_data
 from pretrain.own_variant import read_sources
@@ -102,13 +103,14 @@ def train_in_turn(configs: Sequence[RunConfig], train: Callable[[RunConfig], Any
         train: Trains one; where it is finished or begun, says or continues so.
 
     Raises:
-        UsageError: At the end, if any run failed; or at once, if the corpus of all is unusable.
+        UsageError: At the end, if any run failed; or at once, if the corpus of all or the GPU is unusable.
         Stopped: After SIGTERM, SIGUSR1 or SIGUSR2, which end all runs.
     """
     failed = []
     with stopped_between_runs():
         if unfinished := [config for config in configs if not RunFolder(run_dir(config)).is_complete]:
             check_usable(unfinished[0], int(os.environ.get("WORLD_SIZE", "1")))
+            use_gpu()
             prepare_data(unfinished[0])  # once for all, so that a mistake in the corpus is told once
         for config in configs:
             try:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import torch
-
 from base.errors import UsageError
+from ffn_variants.models.devices import visible_gpus
 from pretrain.run.folders import RunFolder
 from slurm.arguments import SubmitArgs
 from slurm.plan.calibration import Calibration
@@ -63,7 +62,7 @@ def _machines(options: SubmitArgs, device: Device | None) -> Machines:
         parallel = jobs * options.cells_at_once if jobs else None
         gpus = preset.nodes * preset.gpus_per_node / options.cells_at_once
         return Machines(parallel, gpus, True, price)
-    here = torch.cuda.device_count()
+    here = len(visible_gpus())
     if device is not None:  # which need not be here
         here = options.workers if device.is_gpu else 0
     gpus = min(1.0, here / options.workers)

@@ -21,7 +21,7 @@ from slurm.study.tuning.cells import growth_to_come, rungs_to_come
 NAMES = {TUNE: "tuning", MAIN: "main", SHARED: "shared rate"}
 """What a plan calls the stages of cells."""
 
-GUESS = "tokens by the letters of a text that is not prepared yet, 4 each"
+GUESS = "tokens by the letters of the text, 4 each"
 
 
 @dataclass

@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import ffn_variants
 from eval.classification.cost import CHARACTERS_PER_TOKEN
-from pretrain.config import DataConfig, RunConfig
+from pretrain.config import RunConfig
 from pretrain.data import corpus
-from pretrain.data.found import read_through
-from pretrain.data.prepare import cached_summary
+from pretrain.data.prepare import read_text
 from pretrain.model.build import build
 from pretrain.model.costs import cost_facts
 from pretrain.resolution import resolve
-from pretrain.training.dry_run import token_budget, vocab_size
+from pretrain.training.dry_run import hub_budget, vocab_size
 
 # Forward and backward pass: twice the forward's operations go back.
 TRAINING_OVER_FORWARD = 3
@@ -40,29 +39,29 @@ def shape_of(config: RunConfig) -> Shape:
 
 
 def num_tokens(config: RunConfig) -> int | None:
-    """Return the tokens of a run's training; None for text of the hub of which only a part is taken.
+    """Return about how many tokens a run trains on; None for text of the hub of which only a part is taken.
 
-    Of text that is not prepared they are about so many: those of full rows where the number of steps is
-    given, else by its letters.
+    They are told by the config and the text alone, prepared or not: those of full rows where the number of
+    steps is given, else by the letters.
     """
-    if (known := token_budget(config)) is not None:
-        return known
+    if corpus.is_whole_hub(config.data):
+        return hub_budget(config)
     if steps := config.optim.max_steps:
         return steps * config.train.batch_size * config.data.block_size
     if config.data.source != "embedded" and not corpus.files(config.data)["train"]:
         return None
-    return round(config.optim.num_train_epochs * _letters(config.data) / CHARACTERS_PER_TOKEN)
+    return round(config.optim.num_train_epochs * _letters(config) / CHARACTERS_PER_TOKEN)
 
 
 def is_guess(config: RunConfig) -> bool:
     """Whether a run's tokens are told by the letters of its text."""
-    return config.optim.max_steps is None and token_budget(config) is None
+    return config.optim.max_steps is None and not corpus.is_whole_hub(config.data)
 
 
-def _letters(data: DataConfig) -> int:
-    key = data.model_dump_json()
+def _letters(config: RunConfig) -> int:
+    key = config.data.model_dump_json()
     if key not in _LETTERS:
-        _LETTERS[key] = read_through(data).characters
+        _LETTERS[key] = read_text(config).characters
     return _LETTERS[key]
 
 
@@ -74,7 +73,7 @@ def training_flops(config: RunConfig) -> float:
 def num_parameters(config: RunConfig) -> int:
     """Parameters of a run's model, all of them; a token meets fewer of experts and product keys.
 
-    Of text that is not prepared the vocabulary is taken to be as large as was asked for.
+    The vocabulary is taken to be as large as was asked for, also where a small text yields fewer.
     """
     return _counts(config, None).parameters
 
@@ -94,7 +93,7 @@ def forward_flops(config: RunConfig, length: int | None = None) -> dict[str, int
 
 
 def _counts(config: RunConfig, length: int | None) -> Counts:
-    size, _ = vocab_size(config, cached_summary(config))
+    size, _ = vocab_size(config, None)
     key = (shape_of(config), size, length)
     if key not in _COUNTS:
         network: Any = build(config, size)

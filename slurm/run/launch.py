@@ -13,6 +13,7 @@ from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
 from eval.models.identity import admit_run
 from eval.runner.work_units import check_sources
+from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
@@ -114,6 +115,8 @@ def _check_usable(study: Study, options: SubmitArgs) -> None:
         if not RunFolder(cell.run_dir).is_scored:
             cell.backbone.locate()
     if any(not RunFolder(cell.run_dir).is_scored for cell in study.cells):
+        if options.cluster == "local" and not options.dry_run:
+            use_gpu()  # what keeps torch from it is told here, and not by every cell
         for note in check_sources(study.config.evaluation):
             print(f"note: {note}")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -13,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import submitit
-import torch
 
+from ffn_variants.models.devices import VISIBLE, visible_gpus
 from pretrain.run.folders import StudyFolder
 from slurm.queue.sealed import Sealed
 from slurm.queue.snapshot import snapshot_environment
@@ -82,8 +84,7 @@ class LocalRunner:
 
     def _start(self, cells: tuple[Cell, ...]) -> None:
         slot = min(set(range(self.workers)) - {running.slot for running in self._running})
-        executor = submitit.LocalExecutor(folder=StudyFolder(self.study_dir).jobs_dir)
-        executor.update_parameters(timeout_min=TIMEOUT_MIN, **_device(slot))
+        executor = executor_of(StudyFolder(self.study_dir).jobs_dir, slot)
         cores = {k: v for k, v in share_cores(self.workers).items() if k not in os.environ}
         with _environment(cores | snapshot_environment(self.snapshot)), heeding_interrupts():
             job = executor.submit(Sealed(CellJob(cells)))
@@ -109,10 +110,20 @@ def batches(cells: Sequence[Cell], cells_per_job: int) -> list[tuple[Cell, ...]]
     return [tuple(cells[i : i + cells_per_job]) for i in range(0, len(cells), cells_per_job)]
 
 
-def _device(slot: int) -> dict[str, object]:
-    """One GPU per worker, in turn; submitit hides all GPUs from a job that asks for none."""
-    gpus = torch.cuda.device_count()
-    return {"gpus_per_node": 1, "visible_gpus": [slot % gpus]} if gpus else {}
+def executor_of(jobs_dir: Path, slot: int) -> submitit.LocalExecutor:
+    """Return what starts a worker, with one of the GPUs that this process may use, in turn, where it has any.
+
+    Args:
+        jobs_dir: For the worker's logs.
+        slot: Of the worker, from 0.
+    """
+    gpus = visible_gpus()
+    # submitit numbers GPUs from 0 and hides all from a job that asks for none; what it starts says so again.
+    names = [f"{VISIBLE}={gpus[slot % len(gpus)]}"] if gpus else []
+    python = shlex.join(["env", *names, sys.executable])
+    executor = submitit.LocalExecutor(folder=jobs_dir, python=python)
+    executor.update_parameters(timeout_min=TIMEOUT_MIN)
+    return executor
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from ffn_variants import FAMILIES
+from ffn_variants.models.devices import VISIBLE, visible_gpus
 from pretrain.training.loop import Loop
 from pretrain.training.train import train
 
@@ -72,7 +73,7 @@ def test_two_processes_train_as_one_does(family, tmp_path, repository, device):
     environment = {**os.environ, **({"ACCELERATE_USE_CPU": "true"} if device == "cpu" else {})}
     script = str(repository / "pretrain" / "train.py")
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    one_gpu = {**environment, "CUDA_VISIBLE_DEVICES": "0"}
+    one_gpu = {**environment, **({VISIBLE: visible_gpus()[0]} if device == "cuda" else {})}
     for name, call, env in (("one", [sys.executable], one_gpu), ("two", launch, environment)):
         ended = subprocess.run(
             [*call, script, *flags, "--run-name", name], env=env, capture_output=True, text=True, timeout=300

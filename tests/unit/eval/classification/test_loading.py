@@ -29,7 +29,7 @@ def wrapping() -> PreTrainedTokenizerBase:
     return train_tokenizer(iter(STORIES), 300)
 
 
-@pytest.fixture(params=["trained here", "of the source study"])
+@pytest.fixture(params=["trained here", pytest.param("of the source study", marks=pytest.mark.data)])
 def folders(request, wrapping, tmp_path) -> tuple[Path, Path]:
     """Where the tokenizers of a model of before and of one of now lie."""
     if request.param == "of the source study":

@@ -91,6 +91,7 @@ def test_processes_wait_for_a_corpus_to_be_prepared(fresh, monkeypatch, tmp_path
     [("auto", True, "bf16"), ("auto", False, "no"), ("no", True, "no"), ("bf16", True, "bf16")],
 )
 def test_the_precision_of_a_gpu(monkeypatch, capsys, asked, supported, chosen) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: supported)
     assert choose_precision(asked) == chosen
@@ -98,10 +99,25 @@ def test_the_precision_of_a_gpu(monkeypatch, capsys, asked, supported, chosen) -
 
 
 def test_bf16_on_a_gpu_without_it_is_refused(monkeypatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     with pytest.raises(UsageError, match="which this GPU does not support; use no or auto"):
         choose_precision("bf16")
+
+
+def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_is_in_full_precision(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    assert choose_precision("auto") == "no"
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "foo"])
+def test_a_device_of_accelerates_variable_is_checked(fresh, monkeypatch, tmp_path, name) -> None:
+    monkeypatch.setenv("ACCELERATE_TORCH_DEVICE", name)
+    with pytest.raises(UsageError, match=f"{name}' (is no device|cannot be used here)"):
+        build_accelerator(RunConfig(), tmp_path)
 
 
 def test_sums_of_narrow_products_are_wide(fresh) -> None:

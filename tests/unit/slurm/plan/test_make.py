@@ -14,11 +14,14 @@ from base.progress import duration
 from eval.config import EvalConfig
 from eval.suites.registry import SUITES
 from pretrain.data.embedded import classification_tasks
+from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import write_config
 from slurm.plan.lines import Machines, PlanLine, PlanStage, StudyPlan
 from slurm.plan.make import plan_study
+from slurm.plan.shapes import _COUNTS, _LETTERS
 from slurm.plan.text import render
+from slurm.study.cells import RunCell
 from slurm.study.study import Study, load_study
 
 
@@ -238,7 +241,7 @@ def test_levels_of_like_cost_are_one_line_and_looks_are_at_most(tmp_path: Path, 
     assert (plan.in_all().runs, plan.in_all(most=True).runs) == (24, 72)
 
 
-def test_text_that_is_not_prepared_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> None:
+def test_text_is_counted_by_its_letters(tmp_path: Path, repository: Path) -> None:
     words = ["a short story", "and another one, a little longer"] * 50
     text = tmp_path / "text.jsonl"
     text.write_text("".join(json.dumps({"text": word}) + "\n" for word in words))
@@ -249,5 +252,21 @@ def test_text_that_is_not_prepared_is_counted_by_its_letters(tmp_path: Path, rep
     asked = study(tmp_path, repository, variants=["gelu"], config=config)
     (line,) = lines_of(plan_of(asked))
     assert line.tokens == pytest.approx(3 * sum(map(len, words)) / 4, abs=1)
-    assert "not prepared yet" in line.note
+    assert "by the letters" in line.note
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_was_prepared_before_changes_no_plan(tmp_path: Path, repository: Path) -> None:
+    """Its tokenizer has fewer tokens than were asked for, as those of small texts have."""
+    config = {
+        "output": {"runs_dir": str(tmp_path / "runs")},
+        "data": {"source": "embedded", "num_stories": 20, "vocab_size": 4000},
+        "optim": {"max_steps": None, "num_train_epochs": 1},
+    }
+    asked = study(tmp_path, repository, variants=["gelu"], config=config)
+    before = lines_of(plan_of(asked))
+    trained = next(cell.config for cell in asked.cells if isinstance(cell, RunCell))
+    assert len(prepare_data(trained).tokenizer) < 4000
+    _LETTERS.clear()
+    _COUNTS.clear()
+    assert lines_of(plan_of(asked)) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,10 +33,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 
 @pytest.fixture(scope="module")
-def byte_level(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
+def byte_level(shared_data: Path) -> PreTrainedTokenizerFast:
     """The source study's tokenizer, whose tokens begin with the space before a word."""
-    folder = request.getfixturevalue("shared_data") / "tokenizer-10k"
-    return PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
+    return PreTrainedTokenizerFast(tokenizer_file=str(shared_data / "tokenizer-10k" / "tokenizer.json"))
 
 
 def texts_of(data: Segmented, examples: list, number: int = 0) -> list[str]:

@@ -1,0 +1,182 @@
+"""Which device a command computes on, told by an environment and a torch that pretend to have GPUs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from base.errors import UsageError
+from eval.runner.evaluate import choose_workers
+from ffn_variants.models import devices
+from ffn_variants.models.devices import check_device, choose_device, use_gpu, visible_gpus
+from pretrain import train
+from slurm import submit
+
+TOO_OLD = (
+    "The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver by "
+    "downloading and installing a new version"
+)
+NO_DRIVER = "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU"
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "ACCELERATE_USE_CPU", "SLURM_JOB_ID")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    devices._note_that_there_is_none.cache_clear()
+
+
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, trouble: str = "", cuda: str | None = "13.0", files: tuple[str, ...] = ()
+) -> None:
+    """A torch for that CUDA, which cannot use a GPU for such a reason, and what lies in /dev."""
+
+    def init() -> None:
+        raise RuntimeError(trouble)
+
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: not trouble)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.setattr(devices, "glob", lambda pattern: list(files))
+
+
+@pytest.mark.parametrize(
+    ("given", "count", "names"),
+    [
+        (None, 2, ["0", "1"]),
+        ("2,3", 2, ["2", "3"]),
+        ("3, 2", 2, ["3", "2"]),
+        ("2,9", 1, ["2"]),  # a number that is not there ends the list
+        ("GPU-8932f937,GPU-27bd1e4a", 2, ["GPU-8932f937", "GPU-27bd1e4a"]),
+        ("MIG-a1,MIG-b2", 1, ["MIG-a1", "MIG-b2"]),  # a process sees the first alone
+        ("", 2, []),
+        ("-1", 2, []),
+        ("NoDevFiles", 2, []),
+        ("2,3", 0, []),
+        (None, 0, []),
+    ],
+)
+def test_gpus_have_the_names_of_the_variable(monkeypatch, given, count, names) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    if given is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    assert visible_gpus() == names
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cuda", "files"),
+    [
+        (TOO_OLD, "13.0", ("/dev/nvidia0",)),
+        (TOO_OLD, "13.0", ()),  # WSL2 has another file
+        (NO_DRIVER, "13.0", ("/dev/nvidia0",)),
+        ("Torch not compiled with CUDA enabled", None, ("/dev/nvidia0",)),
+    ],
+)
+def test_a_gpu_that_torch_cannot_use_is_never_the_cpu(monkeypatch, trouble, cuda, files) -> None:
+    pretend(monkeypatch, trouble, cuda, files)
+    for use in (use_gpu, lambda: choose_device(None), lambda: choose_workers([1.0], None)):
+        with pytest.raises(UsageError, match="there is an NVIDIA GPU, and torch") as told:
+            use()
+        assert trouble.split(". ")[0] in str(told.value)
+        assert str(told.value).endswith("or compute on the CPU: CUDA_VISIBLE_DEVICES= before the command")
+        assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("CUDA_VISIBLE_DEVICES", ""), ("CUDA_VISIBLE_DEVICES", "-1"), ("ACCELERATE_USE_CPU", "true")],
+)
+@pytest.mark.parametrize("trouble", ["", TOO_OLD])
+def test_the_cpu_is_taken_where_it_is_asked_for(monkeypatch, capsys, name, value, trouble) -> None:
+    pretend(monkeypatch, trouble, files=("/dev/nvidia0",))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv(name, value)
+    assert not use_gpu()
+    assert choose_device(None) == choose_device("cpu") == "cpu"
+    assert visible_gpus() == []
+    assert capsys.readouterr().err == ""
+
+
+def test_a_torch_for_gpus_computes_on_a_cpu_that_has_none_and_says_so_once(monkeypatch, capsys) -> None:
+    """What PyPI installs on Linux, also where nobody has a GPU."""
+    pretend(monkeypatch, NO_DRIVER)
+    assert not use_gpu()
+    assert choose_device(None) == "cpu"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: torch ")
+    assert line.endswith("finds no NVIDIA GPU, so this computes on the CPU")
+
+
+def test_the_gpus_of_a_node_are_not_those_of_a_job_without_any(monkeypatch) -> None:
+    pretend(monkeypatch, "No CUDA GPUs are available", files=("/dev/nvidia0",))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert not use_gpu()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    with pytest.raises(UsageError, match="No CUDA GPUs are available"):
+        use_gpu()
+
+
+def test_nothing_is_said_of_a_gpu_that_works_or_where_neither_it_nor_its_torch_is(
+    monkeypatch, capsys
+) -> None:
+    pretend(monkeypatch, files=("/dev/nvidia0",))
+    assert use_gpu()
+    pretend(monkeypatch, "Torch not compiled with CUDA enabled", None)
+    assert not use_gpu()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("foo", "'foo' is no device; give cpu, cuda, cuda:1, mps or xpu"),
+        ("cuda:x", "'cuda:x' is no device"),
+        ("cuda", "'cuda' cannot be used here: Found no NVIDIA driver on your system; give another, or cpu"),
+        ("xpu", "'xpu' cannot be used here: Torch not compiled with XPU enabled; mend that"),
+        ("mps", "'mps' cannot be used here: Could not run"),
+    ],
+)
+def test_a_device_that_is_not_here_is_told_in_one_line(monkeypatch, name, told) -> None:
+    pretend(monkeypatch, NO_DRIVER)
+    with pytest.raises(UsageError, match=told) as error:
+        choose_device(name)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 250
+
+
+def test_a_gpu_beyond_those_that_are_there_is_told(monkeypatch) -> None:
+    pretend(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert check_device("cuda:1") == "cuda:1"
+    with pytest.raises(UsageError, match="'cuda:7' cannot be used here: GPUs here: 2, from cuda:0; give an"):
+        check_device("cuda:7")
+
+
+def test_a_gpu_for_which_torch_has_no_kernels_is_told(monkeypatch) -> None:
+    def ones(*sizes: int, device: str) -> None:
+        raise RuntimeError(
+            "CUDA error: no kernel image is available for execution on the device\nCUDA kernel"
+        )
+
+    pretend(monkeypatch)
+    monkeypatch.setattr(torch, "ones", ones)
+    with pytest.raises(UsageError, match="no kernel image is available for execution on the device; mend"):
+        choose_device(None)
+
+
+def test_commands_refuse_before_anything_is_written(monkeypatch, tmp_path: Path) -> None:
+    pretend(monkeypatch, TOO_OLD)
+    runs = ["--runs-dir", str(tmp_path / "runs")]
+    for main, args in (
+        (train.main, ["tiny", *runs]),
+        (train.main, ["tiny", "--seeds", "1,2", *runs]),
+        (submit.main, ["quickstart", *runs]),
+    ):
+        with pytest.raises(UsageError, match="is too old"):
+            main(args)
+    assert not list(tmp_path.iterdir())
+    train.main(["tiny", "--dry-run", *runs])  # of a machine that it may not run on
+    submit.main(["quickstart", "--dry-run", *runs])
