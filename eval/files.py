@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from base import checksums
 from base.errors import UsageError
 from base.files import sha256_once
 
@@ -108,8 +108,4 @@ def read_hub_rows(
 
 def fingerprint(paths: Iterable[Path]) -> str:
     """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.name.encode())
-        digest.update(bytes.fromhex(sha256_once(path)))
-    return digest.hexdigest()[:16]
+    return checksums.fingerprint((path.name, sha256_once(path)) for path in paths)

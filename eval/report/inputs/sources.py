@@ -208,12 +208,13 @@ def _read_study(folder: Path) -> Source:
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))
-    baselines = _last_known(read_baselines(run.path) for run in runs.values())
-    contamination = _last_known(read_contamination(run.path) for run in runs.values())
+    scored = {run_id: runs[run_id] for run_id in tables}  # what lies beside other scores is not read
+    baselines = _last_known(read_baselines(run.path) for run in scored.values())
+    contamination = _last_known(read_contamination(run.path) for run in scored.values())
     notes = [
         *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown),
         *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
-        *(*protocol_notes(runs, placed.family), *cut_notes(facts), *without),
+        *(*protocol_notes(scored, placed.family), *cut_notes(facts), *without),
         *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
         *broken_notes(runs),  # of what was read just now, too
     ]

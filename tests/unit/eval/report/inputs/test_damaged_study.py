@@ -25,7 +25,7 @@ from eval.results.store import ResultStore
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import write_completion
+from pretrain.run.manifest import read_completion, write_completion
 from tests.cases import diagonal_is_fast
 from tests.unit.eval.report.tuned_study import BEST, tune, write_study
 
@@ -48,7 +48,9 @@ def write_run(folder: Path, run_id: str, place: int) -> None:
     logged = [{"step": 10, "eval_loss": 4.0, "tokens": 100}, {"step": 20, "eval_loss": results["eval_loss"]}]
     run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in logged))
     write_completion(run, results, "0a1b2c3d")
-    generator, store = np.random.default_rng(place), ResultStore(run.path, "weights")
+    completion = read_completion(run)
+    assert completion is not None
+    generator, store = np.random.default_rng(place), ResultStore(run.path, completion.weights)
     for task in ("anaphor", "island"):
         good, bad = generator.normal(-30, 5, (2, 20))
         items = pd.DataFrame({"task": task, "pair_id": np.arange(20).astype(str), "margin": good - bad})
