@@ -8,7 +8,7 @@ from base.files import mapping
 from base.sealed_text import is_file_as_written
 from eval.results.ledger import look
 from eval.results.stages import MAIN, TUNE
-from eval.results.tuning import missing_tuning
+from eval.results.tuning import missing_tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.archive.tar import is_run_id
 
@@ -32,7 +32,7 @@ def check_whole(study: StudyFolder, cure: str) -> list[str]:
     stages = {name: set(run_ids) for name, run_ids in mapping(content.get("stages")).items()}
     tuning = stages.get(TUNE, set()) - stages.get(MAIN, set())
     has_chosen = bool(set(cells) - tuning)
-    if tuning and has_chosen and not study.tuning_file.is_file():
+    if read_tuning(study.path) is None and tuning and has_chosen:
         raise UsageError(missing_tuning(study.path))
     return cells
 
