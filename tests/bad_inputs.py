@@ -1003,7 +1003,10 @@ TYPED: list[tuple[str, str]] = [
     ("eval.heads 'kan grid_size=x'", "grid_size"),
     ("eval.heads 'kan grid_size=-1'", "grid_size"),
     ("eval.heads 'kan grid_size={digits}'", "grid_size must be a finite number"),
-    ("pretrain.train tiny.yaml --ffn kan --model.ffn-options grid_size {digits}", "grid_size must be a finite"),
+    (
+        "pretrain.train tiny.yaml --ffn kan --model.ffn-options grid_size {digits}",
+        "grid_size must be a finite",
+    ),
     ("pretrain.train tiny.yaml --seed {digits}", "--seed: must be"),
     ("pretrain.train tiny.yaml --optim.learning-rate {digits}", "--optim.learning-rate: must be"),
     ("eval.report scores.csv --margin {digits}", "margin"),

@@ -158,6 +158,7 @@ def _contents(run: RunFolder) -> dict[str, bytes]:
         states = {**completion.files, record: FileState.of(files[record])}
         marker = asdict(replace(completion, files=states))
         files[run.completion_marker.name] = sealed(marker).encode()
+        files.pop(run.archive_marker.name, None)  # of one that was brought back
         states = {name: FileState.of(content) for name, content in sorted(files.items())}
         archived = Archived(weights=weights_hash(run.path), files=states)
         files[run.archive_marker.name] = sealed(asdict(archived)).encode()

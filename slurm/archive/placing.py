@@ -133,11 +133,10 @@ def _what_is_wrong(run: RunFolder, files: Mapping[str, bytes]) -> str | None:
         return f"its {run.config_file.name} cannot be read"
     if (config.get("family"), mapping(config.get("model")).get("ffn")) != (run.family, run.path.parent.name):
         return "its config is of another family or variant than the archive"
-    if run.has_diverged and not run.is_complete:
-        return mixed_up(run)
+    if (mixed := mixed_up(run)) or (run.has_diverged and not run.is_complete):
+        return mixed
     completion, archived = read_completion(run), read_archived(run)
     if completion is None or archived is None:
         return "it is not finished, or no archived run"
-    wrong = damage(run.path, lasting_states(run, completion) | archived.files)
-    wrong |= wrong_scores(run)
-    return next((f"{name} {why}" for name, why in wrong.items()), mixed_up(run))
+    wrong = wrong_scores(run) or damage(run.path, lasting_states(run, completion) | archived.files)
+    return next((f"{name} {why}" for name, why in wrong.items()), None)

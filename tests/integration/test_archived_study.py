@@ -301,10 +301,10 @@ def _exchange(*names: str):
         (_without("seed1-"), "relu.tar.xz lacks seed1-", 7),
         (_without("eval/"), "is gone", 6),
         (_without("metrics.jsonl"), "metrics.jsonl is gone", 4),
-        (_exchange("eval/"), "eval/rows.parquet", 7),
+        (_exchange("eval/"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
         (_exchange("eval/", "ARCHIVED"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
         (_exchange("eval/", "ARCHIVED", "COMPLETED"), "files of several runs", 7),
-        (_exchange("metrics.jsonl"), "metrics.jsonl", 7),
+        (_exchange("metrics.jsonl"), "metrics.jsonl has", 7),
     ],
 )
 def test_runs_that_an_archive_lacks_or_has_of_others_are_named(
@@ -496,7 +496,7 @@ def test_a_run_without_what_its_files_are_checked_by_is_left_out(
 
     rewrite(tmp_path / "archives/gpt_neo/relu.tar.xz", change)
     done = run_in(tmp_path, "slurm.archive.restore", "archives")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout.count(said) == count
     assert done.stdout.count("; fetch the archive anew") == count
     assert len(list(tmp_path.glob("runs/study/gpt_neo/relu/*"))) == 4 - count
@@ -509,7 +509,7 @@ def test_archiving_a_damaged_study_costs_no_archive(elsewhere: Path) -> None:
     next(study.glob("gpt_neo/gelu/seed1-*/eval/done.json")).unlink()
     (study / "history.jsonl").unlink()
     kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
-    assert kept.returncode == 1
+    assert kept.returncode == 2
     assert "kept as archived before: runs/study/gpt_neo/gelu/seed1-" in kept.stdout
     assert "kept as archived before: history.jsonl, which runs/study has no more" in kept.stdout
     _cut_study(study)

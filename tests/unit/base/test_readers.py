@@ -56,7 +56,7 @@ def test_what_nests_and_counts_as_far_as_anybody_needs_is_read(
 
 @pytest.mark.parametrize("name", NO_JSON)
 def test_what_is_no_json_is_one_line(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="^[^\n]+$"):
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
         parse_json(NO_JSON[name])
     (tmp_path / "config.json").write_bytes(NO_JSON[name])
     for read in (read_json, lambda path: refuse_code(path.parent)):
