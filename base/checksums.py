@@ -31,6 +31,15 @@ def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:
     }
 
 
+def fingerprint(files: Iterable[tuple[str, str]]) -> str:
+    """Return 16 hexadecimal digits for files by their names and checksums, wherever they lie."""
+    digest = hashlib.sha256()
+    for name, sha256 in files:
+        digest.update(name.encode())
+        digest.update(bytes.fromhex(sha256))
+    return digest.hexdigest()[:16]
+
+
 def damage(folder: Path, states: Mapping[str, FileState], deep: bool = True) -> dict[str, str]:
     """Compare files with what they were.
 

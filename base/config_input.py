@@ -10,19 +10,50 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from base.errors import UsageError
+from base.errors import UsageError, shown
 from base.mistakes import explain
 
 Config = TypeVar("Config", bound=BaseModel)
 
 LONGEST_PATH_SHOWN = 300
+DEEPEST = 100
+"""Levels of a file of settings; libyaml's parser overruns its stack after some ten thousand."""
+MOST_DIGITS = 300
+"""Of a whole number that a float has room for."""
 
 # libyaml's parser, ten times as fast, where PyYAML was built with it.
 _SAFE_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_SAFE_LOADER):
-    """Refuses a key that is named twice, of which YAML's readers silently take the last."""
+    """Refuses a key that is named twice, of which YAML's readers silently take the last.
+
+    As well what is nested without end, a number that no float has room for, and a value that its tag belies.
+    """
+
+    depth = 0
+
+    def descend_resolver(self, *place: Any) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            told = "it is nested deeper than any configuration; is it the right file?"
+            raise yaml.constructor.ConstructorError(None, None, told)
+        super().descend_resolver(*place)
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
+        super().ascend_resolver()
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        kind = node.tag.rpartition(":")[2]
+        if kind == "int" and len(node.value) > MOST_DIGITS:
+            told = f"a whole number has {len(node.value):,} digits; give at most {MOST_DIGITS}"
+            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, AttributeError, KeyError):
+            told = f"{shown(node.value)} is no {kind}"
+            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
@@ -41,8 +72,6 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         values = copy.deepcopy(_parse(Path(path).read_text(encoding="utf-8")))
-    except RecursionError:
-        raise UsageError(f"{path}: is nested deeper than any configuration; is it the right file?") from None
     except OSError as error:
         cut = str(path)[:LONGEST_PATH_SHOWN]
         raise UsageError(f"{cut}: cannot be read ({error.strerror}); give the path of a YAML file") from None

@@ -5,7 +5,6 @@ Imported where one is needed, as the library takes a second to load.
 
 from __future__ import annotations
 
-import json
 import re
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from pyarrow import ArrowInvalid
 
 from base.errors import UsageError
 from base.hub import cannot_load, is_out_of_reach, note_silence, out_of_reach, twice
+from base.json_text import parse_json
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _DEFAULT_BRANCH = "main"
@@ -133,7 +133,7 @@ def _prepared(path: str, name: str | None) -> list[Path]:
         for file in top.rglob("dataset_info.json")
         # What is not ready has more behind the commit; a part of a repository, behind the configuration.
         if _COMMIT.fullmatch(file.parent.name)
-        and json.loads(file.read_bytes())["config_name"] == file.parts[-4] == (name or file.parts[-4])
+        and parse_json(file.read_bytes())["config_name"] == file.parts[-4] == (name or file.parts[-4])
     ]
     return sorted(whole, key=lambda folder: folder.stat().st_mtime)
 

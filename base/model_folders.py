@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.families import FAMILIES
+from base.json_text import parse_json
 
 AS_DATA: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 """For every ``from_pretrained`` of a folder: no code of its own, and no other model in its place."""
@@ -41,13 +41,15 @@ def refuse_code(folder: Path) -> None:
         folder: What ``save_pretrained`` wrote.
 
     Raises:
-        UsageError: Names the file that has an ``auto_map``.
+        UsageError: Names the file that has an ``auto_map``, or is no JSON.
     """
     for path in sorted(Path(folder).glob("*config.json")):
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            content = parse_json(path.read_bytes())
+        except OSError:
             continue  # whoever loads it says what is wrong
+        except ValueError as error:
+            raise UsageError(f"{path} is not JSON ({first_line(error)}); save the model again") from None
         if isinstance(content, dict) and content.get("auto_map") and not _is_ours(content):
             raise UsageError(
                 f"{path} names code of its own (auto_map), and no code from a model's folder is run; save "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from base.errors import UsageError
+from base.options import is_finite
 
 Value = int | float | str
 
@@ -56,7 +56,7 @@ def write_option_text(name: str, options: Mapping[str, Value], words: Sequence[s
 
 def like(default: Value | None, value: Value) -> Value:
     """Return a number in the type of an option's default, where it has the same value there."""
-    if not isinstance(default, int | float) or isinstance(value, str) or not math.isfinite(value):
+    if not isinstance(default, int | float) or isinstance(value, str) or not is_finite(value):
         return value
     return type(default)(value) if type(default)(value) == value else value
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, shown, unknown_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class Option:
             if value not in self.choices:
                 raise unknown_name(f"value of {label}:", value, self.choices)
             return value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise UsageError(f"{label} must be a finite number, got {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_finite(value):
+            raise UsageError(f"{label} must be a finite number, got {shown(value)}")
         if isinstance(self.default, int):
             if value != int(value):
                 raise UsageError(f"{label} must be a whole number, got {value!r}")
@@ -50,6 +50,11 @@ class Option:
         if self.maximum is not None and value > self.maximum:
             raise UsageError(f"{label} must be at most {self.maximum}, got {value!r}")
         return value if isinstance(self.default, int) else float(value)
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number is one that a float has room for; a whole number may be larger."""
+    return abs(value) <= sys.float_info.max
 
 
 def resolve_options(

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from base.files import write_text
+from base.json_text import parse_json
 
 SEAL = "sha256"
 """The key of the checksum."""
@@ -96,8 +97,8 @@ def unsealed(content: bytes) -> dict[str, Any]:
         ValueError: If it is no JSON object, or if it is not what was sealed.
     """
     try:
-        values = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        values = parse_json(content.decode("utf-8"))
+    except ValueError as error:
         raise ValueError("it is empty" if not content.strip() else "it is no JSON") from error
     if not isinstance(values, dict):
         raise ValueError("it is no JSON object")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from base import checksums
 from base.errors import UsageError
 from base.files import sha256_once
+from base.json_text import parse_json
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
 DATA_SUFFIXES = (".jsonl.gz", ".jsonl", ".json.gz", ".json")
@@ -66,16 +66,16 @@ def _read_text(path: Path) -> str:
 def _parse_rows(path: Path, text: str) -> list:
     if text.lstrip().startswith("["):
         try:
-            return json.loads(text)
-        except json.JSONDecodeError as error:
+            return parse_json(text)
+        except ValueError as error:
             raise UsageError(f"{path} is not valid JSON: {error}") from error
     rows = []
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
+            rows.append(parse_json(line))
+        except ValueError as error:
             raise UsageError(f"{path}, line {number}: not valid JSON: {error}") from error
     return rows
 
@@ -108,8 +108,4 @@ def read_hub_rows(
 
 def fingerprint(paths: Iterable[Path]) -> str:
     """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.name.encode())
-        digest.update(bytes.fromhex(sha256_once(path)))
-    return digest.hexdigest()[:16]
+    return checksums.fingerprint((path.name, sha256_once(path)) for path in paths)

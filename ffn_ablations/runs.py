@@ -15,7 +15,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.families import family_label, get_family
 from eval.report.inputs.run_facts import Evaluation, RunFacts, held_out_rows, read_facts
-from eval.results.rows import read_rows
+from eval.report.inputs.run_files import read_tables
 from eval.significance.axes import plain
 from ffn_ablations import html
 from ffn_ablations.errors import named, told
@@ -95,8 +95,10 @@ class Run:
     @property
     def scores(self) -> pd.DataFrame:
         """Every score so far as rows, the held-out loss first, with a column for each axis of its study."""
-        own = [read_rows(self._inside.rows_file)] if self._inside.is_scored else []
-        rows = pd.concat([held_out_rows([self.facts]), *own], ignore_index=True)
+        tables, notes = read_tables({self.facts.run_id: self._inside})
+        if notes and not tables:
+            raise UsageError(notes[0])
+        rows = pd.concat([held_out_rows([self.facts]), *tables.values()], ignore_index=True)
         return rows.assign(run_id=self.facts.run_id, variant=self.variant, **self.places)
 
     @told()

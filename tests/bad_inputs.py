@@ -1,7 +1,7 @@
 """Inputs that no command can work with, as data: see test_bad_inputs.py.
 
 A case is a command line as a user types it, in a folder that holds ``files()``, and words of what it must
-answer. ``{long}`` stands for 5,000 characters.
+answer. ``{long}`` stands for 5,000 characters, ``{digits}`` for 4,000 digits.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 LONG = "x" * 5000
+DIGITS = "9" * 4000
 
 SIZES = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 CONFIG: dict[str, Any] = {
@@ -69,6 +70,22 @@ UNREADABLE = {
     "keys.yaml": b"? [a, b]\n: c\n",
 }
 """Files that are no configuration, whatever it is for."""
+UNREADABLE |= {
+    "deepest.yaml": b"[" * 100_000,
+    "deepest-keys.yaml": b"{a: " * 100_000,
+    "digits.yaml": b"seed: " + b"9" * 100_000,
+    "overflow.yaml": b"seed: " + b"9" * 400,
+    "date.yaml": b"seed: 2026-99-99\n",
+    "tag.yaml": b"seed: !!timestamp soon\n",
+}
+NO_JSON = {
+    "deepest": b"[" * 100_000,
+    "digits": b'{"model_type": ' + b"9" * 100_000 + b"}",
+    "binary": bytes(range(256)),
+    "empty": b"",
+    "cut": b'{"text": "a',
+}
+"""What is no JSON, whatever it is for."""
 
 
 def files() -> dict[str, bytes]:
@@ -106,6 +123,8 @@ def files() -> dict[str, bytes]:
         **{name: text for name, (text, _) in CORPORA.items() if isinstance(text, str)},
     }
     binary = {name: text for name, (text, _) in CORPORA.items() if isinstance(text, bytes)}
+    for name, content in NO_JSON.items():
+        binary |= {place.format(name): content for place in JSON_READERS}
     return {name: text.encode() for name, text in texts.items()} | UNREADABLE | binary
 
 
@@ -934,17 +953,11 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report {long}", "name"),
     ("eval.report scores.csv --columns variant", "is no pair"),
     ("eval.report scores.csv --rules nanogpt", "did you mean nanogpt-speedrun?"),
-    ("eval.report scores.csv --rules binary.yaml", "binary.yaml"),
     ("eval.report scores.csv --rules nanogpt-speedrun", "is about one outcome (lower is better, in nats)"),
     ("eval.report scores.csv --labels labels.yaml", "is about what --paper writes"),
     ("eval.report scores.csv --paper --labels absent.yaml", "absent.yaml"),
-    ("eval.report scores.csv --paper --labels binary.yaml", "binary.yaml"),
     ("eval.report scores.csv --paper --labels folder", "folder"),
     ("eval.report scores.csv --paper --labels empty.bin", "names nothing"),
-    *(
-        (f"eval.report scores.csv --paper --labels {name}", name)
-        for name in ("list.yaml", "word.yaml", "broken.yaml", "tabs.yaml", "twice.yaml", "object.yaml")
-    ),
     ("eval.report scores.csv --columns vriant=x", "did you mean 'variant'"),
     ("eval.report scores.csv --columns variant=x", "column in --columns variant="),
     ("eval.report scores.csv --columns seed=a seed=b", "names seed twice"),
@@ -993,6 +1006,15 @@ TYPED: list[tuple[str, str]] = [
     ("eval.heads liner", "did you mean 'linear'?"),
     ("eval.heads 'kan grid_size=x'", "grid_size"),
     ("eval.heads 'kan grid_size=-1'", "grid_size"),
+    ("eval.heads 'kan grid_size={digits}'", "grid_size must be a finite number"),
+    (
+        "pretrain.train tiny.yaml --ffn kan --model.ffn-options grid_size {digits}",
+        "grid_size must be a finite",
+    ),
+    ("pretrain.train tiny.yaml --seed {digits}", "--seed: must be"),
+    ("pretrain.train tiny.yaml --optim.learning-rate {digits}", "--optim.learning-rate: must be"),
+    ("eval.report scores.csv --margin {digits}", "margin"),
+    ("ffn_variants --grid-size {digits}", "--grid-size"),
     ("eval.heads ''", "head"),
     ("eval.heads 'swipe positions=cosine'", "did you mean 'sine'?"),
     ("eval.heads 'segment-attention window=0'", "at least 3"),
@@ -1114,15 +1136,33 @@ TYPED: list[tuple[str, str]] = [
     ("pretrain.generate folder --seed -3", "--seed"),
 ]
 
+YAML_READERS = (
+    "pretrain.train {}",
+    "slurm.submit {} --dry-run",
+    "slurm.submit study.yaml --cluster slurm --preset {} --dry-run",
+    "eval.tasks {}",
+    "eval.report scores.csv --rules {}",
+    "eval.report scores.csv --paper --labels {}",
+)
+"""Commands that read a YAML file, which stands for ``{}``."""
+JSON_READERS = {
+    "{}-model/config.json": "pretrain.generate {}-model",
+    "{}-backbone/config.json": "eval {}-backbone --classify sst2 --finetune.seeds 1",
+    "{}-tokenizer/tokenizer_config.json": "pretrain.train tiny.yaml --data.tokenizer {}-tokenizer",
+    "{}-texts.jsonl": "pretrain.train tiny.yaml --data.source files --data.train-files {}-texts.jsonl",
+    "{}-results.json": "eval.report {}-results.json",
+}
+"""By the place of a JSON file the command that reads it; a word stands for ``{}``."""
+
 CASES: list[tuple[str, str]] = [
     *TYPED,
-    *((f"pretrain.train {name}", name) for name in UNREADABLE if name.endswith(".yaml")),
-    *((f"slurm.submit {name} --dry-run", name) for name in UNREADABLE if name.endswith(".yaml")),
-    *((f"eval.tasks {name}", name) for name in UNREADABLE if name.endswith(".yaml")),
     *(
-        (f"slurm.submit study.yaml --cluster slurm --preset {name} --dry-run", name)
-        for name in ("binary.yaml", "deep.yaml", "twice.yaml", "list.yaml", "broken.yaml", "loop.yaml")
+        (reader.format(name), name)
+        for reader in YAML_READERS
+        for name in UNREADABLE
+        if name.endswith(".yaml")
     ),
+    *((reader.format(name), name) for reader in JSON_READERS.values() for name in NO_JSON),
     *((f"pretrain.train {name}.config.yaml", words) for name, (_, words) in CONFIGS.items()),
     *((f"slurm.submit {name}.study.yaml --dry-run", words) for name, (_, words) in STUDIES.items()),
     *(

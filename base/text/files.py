@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import itertools
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow
 import pyarrow.parquet
 
 from base.errors import UsageError
+from base.json_text import parse_json
 from base.text.paths import check_file, format_of, is_plain_text
 
 END_OF_DOCUMENT = "<|endoftext|>"
@@ -207,9 +207,10 @@ def _split_at_markers(lines: Iterator[str]) -> Iterator[str]:
 
 def _from_json(line: str, text_field: str, where: str) -> str:
     try:
-        row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise UsageError(f"{where}: is not JSON ({error.msg}); each line must be one object") from None
+        row = parse_json(line)
+    except ValueError as error:
+        reason = getattr(error, "msg", error)
+        raise UsageError(f"{where}: is not JSON ({reason}); each line must be one object") from None
     if not isinstance(row, dict):
         raise UsageError(f"{where}: is a JSON {type(row).__name__}; each line must be one object")
     if text_field not in row:

@@ -5,7 +5,6 @@ Shapes: N rows, D outputs of an FFN.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from base.errors import UsageError
+from base.json_text import parse_json
 from base.progress import Tell
 from eval.inspection.components import edge_curves
 from eval.inspection.learned_activations import over_channels, parameter_quantiles, places, rounded
@@ -233,7 +233,7 @@ def _lines(path: Path) -> list[dict]:
     found = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
-            found.append(json.loads(line))
+            found.append(parse_json(line))
         except ValueError:  # cut off by a kill
             continue
     return [line for line in found if isinstance(line, dict) and "step" in line]

@@ -20,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.files import write_atomically
+from base.json_text import parse_json
 from base.progress import Tell
 from eval.classification.classifier import Batch, Classifier
 from eval.classification.config import Finetuning
@@ -146,7 +147,7 @@ def _read(
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         if digest is not None and digest != _digest(state, course):
             return None
-        seconds, scores = json.loads(course)
+        seconds, scores = parse_json(course)
     except (SafetensorError, ValueError, TypeError):
         return None  # cut off or damaged; fine-tuning writes it again
     return state, (seconds, scores)

@@ -12,7 +12,6 @@ where the hash is of what was named: so a name on the hub need not be looked up 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError, shown
 from base.families import PRETRAINED
 from base.files import write_text
+from base.json_text import parse_json
 from base.model_folders import clean_name, from_hub, refuse_code
 from pretrain.run.folders import RUN_NAME, RunFolder
 
@@ -161,7 +161,7 @@ def _find(model: Path) -> tuple[Path, str]:
     """Return the folder of a model, and what its config says that it is."""
     folder = _saved_model(model).resolve() if model.is_dir() else from_hub(model.as_posix())
     try:
-        content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        content = parse_json((folder / "config.json").read_bytes())
         model_type = clean_name(str(content["model_type"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise UsageError(f"{folder}/config.json names no model_type; save the model there again") from None

@@ -14,11 +14,8 @@ from eval.models.backbones import read_backbone
 from ffn_variants.models.own_variants import admit_variants
 from pretrain.run.archived import read_archived, refuse_archived
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import damage, read_completion
+from pretrain.run.manifest import MODEL_SUFFIXES, damage, read_completion
 from pretrain.run.run_dir import read_run, run_id
-
-# Everything in a model folder that can change a score, own variants' code too; the model card cannot.
-_MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
 
 
 @dataclass(frozen=True)
@@ -123,18 +120,13 @@ def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
     completion = None if run.is_backbone else read_completion(run)
     if completion is None or not completion.files:
         return
-    own = f"{run.model_dir.name}/"
-    known = {
-        name: state
-        for name, state in completion.files.items()
-        if name.startswith(own) and Path(name).suffix in _MODEL_SUFFIXES
-    }
+    known = completion.model_files
     for name, wrong in damage(run.path, known).items():
         raise UsageError(
             f"{run.path / name} {wrong}; the scores stay, and the same run makes its model again, from its "
             f"last checkpoint: {_training_command(run)}"
         )
-    if added := [path for path in files if f"{own}{path.name}" not in known]:
+    if added := [path for path in files if f"{run.model_dir.name}/{path.name}" not in known]:
         raise UsageError(f"{added[0]} was not there when the model was written; remove it, the scores stay")
 
 
@@ -146,4 +138,4 @@ def _training_command(run: RunFolder) -> str:
 
 def model_files(folder: Path) -> list[Path]:
     """Return the files of a model's folder that its scores depend on."""
-    return [path for path in sorted(folder.iterdir()) if path.suffix in _MODEL_SUFFIXES]
+    return [path for path in sorted(folder.iterdir()) if path.suffix in MODEL_SUFFIXES]

@@ -16,9 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from base.checksums import FileState, damage, file_states
+from base.config_input import read_yaml
+from base.errors import UsageError
+from base.files import mapping
 from base.records import read_record, write_record
-from pretrain.run.folders import RunFolder
+from pretrain.run.folders import RUN_NAME, RunFolder
+from pretrain.run.manifest import config_hashes, read_completion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,17 +84,63 @@ def settled(run: RunFolder, ledger: Ledger) -> Ledger:
     return replace(ledger, files={**ledger.files, **became}, pending={})
 
 
+def of_another_run(run: RunFolder, ledger: Ledger | None) -> str | None:
+    """Say that what lies in a run's folder of scores is another run's, as the end of a sentence.
+
+    The ledger has the checksums of all files of scores, and the weights that they are of, which the training
+    recorded. Where one of these is not known, the rows' ids tell.
+    """
+    completion = read_completion(run)
+    trained, scored = completion.weights if completion else "", ledger.weights if ledger else ""
+    if ledger and ledger.files and scored and scored == trained:
+        return None
+    if others := [run_id for run_id in _row_ids(run) if not _is_of(run, run_id)]:
+        return f"is of another run, {others[0]}"
+    if scored and trained and scored != trained:
+        return f"is of other weights ({scored}) than its training left ({trained})"
+    return None
+
+
+def _row_ids(run: RunFolder) -> list[str]:
+    try:
+        return sorted(set(map(str, pd.read_parquet(run.rows_file, columns=["run_id"])["run_id"])))
+    except (OSError, ValueError):  # whoever reads the scores says so
+        return []
+
+
+def _is_of(run: RunFolder, run_id: str) -> bool:
+    """Whether an id may be a run's, which lies where it was trained or elsewhere; a stranger's may be any."""
+    hashes = set(config_hashes(run).values())
+    if run_id == run.run_id or run_id.count("/") != 2 or not (hashes or run.is_run):
+        return True
+    kind, _, name = run_id.rpartition("/")
+    named = RUN_NAME.fullmatch(name)
+    is_name = named["hash"] in hashes if named and hashes else named or name == run.path.name
+    return bool(is_name) and kind in (run.run_id.rpartition("/")[0], _configured(run))
+
+
+def _configured(run: RunFolder) -> str | None:
+    """Family and variant as a run's configuration has them."""
+    try:
+        config = read_yaml(run.config_file)
+    except UsageError:
+        return None
+    return f"{config.get('family')}/{mapping(config.get('model')).get('ffn')}"
+
+
 def items_damage(run: RunFolder, benchmark: str) -> str | None:
     """Say what is wrong with a run's items of a benchmark, as in "is gone"; None where nothing is known."""
     return look(run)[1].get(name_of(run, run.items_file(benchmark)))
 
 
 def look(run: RunFolder) -> tuple[Ledger | None, Mapping[str, str]]:
-    """Read a run's ledger, and what of its files of scores is not as it says.
+    """Read a run's ledger, and what of its files of scores is not as it says, or is another run's.
 
     Another process may write meanwhile: what does not fit is looked at again when the ledger has changed.
     """
     ledger = read_ledger(run)
+    if why := of_another_run(run, ledger):
+        return ledger, {name_of(run, path): why for path in run.score_files()}
     while ledger is not None and (found := damaged_files(run, ledger)):
         if (again := read_ledger(run)) == ledger:
             return ledger, found

@@ -17,6 +17,7 @@ from eval.results.csv_text import to_csv
 from eval.results.ledger import (
     Ledger,
     damaged_files,
+    of_another_run,
     read_ledger,
     settled,
     write_ledger,
@@ -51,7 +52,8 @@ def mend(run_dir: Path, weights: str) -> list[str]:
         return [f"no ledger says how these scores were made; {_keep(run, 'unknown')}"]
     if ledger.weights != weights:
         _check_trained_anew(run, ledger)
-        return [f"the weights are those of another training; {_keep(run, ledger.weights[:8] or 'unknown')}"]
+        why = of_another_run(run, ledger) or "is of other weights than model/"
+        return [f"eval/{run.rows_file.name} {why}; {_keep(run, ledger.weights[:8] or 'unknown')}"]
     return _mend_files(run, ledger)
 
 
@@ -69,15 +71,15 @@ def _check_trained_anew(run: RunFolder, ledger: Ledger) -> None:
 
 
 def _keep(run: RunFolder, label: str) -> str:
-    """Move scores that are not of these weights into a folder of their own; returns where they are."""
+    """Move all that is not of these weights into a folder of its own; returns where it is."""
     number, place = 1, run.eval_dir / f"earlier-{label}"
     while place.exists():
         number += 1
         place = run.eval_dir / f"earlier-{label}-{number}"
     place.mkdir(parents=True)
     # The ledger first: what is left without one is kept by the next attempt.
-    for path in (run.ledger_file, run.rows_file, run.rows_csv_file, run.items_dir):
-        if path.exists():
+    for path in sorted(run.eval_dir.iterdir(), key=lambda path: path != run.ledger_file):
+        if not path.name.startswith((".", "earlier-")):
             path.rename(place / path.name)
     return f"they are kept in {place.relative_to(run.path)}, and everything is scored again"
 
@@ -86,7 +88,7 @@ def _mend_files(run: RunFolder, ledger: Ledger) -> list[str]:
     found, now, said = damaged_files(run, ledger), settled(run, ledger), []
     both = (run.rows_file.name, run.rows_csv_file.name)
     damaged_rows = {name: wrong for name, wrong in found.items() if name in both}
-    if not ledger.files and (unusable := _unusable(run, ledger)):
+    if not ledger.files and (unusable := of_another_run(run, ledger) or _unusable(run, ledger)):
         damaged_rows = dict.fromkeys(both, unusable)
     if damaged_rows:
         now, line = _mend_rows(run, now, damaged_rows)

@@ -15,9 +15,12 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from base.config_input import read_yaml
 from base.errors import UsageError
+from base.files import mapping
 from base.records import unsealed, write_record
 from eval.results.places import Places
+from eval.results.stages import TUNE
 from eval.results.tuning_rules import (
     RUNGS,
     Point,
@@ -374,7 +377,7 @@ def read_tuning(study: Path) -> Tuning | None:
     """Read what was tuned in a study's folder; None where no round has ended.
 
     Raises:
-        UsageError: If the file is damaged, or says what no runs can have led to.
+        UsageError: If the file is damaged, says what no runs can have led to, or is another study's.
     """
     path = StudyFolder(study).tuning_file
     if not path.exists():
@@ -382,11 +385,23 @@ def read_tuning(study: Path) -> Tuning | None:
     try:
         # Not set aside where it is damaged: what was chosen decides which runs a study has.
         found = _TUNING.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
-        if _is_possible(found):
-            return found
+        wrong = _of_another_study(study, found.plan) if _is_possible(found) else "is damaged"
     except (OSError, ValueError, RecursionError):
-        pass
-    raise UsageError(f"{path} is damaged; restore it, or remove it to choose again from the tuning runs")
+        found, wrong = None, "is damaged"
+    if wrong:
+        raise UsageError(f"{path} {wrong}; restore it, or remove it to choose again from the tuning runs")
+    return found
+
+
+def _of_another_study(study: Path, plan: TuningPlan) -> str | None:
+    """Say which run of the first round is none of the study's, by its file; None where that says nothing."""
+    file = StudyFolder(study).study_file
+    try:
+        stages = mapping(read_yaml(file).get("stages"))
+    except UsageError:
+        return None
+    others = sorted(set(plan.cells) - set(stages.get(TUNE, plan.cells)))
+    return f"is of another study: {file.name} has no {others[0]}" if others else None
 
 
 def missing_tuning(study: Path) -> str:

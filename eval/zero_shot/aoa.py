@@ -13,7 +13,6 @@ models of small vocabularies words start below that half way, and no place is fo
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ import pandas as pd
 from scipy.stats import pearsonr
 
 from base.errors import UsageError, shown
+from base.json_text import read_json
 from base.progress import Tell
 from eval.config import EvalConfig
 from eval.files import fingerprint
@@ -190,10 +190,7 @@ def _read(contexts: Path, children: Path) -> list[dict]:
 
 
 def _read_contexts(path: Path) -> dict[str, tuple[str, ...]]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}: {' '.join(str(error).split())[:200]}") from None
+    content = read_json(path)
     if not isinstance(content, dict) or not content:
         raise UsageError(f"{path} must be a JSON object of words, each with a list of contexts")
     for word, found in content.items():

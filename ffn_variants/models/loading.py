@@ -29,7 +29,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     refuse_code(folder)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, **AS_DATA)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # tokenizers raises many kinds for a damaged folder, and Exception itself
         raise UsageError(f"no tokenizer in {folder}, save it there: {first_line(error)}") from error
     if tokenizer is None:
         raise UsageError(f"no tokenizer in {folder}, save it there")

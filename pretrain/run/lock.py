@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from base.errors import OccupiedError
 from base.files import remove_leftovers, write_text
+from base.json_text import parse_json
 from pretrain.run.folders import RunFolder
 from pretrain.run.machine import is_here, is_same_boot, this_machine
 
@@ -107,7 +108,7 @@ def _write(holder_file: Path, count: int) -> None:
 
 def _read(holder_file: Path) -> dict[str, Any] | None:
     try:
-        holder = json.loads(holder_file.read_text())
+        holder = parse_json(holder_file.read_bytes())
         return holder if {"pid", "host"} <= holder.keys() else None
     except (OSError, ValueError, AttributeError):
         return None

@@ -12,9 +12,16 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from base.checksums import FileState, damage, file_states
+from base.checksums import FileState, damage, file_states, fingerprint
+from base.config_input import read_yaml
+from base.errors import UsageError
+from base.files import mapping
 from base.records import peek_record, read_record, set_aside, write_record
 from pretrain.run.folders import RUN_NAME, RunFolder
+
+MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
+"""Of everything in a model's folder that can change a score, own variants' code too; the card cannot."""
+_MODEL = "model/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,26 +37,56 @@ class Completion:
     files: dict[str, FileState] = field(default_factory=dict)
     """By the name below the run's folder."""
 
+    @property
+    def model_files(self) -> dict[str, FileState]:
+        """Those that the scores of the model depend on."""
+        return {
+            name: state
+            for name, state in self.files.items()
+            if name.startswith(_MODEL) and name.endswith(MODEL_SUFFIXES)
+        }
+
+    @property
+    def weights(self) -> str:
+        """The hash that scores of the model name (``eval.models.identity``); empty where not known."""
+        states = sorted(self.model_files.items())
+        return (
+            fingerprint((name.removeprefix(_MODEL), state.sha256) for name, state in states) if states else ""
+        )
+
 
 _COMPLETION = TypeAdapter(Completion)
 
 
-def mixed_up(run: RunFolder) -> str | None:
-    """Say that a folder holds files of several runs, as after a folder was renamed or copied into another.
-
-    Its name, its record and its marker each have a hash of the configuration, where they are not older.
-    """
+def config_hashes(run: RunFolder) -> dict[str, str]:
+    """Return the hash of a run's configuration by its name, record and marker, where they have one."""
     named = RUN_NAME.fullmatch(run.path.name)
-    found = {"its name": named["hash"]} if named else {}
+    hashes = {"its name": named["hash"]} if named else {}
     for file in (run.provenance_file, run.completion_marker):
         if said := peek_record(file).get("config_hash"):
-            found[file.name] = said
-    if len(set(found.values())) < 2:
+            hashes[file.name] = said
+    return hashes
+
+
+def mixed_up(run: RunFolder) -> str | None:
+    """Say that a folder holds files of several runs, as after a folder was renamed or copied into another."""
+    hashes = config_hashes(run)
+    if "its name" not in hashes and (chosen := _chosen_name(run)) not in (None, run.path.name):
+        hashes = {"its name": run.path.name, run.config_file.name: str(chosen)}
+    if len(set(hashes.values())) < 2:
         return None
-    told = ", ".join(f"{name} {said}" for name, said in found.items())
+    told = ", ".join(f"{name} {said}" for name, said in hashes.items())
     return (
         f"{run.path} holds files of several runs ({told}); was a folder renamed, or one copied into another?"
     )
+
+
+def _chosen_name(run: RunFolder) -> object:
+    """Return the name that a run's user chose, by its configuration; None without one."""
+    try:
+        return mapping(read_yaml(run.config_file).get("output")).get("run_name")
+    except UsageError:
+        return None
 
 
 def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:

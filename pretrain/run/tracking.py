@@ -15,6 +15,7 @@ from typing import Any
 
 from base.errors import UsageError, first_line
 from base.files import write_text
+from base.json_text import parse_json
 from pretrain.config import RunConfig
 from pretrain.run.folders import RunFolder
 
@@ -82,7 +83,7 @@ def tracked(config: RunConfig, path: Path) -> Tracked:
 def _id_of(run: RunFolder) -> str:
     """Read the id of a run's training, or draw it; a damaged file is drawn anew."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        if found := str(json.loads(run.tracker_file.read_text(encoding="utf-8"))["id"]):
+        if found := str(parse_json(run.tracker_file.read_bytes())["id"]):
             return found
     drawn = secrets.token_hex(6)
     write_text(run.tracker_file, json.dumps({"id": drawn}) + "\n")

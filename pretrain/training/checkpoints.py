@@ -30,6 +30,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from base.errors import UsageError
 from base.files import flush, sha256_of
+from base.json_text import parse_json
 
 WEIGHTS, MOMENTS, STATE = FILES = ("model.safetensors", "optimizer.safetensors", "state.json")
 
@@ -204,7 +205,7 @@ def load_newest(
             if tidy:
                 _set_aside(path, error)
             continue
-        saved = json.loads(content[STATE])
+        saved = parse_json(content[STATE])
         _restore_weights(model, safetensors.torch.load(content[WEIGHTS]), path)
         _restore_moments(model, optimizer, safetensors.torch.load(content[MOMENTS]))
         scheduler.load_state_dict(saved["scheduler"])
@@ -234,12 +235,12 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def _read_checked(path: Path, run: str) -> dict[str, bytes]:
     """The files of a checkpoint, each compared with its checksum, and the run that it was written by."""
-    checksums = json.loads((path / CHECKSUMS).read_bytes())
+    checksums = parse_json((path / CHECKSUMS).read_bytes())
     content = {name: (path / name).read_bytes() for name in FILES}
     for name, data in content.items():
         if hashlib.sha256(data).hexdigest() != checksums.get(name):
             raise ValueError(f"{name} does not match its checksum")
-    if run and json.loads(content[STATE]).get("run") not in (None, "", run):
+    if run and parse_json(content[STATE]).get("run") not in (None, "", run):
         raise ValueError("it is of another run")
     return content
 

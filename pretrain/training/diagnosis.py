@@ -13,6 +13,7 @@ from torch import nn
 
 from base.errors import UsageError
 from base.files import write_text
+from base.json_text import parse_json
 from pretrain.model.build import build, special_token_ids
 from pretrain.run.folders import RunFolder
 from pretrain.training.health import Diverged
@@ -58,7 +59,7 @@ def read_failure(path: Path) -> str | None:
         return None
     file = RunFolder(path).failure_marker
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = parse_json(file.read_bytes())
         problem = f"{record['problem']} at step {record['step']}"
         start = record["last_good_checkpoint"] or "the beginning"
     except (ValueError, KeyError, TypeError):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from base.files import write_text
+from base.json_text import parse_json
 from base.progress import ProgressBar, duration
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -118,6 +119,6 @@ def perplexity(loss: float) -> float:
 def _step(line: str) -> float:
     """Step of a line; infinite for a line cut off by a kill."""
     try:
-        return json.loads(line)["step"]
+        return parse_json(line)["step"]
     except (ValueError, KeyError, TypeError):
         return math.inf

@@ -17,7 +17,7 @@ from eval.models.identity import weights_hash
 from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
-from slurm.archive.failures import write_failures
+from slurm.archive.absent import write_absent
 from slurm.archive.tar import SUFFIX, read_tar, write_tar
 from slurm.archive.whole import check_whole, wrong_scores
 from slurm.state.cell_state import CellState, read_state
@@ -69,7 +69,11 @@ def write_archives(study: StudyFolder, out: Path) -> Kept:
             is_kept = run.path.name in own
             damaged.append(f"{'kept as archived before' if is_kept else 'left out'}: {error}")
     num_changed = sum([write_tar(place, own) for place, own in kept.items() if own])
-    write_failures(out, {name: state.error for name, state in states.items() if state.name == "failed"})
+    failed = {name: state.error for name, state in states.items() if state.name == "failed"}
+    here = {_run_id(place, name) for place, own in kept.items() for name in own}
+    write_absent(
+        out, failed, {name: states[name].name for name in run_ids if name not in here | failed.keys()}
+    )
     for file in study.lasting_files():
         write_atomically(
             out / file.name, lambda temporary, file=file: temporary.write_bytes(file.read_bytes())
@@ -109,6 +113,10 @@ def _place(run: RunFolder, out: Path) -> Path:
     return out / run.family / f"{run.path.parent.name}{SUFFIX}"
 
 
+def _run_id(place: Path, name: str) -> str:
+    return f"{place.parent.name}/{place.name.removesuffix(SUFFIX)}/{name}"
+
+
 def _archived_before(
     finished: Iterable[RunFolder], out: Path, run_ids: Container[str]
 ) -> tuple[dict[Path, dict[str, dict[str, bytes]]], int]:
@@ -120,8 +128,7 @@ def _archived_before(
     kept, dropped = {}, 0
     for place in dict.fromkeys(_place(run, out) for run in finished):
         before = read_tar(place) if place.is_file() else {}
-        variant = f"{place.parent.name}/{place.name.removesuffix(SUFFIX)}"
-        kept[place] = {name: files for name, files in before.items() if f"{variant}/{name}" in run_ids}
+        kept[place] = {name: files for name, files in before.items() if _run_id(place, name) in run_ids}
         dropped += len(before) - len(kept[place])
     return kept, dropped
 
@@ -151,7 +158,10 @@ def _contents(run: RunFolder) -> dict[str, bytes]:
         states = {**completion.files, record: FileState.of(files[record])}
         marker = asdict(replace(completion, files=states))
         files[run.completion_marker.name] = sealed(marker).encode()
-        files[run.archive_marker.name] = sealed(asdict(Archived(weights=weights_hash(run.path)))).encode()
+        files.pop(run.archive_marker.name, None)  # of one that was brought back
+        states = {name: FileState.of(content) for name, content in sorted(files.items())}
+        archived = Archived(weights=weights_hash(run.path), files=states)
+        files[run.archive_marker.name] = sealed(asdict(archived)).encode()
     return files
 
 

@@ -33,7 +33,7 @@ class KeepArgs:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command; returns 1 where a finished run is damaged, and the others are archived."""
+    """Run the command; returns 2 where a finished run is damaged, and the others are archived."""
     options = parse_flags(KeepArgs, args, prog="python -m slurm.archive.keep", description=__doc__)
 
     from slurm.archive.contents import write_archives
@@ -41,7 +41,7 @@ def main(args: Sequence[str] | None = None) -> int:
     kept = write_archives(StudyFolder(options.study), options.out)
     for line in (kept.done, *kept.notes):
         print(line)
-    return int(kept.has_damage)
+    return 2 if kept.has_damage else 0
 
 
 if __name__ == "__main__":

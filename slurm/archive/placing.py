@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from base.checksums import damage
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import ABANDONED_S, mapping, remove_leftovers, write_atomically
+from base.sentences import first_few
 from pretrain.run.archived import lasting_states, read_archived
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up, read_completion
@@ -53,8 +54,17 @@ def place_failures(failed: Mapping[str, str], study: StudyFolder) -> None:
             write_state(study.path, run_id, CellState(name="failed", error=error))
 
 
-def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()) -> Placed:
-    """Bring back the runs of one archive, ``<family>/<variant>.tar.xz``, those that failed as such."""
+def place_archive(
+    archive: Path, study: StudyFolder, failed: Container[str] = (), expected: Collection[str] = ()
+) -> Placed:
+    """Bring back the runs of one archive, ``<family>/<variant>.tar.xz``, those that failed as such.
+
+    Args:
+        archive: It.
+        study: Where to.
+        failed: Ids of cells that had failed.
+        expected: Ids of the runs that it should hold.
+    """
     placed = Placed()
     remove_leftovers(study.path, ABANDONED_S)
     try:
@@ -63,6 +73,8 @@ def place_archive(archive: Path, study: StudyFolder, failed: Container[str] = ()
         placed.wrong.append(str(error))
         return placed
     place = f"{archive.parent.name}/{archive.name.removesuffix(SUFFIX)}"
+    if lacking := [name for run_id in expected if (name := run_id.rpartition("/")[2]) not in runs]:
+        placed.wrong.append(f"{archive} lacks {first_few(lacking, 3)}; fetch the archive anew")
     aside = StudyFolder(study.path / f"restore.tmp-{os.getpid()}")
     try:
         for name, files in runs.items():
@@ -121,11 +133,10 @@ def _what_is_wrong(run: RunFolder, files: Mapping[str, bytes]) -> str | None:
         return f"its {run.config_file.name} cannot be read"
     if (config.get("family"), mapping(config.get("model")).get("ffn")) != (run.family, run.path.parent.name):
         return "its config is of another family or variant than the archive"
-    if run.has_diverged and not run.is_complete:
-        return None
-    completion = read_completion(run)
-    if completion is None or read_archived(run) is None:
+    if (mixed := mixed_up(run)) or (run.has_diverged and not run.is_complete):
+        return mixed
+    completion, archived = read_completion(run), read_archived(run)
+    if completion is None or archived is None:
         return "it is not finished, or no archived run"
-    wrong = damage(run.path, lasting_states(run, completion))
-    wrong |= wrong_scores(run)
-    return next((f"{name} {why}" for name, why in wrong.items()), mixed_up(run))
+    wrong = wrong_scores(run) or damage(run.path, lasting_states(run, completion) | archived.files)
+    return next((f"{name} {why}" for name, why in wrong.items()), None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from tyro.conf import Positional
@@ -22,7 +23,7 @@ from base.config_input import read_yaml
 from base.errors import UsageError, run_cli
 from base.names import check_name
 from pretrain.run.folders import StudyFolder
-from slurm.archive.failures import read_failures
+from slurm.archive.absent import read_failures, read_unfinished
 from slurm.archive.placing import Placed, place_archive, place_failures, place_study_files
 from slurm.archive.tar import SUFFIX
 from slurm.archive.whole import check_whole
@@ -40,24 +41,29 @@ class RestoreArgs:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command; returns 1 where something is damaged, and the others are brought back."""
+    """Run the command; returns 2 where something is damaged or lacking, and the others are brought back."""
     options = parse_flags(RestoreArgs, args, prog="python -m slurm.archive.restore", description=__doc__)
     found = StudyFolder(options.archives)
-    archives = sorted(options.archives.glob(f"*/*{SUFFIX}"))
+    archives = set(options.archives.glob(f"*/*{SUFFIX}"))
     if not archives or not found.study_file.is_file():
         raise UsageError(
             f"{options.archives} holds no archives of a study ({found.study_file.name} and "
             f"<family>/<variant>{SUFFIX}); name the folder that ffn-ablations study archive wrote"
         )
     study = StudyFolder(options.runs_dir / _name_of(found.study_file))
-    check_whole(found, "fetch it anew")
+    cells = check_whole(found, "fetch it anew")
     failed, was_there = read_failures(found.path), study.study_file.is_file()
+    expected = sorted(set(cells) - failed.keys() - read_unfinished(found.path).keys())
+    by_archive = {archive: [] for archive in archives} | {
+        options.archives / f"{variant}{SUFFIX}": list(run_ids)
+        for variant, run_ids in groupby(expected, lambda run_id: run_id.rpartition("/")[0])
+    }
     try:
         place_study_files(found, study)
         place_failures(failed, study)
     except OSError as error:
         raise UsageError(f"{study.path}: {error.strerror}; name another folder with --runs-dir") from None
-    placed = [place_archive(archive, study, failed) for archive in archives]
+    placed = [place_archive(path, study, failed, run_ids) for path, run_ids in sorted(by_archive.items())]
     wrong = [line for one in placed for line in one.wrong]
     for line in wrong:
         print(f"left out: {line}")
@@ -66,7 +72,7 @@ def main(args: Sequence[str] | None = None) -> int:
     print(f"{study.path}: {len(restored)} finished runs brought back, without their models{beside}")
     for note in _notes(study, found, placed, was_there):
         print(f"note: {note}")
-    return 1 if wrong else 0
+    return 2 if wrong else 0
 
 
 def _notes(

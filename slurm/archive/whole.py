@@ -8,12 +8,13 @@ from base.files import mapping
 from base.sealed_text import is_file_as_written
 from eval.results.ledger import look
 from eval.results.stages import MAIN, TUNE
-from eval.results.tuning import missing_tuning
+from eval.results.tuning import missing_tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
+from slurm.archive.tar import is_run_id
 
 
-def check_whole(study: StudyFolder, cure: str) -> None:
-    """Refuse a study whose file is not as it was written, or that lacks what its tuning chose.
+def check_whole(study: StudyFolder, cure: str) -> list[str]:
+    """Return the ids of a study's cells, unless its file is not as written, or what its tuning chose lacks.
 
     Args:
         study: Its folder, or that of its archives.
@@ -25,11 +26,15 @@ def check_whole(study: StudyFolder, cure: str) -> None:
     if not is_file_as_written(study.study_file):
         raise UsageError(f"{study.study_file} is not as it was written: it was edited or damaged; {cure}")
     content = read_yaml(study.study_file)
+    cells = content.get("cells")
+    if not isinstance(cells, list) or not all(isinstance(one, str) and is_run_id(one) for one in cells):
+        raise UsageError(f"{study.study_file} does not say which runs the study has; {cure}")
     stages = {name: set(run_ids) for name, run_ids in mapping(content.get("stages")).items()}
     tuning = stages.get(TUNE, set()) - stages.get(MAIN, set())
-    has_chosen = bool(set(content["cells"]) - tuning)
-    if tuning and has_chosen and not study.tuning_file.is_file():
+    has_chosen = bool(set(cells) - tuning)
+    if read_tuning(study.path) is None and tuning and has_chosen:
         raise UsageError(missing_tuning(study.path))
+    return cells
 
 
 def wrong_scores(run: RunFolder) -> dict[str, str]:

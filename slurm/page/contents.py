@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
+from base.json_text import parse_json
 from eval.results.decisions import read_decisions
 from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, read_tuning
@@ -199,8 +199,8 @@ def _curve(lines: Sequence[bytes], name: str) -> Curve:
     found: dict[float, float] = {}
     for line in lines:
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+            record = parse_json(line)
+        except ValueError:
             continue
         if isinstance(record, dict) and is_number(record.get("step")) and is_number(record.get(name)):
             found[float(record["step"])] = float(record[name])
@@ -212,8 +212,8 @@ def _report(folder: StudyFolder, notes: list[str]) -> Mapping[str, Any]:
     if not folder.report_file.is_file() or not file.is_file():
         return {}
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        found = parse_json(file.read_bytes())
+    except (OSError, ValueError):
         found = None
     if isinstance(found, dict):
         return found

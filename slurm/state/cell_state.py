@@ -7,7 +7,6 @@ dead worker left behind is recognised by its process id, or on another machine b
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
 
+from base.json_text import parse_json
 from base.progress import duration
 from base.records import read_record, write_record
 from eval.results.stages import TUNE
@@ -181,7 +181,7 @@ def describe(state: CellState, folder: Path) -> str:
 def _object(line: bytes) -> dict[str, object]:
     """Read a line of a log; empty for one that is cut off or no object."""
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
+        record = parse_json(line)
+    except ValueError:
         return {}
     return record if isinstance(record, dict) else {}

@@ -17,6 +17,8 @@ import pytest
 import yaml
 
 import ffn_ablations
+from base.records import sealed, unsealed
+from slurm.archive.tar import read_tar, write_tar
 from tests.bad_inputs import CONFIG, STUDY
 from tests.processes import run_command
 
@@ -236,7 +238,7 @@ def test_a_damaged_or_hostile_archive_is_named_and_the_others_are_brought_back(
     shutil.copytree(finished / "archives", tmp_path / "archives")
     attack(tmp_path / "archives/gpt_neo/relu.tar.xz")
     done = run_in(tmp_path, "slurm.archive.restore", "archives")
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode == 2, done.stdout + done.stderr
     assert "left out: archives/gpt_neo/relu.tar.xz" in done.stdout
     assert "Traceback" not in done.stderr
     assert len(list(tmp_path.glob("runs/study/gpt_neo/gelu/*/COMPLETED"))) == 4
@@ -257,10 +259,92 @@ def test_a_run_under_another_name_is_left_out(finished: Path, tmp_path: Path) ->
     rewrite(relu, change)
     gelu.rename(gelu.with_name("silu.tar.xz"))
     done = run_in(tmp_path, "slurm.archive.restore", "archives")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout.count("its config is of another family or variant than the archive") == 4
     assert "files of several runs" in done.stdout
     assert not list(tmp_path.glob("runs/study/*/silu/*"))
+
+
+def _without(part: str):
+    """Take members of an archive out, by what their names hold."""
+
+    def attack(folder: Path) -> None:
+        archive = folder / "gpt_neo/relu.tar.xz"
+        runs = {
+            run: {name: content for name, content in files.items() if part not in f"{run}/{name}"}
+            for run, files in read_tar(archive).items()
+        }
+        write_tar(archive, {run: files for run, files in runs.items() if files})
+
+    return attack
+
+
+def _exchange(*names: str):
+    """Give a run of an archive files of the other variant's run of the same seed."""
+
+    def attack(folder: Path) -> None:
+        gelu, relu = (folder / f"gpt_neo/{name}.tar.xz" for name in ("gelu", "relu"))
+        (run,) = (run for run in read_tar(gelu) if run.startswith("seed1-"))
+        runs = read_tar(relu)
+        (other,) = (run for run in runs if run.startswith("seed1-"))
+        theirs = {name: text for name, text in read_tar(gelu)[run].items() if name.startswith(names)}
+        own = {name: text for name, text in runs[other].items() if not name.startswith(names)}
+        write_tar(relu, runs | {other: own | theirs})
+
+    return attack
+
+
+@pytest.mark.parametrize(
+    ("attack", "words", "left"),
+    [
+        (lambda folder: (folder / "gpt_neo/relu.tar.xz").unlink(), "relu.tar.xz is no file", 4),
+        (_without("seed1-"), "relu.tar.xz lacks seed1-", 7),
+        (_without("eval/"), "is gone", 6),
+        (_without("metrics.jsonl"), "metrics.jsonl is gone", 4),
+        (_exchange("eval/"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
+        (_exchange("eval/", "ARCHIVED"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
+        (_exchange("eval/", "ARCHIVED", "COMPLETED"), "files of several runs", 7),
+        (_exchange("metrics.jsonl"), "metrics.jsonl has", 7),
+    ],
+)
+def test_runs_that_an_archive_lacks_or_has_of_others_are_named(
+    attack, words: str, left: int, finished: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    attack(tmp_path / "archives")
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stdout
+    assert len(list(tmp_path.glob("runs/study/gpt_neo/*/*/COMPLETED"))) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpt_neo\n", "holds a str"),
+        ("name: study\n", "does not say which runs"),
+        ("3" * 5000, "5,000 digits"),
+    ],
+)
+def test_a_study_file_of_one_line_is_refused(text: str, words: str, finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    (tmp_path / "archives/study.yaml").write_text(text)
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert words in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_tuning_of_another_study_is_refused(finished: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished / "archives", tmp_path / "archives")
+    file = tmp_path / "archives/tuning.json"
+    tuning = unsealed(file.read_bytes())
+    tuning["plan"]["cells"][0] = "gpt_neo/gelu/seed101-01234567"
+    file.write_text(sealed(tuning))
+    done = run_in(tmp_path, "slurm.archive.restore", "archives")
+    assert done.returncode == 2
+    assert "is of another study: study.yaml has no gpt_neo/gelu/seed101-01234567" in done.stderr
 
 
 def test_another_study_of_the_same_name_keeps_its_words(finished: Path, tmp_path: Path) -> None:
@@ -412,7 +496,7 @@ def test_a_run_without_what_its_files_are_checked_by_is_left_out(
 
     rewrite(tmp_path / "archives/gpt_neo/relu.tar.xz", change)
     done = run_in(tmp_path, "slurm.archive.restore", "archives")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout.count(said) == count
     assert done.stdout.count("; fetch the archive anew") == count
     assert len(list(tmp_path.glob("runs/study/gpt_neo/relu/*"))) == 4 - count
@@ -425,7 +509,7 @@ def test_archiving_a_damaged_study_costs_no_archive(elsewhere: Path) -> None:
     next(study.glob("gpt_neo/gelu/seed1-*/eval/done.json")).unlink()
     (study / "history.jsonl").unlink()
     kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
-    assert kept.returncode == 1
+    assert kept.returncode == 2
     assert "kept as archived before: runs/study/gpt_neo/gelu/seed1-" in kept.stdout
     assert "kept as archived before: history.jsonl, which runs/study has no more" in kept.stdout
     _cut_study(study)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bad_inputs import CASES, LONG, files
+from tests.bad_inputs import CASES, DIGITS, LONG, files
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
 def test_it_is_told_in_one_line_and_nothing_is_written(
     world: Path, line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, *args = [word.replace("{long}", LONG) for word in shlex.split(line)]
+    module, *args = [word.replace("{long}", LONG).replace("{digits}", DIGITS) for word in shlex.split(line)]
     before = tree(world)
     monkeypatch.chdir(world)
     monkeypatch.setattr(sys, "argv", [module, *args])

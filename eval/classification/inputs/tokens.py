@@ -17,6 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from base.errors import UsageError
+from base.json_text import parse_json
 from base.text.tokens import read
 from eval.models.transfers import to_device
 
@@ -201,7 +202,7 @@ def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:
     """Return digits that change with what a tokenizer makes of a text, wherever it was loaded from."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        content = json.loads(backend.to_str())
+        content = parse_json(backend.to_str())
         del content["truncation"], content["padding"]  # what the last call asked for
     else:
         content = tokenizer.get_vocab()

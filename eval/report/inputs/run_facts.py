@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from base.checksums import damage
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
+from base.json_text import parse_json
 from base.records import unsealed
 from eval.results.places import Places
 from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
@@ -302,8 +302,8 @@ def _read_metrics(path: Path) -> list[dict[str, Any]]:
     logged = []
     for line in lines:
         try:
-            logged.append(mapping(json.loads(line)))
-        except (ValueError, RecursionError):
+            logged.append(mapping(parse_json(line)))
+        except ValueError:
             continue
     return logged
 

@@ -40,8 +40,8 @@ def read_tables(runs: Runs) -> tuple[dict[str, pd.DataFrame], list[str]]:
                 unchecked += [run_id] if ledger is None else []
         except UsageError as error:
             notes.append(f"scores left out, evaluate {run_id} again: {error}")
-        tables_only = (run.rows_file.name, run.rows_csv_file.name)
-        damaged = [f"{name} {why}" for name, why in sorted(wrong.items()) if name not in tables_only]
+            continue
+        damaged = [f"{name} {why}" for name, why in sorted(wrong.items()) if name != run.rows_csv_file.name]
         notes += [f"items left out, evaluate {run_id} again: {each}" for each in damaged]
     if unchecked and len(unchecked) < len(tables):
         said = "scores that cannot be checked, as eval/done.json is gone or damaged; evaluate again"

@@ -197,6 +197,7 @@ def _read_study(folder: Path) -> Source:
     runs, apart, left_out = _compared_and_apart(study, asked, placed)
     tables, unreadable = read_tables(runs)
     facts, unknown = read_all_facts(runs, tables)
+    facts_apart, unknown_apart = read_all_facts(apart, {})
     losses = held_out_rows(facts)
     scores, without = _scores(folder, [losses, *tables.values()])
     table = placed.rows(scores)
@@ -209,13 +210,14 @@ def _read_study(folder: Path) -> Source:
     if len(losses):  # every run has a held-out loss, whatever it was to be scored on
         wanted = dict.fromkeys((Benchmark(HELD_OUT), *design.benchmarks))
         design = replace(design, benchmarks=tuple(wanted))
-    baselines = _last_known(read_baselines(run.path) for run in runs.values())
-    contamination = _last_known(read_contamination(run.path) for run in runs.values())
+    scored = {run_id: runs[run_id] for run_id in tables}  # what lies beside other scores is not read
+    baselines = _last_known(read_baselines(run.path) for run in scored.values())
+    contamination = _last_known(read_contamination(run.path) for run in scored.values())
     notes = [
-        *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown),
+        *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown, *unknown_apart),
         *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
-        *(*protocol_notes(runs, placed.family), *cut_notes(facts), *without),
-        *cut_input_notes(runs),
+        *(*protocol_notes(scored, placed.family), *cut_notes(facts), *without),
+        *cut_input_notes(scored),
         *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
         *broken_notes(runs),  # of what was read just now, too
     ]
@@ -227,7 +229,7 @@ def _read_study(folder: Path) -> Source:
         design=design,
         run_order=_run_order(table),
         facts=facts,
-        stages=_stages(placed, facts, apart),
+        stages=_stages(placed, [*facts, *map(placed.apart, facts_apart)]),
         axes=placed.axes,
         failed=tuple(map(placed.failed, failed_runs(folder, compared))),
         other_sources=source_notes(facts, runs),
@@ -311,14 +313,9 @@ def _refuse_mixed(study: StudyFolder, placed: StudyAxes, runs: Iterable[str]) ->
             )
 
 
-def _stages(
-    placed: StudyAxes, main: Iterable[RunFacts], apart: Mapping[str, RunFolder]
-) -> dict[str, tuple[RunFacts, ...]]:
+def _stages(placed: StudyAxes, facts: Iterable[RunFacts]) -> dict[str, tuple[RunFacts, ...]]:
     """Tell of the runs of each stage beside the main one, their families by name."""
-    known = {
-        run.run_id: replace(run, family=plain(run.family))
-        for run in (*main, *map(placed.apart, read_all_facts(apart, {})[0]))
-    }
+    known = {run.run_id: replace(run, family=plain(run.family)) for run in facts}
     return {
         name: tuple(known[run_id] for run_id in run_ids if run_id in known)
         for name, run_ids in placed.stages.items()

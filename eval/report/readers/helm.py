@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
-from eval.report.readers.json_files import damaged, read_json
+from base.json_text import read_json
+from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 

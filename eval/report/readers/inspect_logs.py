@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError
-from eval.report.readers.json_files import damaged, read_json
+from base.json_text import parse_json, read_json
+from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 from eval.suites.lm_eval_metrics import is_number
@@ -48,7 +48,7 @@ def read_results(path: Path) -> Iterable[Result] | None:
 def _header(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as log:
-            return json.loads(log.read("header.json"))
+            return parse_json(log.read("header.json"))
     except NotImplementedError:  # newer ones are packed with zstd, which Python 3.11 has not
         raise UsageError(
             f"{path} is packed as this Python cannot read; write it as JSON: inspect log convert --to json "

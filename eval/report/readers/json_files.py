@@ -1,26 +1,10 @@
-"""Reading JSON that another tool wrote, with one line for what is wrong with it."""
+"""What is said of another tool's file that has not what its format says."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from base.errors import UsageError, first_line
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
-
-    Raises:
-        UsageError: If it cannot be read, or is not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def damaged(path: Path, label: str, error: Exception) -> UsageError:

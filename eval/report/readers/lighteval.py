@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from eval.report.readers.json_files import damaged, read_json
+from base.json_text import read_json
+from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 from eval.suites.lm_eval_metrics import is_number, primary_metric, row_metric, row_score

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from base.errors import UsageError, first_line
-from eval.report.readers.json_files import damaged, read_json
+from base.json_text import parse_json, read_json
+from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 from eval.suites.lm_eval_metrics import is_number, metrics_of, primary_metric, row_metric, row_score
@@ -153,13 +153,15 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
-                item = json.loads(line)
+                item = parse_json(line)
                 if not isinstance(item, dict) or not {"doc_id", "metrics"} <= item.keys():
                     raise UsageError(f"{path} line {number} is no item of lm-eval; was it edited?")
                 if missing := [metric for metric in item["metrics"] if metric not in item]:
                     raise UsageError(f"{path} line {number} has no {missing[0]}; was it edited?")
                 yield item
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
+        if isinstance(error, UsageError):
+            raise
         raise UsageError(f"{path} is not JSON lines ({first_line(error)}); was it cut off?") from None
 
 

@@ -15,7 +15,7 @@ from eval.results.ledger import look
 from eval.results.rows import check_rows, read_csv_rows
 from eval.results.store import ResultStore, Scores
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import write_completion
+from pretrain.run.manifest import read_completion, write_completion
 
 PROTOCOL = {"version": 2}
 FILES = ("rows.parquet", "rows.csv", "items/blimp.parquet", "items/glue.parquet")
@@ -180,8 +180,10 @@ def test_scores_of_another_training_are_kept_beside_the_new_ones(tmp_path):
     run_dir = scored(tmp_path)
     rows = (run_dir / "eval" / "rows.parquet").read_bytes()
     trained_anew(run_dir)
-    for number in (1, 2):
-        store = ResultStore(run_dir, f"trained{number}")
+    completion = read_completion(RunFolder(run_dir))
+    assert completion is not None
+    for weights in ("trained1", completion.weights):
+        store = ResultStore(run_dir, weights)
         assert len(store.notes) == 1
         record(store, "cola", PROTOCOL)
     assert (run_dir / "eval" / "earlier-weights" / "rows.parquet").read_bytes() == rows

@@ -25,11 +25,15 @@ from eval.results.store import ResultStore
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import write_completion
+from pretrain.run.manifest import read_completion, write_completion
 from tests.cases import diagonal_is_fast
 from tests.unit.eval.report.tuned_study import BEST, tune, write_study
 
-RUNS = [f"gpt_neo/{variant}/seed{seed}-0a1b2c3d" for variant in ("gelu", "kan") for seed in (1, 2)]
+RUNS = [
+    f"gpt_neo/{variant}/seed{seed}-0a1b2c{place}{seed}"
+    for place, variant in enumerate(("gelu", "kan"))
+    for seed in (1, 2)
+]
 SPOILED = RUNS[3]
 KINDS = ["emptied", "halved", "zeroed", "flipped", "deleted"]
 
@@ -39,7 +43,7 @@ def write_run(folder: Path, run_id: str, place: int) -> None:
     run = RunFolder(folder / run_id)
     family, variant, name = run_id.split("/")
     run.model_dir.mkdir(parents=True)
-    (run.model_dir / "config.json").write_text("{}")
+    (run.model_dir / "config.json").write_text(json.dumps({"place": place}))
     seed = int(name[4])
     run.config_file.write_text(yaml.safe_dump({"family": family, "model": {"ffn": variant}, "seed": seed}))
     results = {"step": 20, "eval_loss": 3.5 + place / 7, "time_s": 60.0, "mean_tokens_per_s": 1000.0 + place}
@@ -47,8 +51,10 @@ def write_run(folder: Path, run_id: str, place: int) -> None:
     run.provenance_file.write_text(json.dumps({"parameters": parameters, "results": results}))
     logged = [{"step": 10, "eval_loss": 4.0, "tokens": 100}, {"step": 20, "eval_loss": results["eval_loss"]}]
     run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in logged))
-    write_completion(run, results, "0a1b2c3d")
-    generator, store = np.random.default_rng(place), ResultStore(run.path, "weights")
+    write_completion(run, results, name[-8:])
+    completion = read_completion(run)
+    assert completion is not None
+    generator, store = np.random.default_rng(place), ResultStore(run.path, completion.weights)
     for task in ("anaphor", "island"):
         good, bad = generator.normal(-30, 5, (2, 20))
         items = pd.DataFrame({"task": task, "pair_id": np.arange(20).astype(str), "margin": good - bad})
@@ -101,6 +107,69 @@ def numbers(source: Source, but: str = "") -> dict:
 
 def test_nothing_is_said_of_a_whole_study(whole):
     assert read_source(whole).notes == ()
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Give each the other's name, as a few cp do."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        "eval",
+        "eval/done.json",
+        "eval/rows.parquet",
+        "eval/items/blimp.parquet",
+        "metrics.jsonl",
+        "provenance.json",
+        "config.yaml",
+        "COMPLETED",
+        ".",
+        "eval COMPLETED",
+        "eval model config.yaml provenance.json metrics.jsonl COMPLETED",
+    ],
+)
+@pytest.mark.parametrize("other", [RUNS[2], RUNS[1]], ids=["another variant's", "another seed's"])
+def test_no_number_gets_the_name_of_the_run_that_files_were_exchanged_with(whole, study, names, other):
+    for name in names.split():
+        exchange(study / SPOILED / name, study / other / name)
+    before, after = numbers(read_source(whole)), read_source(study)
+    assert [row for row in after.rows.to_dict("records") if row not in before["rows"]] == []
+    assert {facts.run_id: facts.eval_loss for facts in after.facts}.items() <= {
+        facts.run_id: facts.eval_loss for facts in read_source(whole).facts
+    }.items()
+    for run_id in (SPOILED, other):
+        assert [note for note in after.notes if run_id in note], after.notes
+
+
+@pytest.mark.parametrize("is_kept", [False, True], ids=["a ledger that was exchanged too", "no ledger"])
+def test_scores_of_another_run_are_told_by_their_rows_where_no_checksum_is_known(study, is_kept):
+    exchange(study / SPOILED / "eval", study / RUNS[0] / "eval")
+    for run_id in (SPOILED, RUNS[0]):
+        run = RunFolder(study / run_id)
+        run.completion_marker.write_text('{"step": 20, "eval_loss": 3.5}')  # from before there were checksums
+        if is_kept:
+            run.ledger_file.unlink()
+    source = read_source(study)
+    assert not set(source.rows[source.rows.benchmark == "blimp"].run_id) & {SPOILED, RUNS[0]}
+    note = f"{study / SPOILED}/eval/rows.parquet is of another run, {RUNS[0]}"
+    assert f"scores left out, evaluate {SPOILED} again: {note}" in source.notes
+
+
+def test_what_lies_beside_the_scores_of_another_run_is_not_read(whole, study):
+    for run_id in RUNS:
+        for name in ("baselines.json", "contamination.json"):
+            if run_id != SPOILED:
+                (study / run_id / "eval" / name).unlink()
+    assert read_source(study).baselines == read_source(whole).baselines
+    shutil.rmtree(study / SPOILED / "eval")
+    shutil.copytree(whole / RUNS[0] / "eval", study / SPOILED / "eval")
+    source = read_source(study)
+    assert (source.baselines, source.contamination) == ({}, {})
 
 
 OF_RUNS = [
@@ -269,9 +338,9 @@ def test_half_the_items_grade_nothing_where_no_checksum_is_known(whole, study):
 @pytest.mark.parametrize("how", ["edited", "missing"])
 def test_runs_that_only_the_list_told_apart_are_not_to_be_moved_away(study, how):
     """The list is what to mend, not the folder."""
-    other = RUNS[2].replace("0a1b2c3d", "0a1b2c3e")
+    other = RUNS[2].replace("0a1b2c", "1a1b2c")
     write_run(study, other, 5)
-    write_completion(RunFolder(study / other), {"step": 20, "eval_loss": 3.9}, "0a1b2c3e")
+    write_completion(RunFolder(study / other), {"step": 20, "eval_loss": 3.9}, other[-8:])
     file = study / "study.yaml"
     content = yaml.safe_load(file.read_text()) | {"cells": [*RUNS, other]}
     text = sealed_text(yaml.safe_dump(content | {"levels": {other: {"variant": "kan grid_size=10"}}}))

@@ -1,0 +1,71 @@
+"""Reading JSON and YAML that anybody may have written: one function each, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from base.config_input import DEEPEST, MOST_DIGITS, read_yaml
+from base.errors import UsageError
+from base.json_text import parse_json, read_json
+from base.model_folders import refuse_code
+from base.option_text import like, read_value
+from base.options import Option
+from tests.bad_inputs import NO_JSON, UNREADABLE
+
+OWN_ROUND_TRIPS = {"eval/report/exports.py", "eval/report/inputs/history.py", "ffn_variants/check/model.py"}
+"""Where what this project wrote just before is read, without a file."""
+
+
+def test_every_file_goes_through_one_reader_of_its_format(repository: Path) -> None:
+    packages = ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "slurm")
+    found = {
+        path.relative_to(repository).as_posix()
+        for package in packages
+        for path in (repository / package).rglob("*.py")
+        if re.search(r"\bjson\.loads?\(|\byaml\.\w*load\w*\(|\bJSONDecoder\(", path.read_text())
+    }
+    assert found == {"base/json_text.py", "base/config_input.py"} | OWN_ROUND_TRIPS
+
+
+@pytest.mark.parametrize("name", [name for name in UNREADABLE if name not in ("empty.bin", "loop.yaml")])
+def test_what_is_no_yaml_mapping_is_one_line(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(UNREADABLE[name])
+    with pytest.raises(UsageError) as told:
+        read_yaml(tmp_path / name)
+    assert name in str(told.value)
+    assert "\n" not in str(told.value)
+    assert len(str(told.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("levels", "digits", "fits"), [(DEEPEST - 2, MOST_DIGITS, True), (DEEPEST, 1, False), (1, 301, False)]
+)
+def test_what_nests_and_counts_as_far_as_anybody_needs_is_read(
+    levels: int, digits: int, fits: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "a.yaml").write_text("a: " + "[" * levels + "9" * digits + "]" * levels)
+    if fits:
+        assert read_yaml(tmp_path / "a.yaml").keys() == {"a"}
+        return
+    with pytest.raises(UsageError, match="is not valid YAML"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("name", NO_JSON)
+def test_what_is_no_json_is_one_line(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]+$"):
+        parse_json(NO_JSON[name])
+    (tmp_path / "config.json").write_bytes(NO_JSON[name])
+    for read in (read_json, lambda path: refuse_code(path.parent)):
+        with pytest.raises(UsageError, match=r"config\.json is not JSON \([^\n]+$"):
+            read(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("digits", [309, 4000, 100_000])
+def test_a_number_that_no_float_has_room_for_is_no_option(digits: int) -> None:
+    value = like(3, read_value("9" * digits))
+    with pytest.raises(UsageError, match="grid_size must be a finite number"):
+        Option(default=3, help="").check("grid_size", value)
