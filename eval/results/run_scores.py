@@ -11,7 +11,7 @@ from base.errors import UsageError
 from eval.results.each import of_each
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
-from eval.suites.registry import FOREIGN_PREFIXES, is_percentage, unit_of
+from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
@@ -175,9 +175,7 @@ def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
         rows[of_each(rows["metric"], lambda metric: unit_of(metric) is not None).astype(bool)]
     )
     in_percent = is_percent(scores["metric"])
-    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(FOREIGN_PREFIXES)).astype(
-        bool
-    )
+    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(HARNESS_PREFIX)).astype(bool)
     has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
     return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 
