@@ -217,7 +217,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + GOOD + "kan,3,blimp,54%\n", Reading(), "some scores of blimp have a percent sign"),
         ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Reading(), "'variant' twice"),
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
+        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in row 2"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
         ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
