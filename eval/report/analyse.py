@@ -34,7 +34,7 @@ from eval.report.verdicts.rules import judge, read_rule
 from eval.report.verdicts.sensitivity import sensitivities
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
-from eval.results.outcome import Declared, Outcome
+from eval.results.outcome import Declared, Outcome, by_name_note
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
 from eval.results.scale import in_percent
@@ -242,7 +242,7 @@ def _counted(
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
     tasks = comparable_scores(rows)
     names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
-    check_names(request.declared, [*names, *tasks.metric.unique()])
+    check_names(request.declared, [*names, *rows.metric.unique()])
     said = request.declared.over(source.declared)
     declared = said.over(Declared(chances=_without_model(source, tasks)))
     kinds = outcomes(tasks, declared, tasks.benchmark.unique())
@@ -256,7 +256,9 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    return _Scores(source, rows, tasks, runs, kinds, (*source.notes, *copied, *left_out))
+    return _Scores(
+        source, rows, tasks, runs, kinds, (*source.notes, *copied, *left_out, *by_name_note(kinds.values()))
+    )
 
 
 def _with_tuning(scores: _Scores, source: Source) -> _Scores:

@@ -428,6 +428,30 @@ def test_the_groups_of_lm_eval_are_benchmarks_and_their_own_means_are_not_read(t
     assert dict(zip(rows.task, rows.n_items, strict=True)) == {"first": 8, "second": 5}
 
 
+def test_which_scores_are_better_is_read_where_a_tool_says_it(tmp_path: Path):
+    """Of lm-eval by task and metric without its filter, of lighteval in a task's settings."""
+    directions = {"first": {"acc": True, "other": False}, "second": {"acc": None}}
+    harness = tmp_path / "harness"
+    write_lm_eval(harness, "gelu-seed1", 0.5, higher_is_better=directions)
+    assert read_source(harness).declared.lower_is_better == {
+        ("lm-eval-my_group", "accuracy"): False,
+        ("lm-eval-my_group", "raw_other"): True,
+    }
+    write_lighteval(tmp_path, "gelu-seed1", 0.5)
+    (path,) = tmp_path.glob("results/*/*.json")
+    metrics = [
+        {"metric_name": "acc", "higher_is_better": True},
+        {"metric_name": ["qem", "x"], "higher_is_better": {"qem": False, "x": True}},
+        "loglikelihood_acc",
+    ]
+    tasks = {"leaderboard|first:a|5": {"metrics": metrics}, "leaderboard|first:b|5|0": {"metrics": metrics}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"config_tasks": tasks}))
+    assert read_source(path).declared.lower_is_better == {
+        ("lighteval-first", "accuracy"): False,
+        ("lighteval-first", "raw_qem"): True,
+    }
+
+
 def test_results_of_two_tools_are_told_apart(tmp_path: Path):
     write_lm_eval(tmp_path, "gelu-seed1", 0.5)
     write_inspect(tmp_path, "gelu-seed1", 0.5)
