@@ -48,7 +48,6 @@ def _results(content: Mapping[str, Any], path: Path) -> Iterator[Result]:
             if not metric.endswith("_stderr") and is_number(value)
         }
         chosen = primary_metric(task, metrics) if metrics else ""
-        directions = _directions(content, key)
         for metric, score in metrics.items():
             yield Result(
                 name=str(name),
@@ -57,30 +56,10 @@ def _results(content: Mapping[str, Any], path: Path) -> Iterator[Result]:
                 metric=metric,
                 score=score,
                 primary=metric == chosen,
-                lower_is_better=directions.get(metric),
                 when=path.stem,
                 setting=", ".join(filter(None, (shots, setting))),
                 path=path,
             )
-
-
-def _directions(content: Mapping[str, Any], key: str) -> dict[str, bool]:
-    """Say of each metric of a task whether lower scores are better, where the file has its settings.
-
-    These stand under the task's key, or under it without its number of shots; a group of metrics has a
-    direction for each.
-    """
-    settings = content.get("config_tasks") or {}
-    known = next((settings[name] for name in (key, key.rpartition("|")[0]) if name in settings), {})
-    higher: dict[str, Any] = {}
-    for metric in known.get("metrics") or known.get("metric") or ():
-        if isinstance(metric, dict):
-            of_metric = metric.get("higher_is_better")
-            higher |= (
-                of_metric if isinstance(of_metric, dict) else {str(metric.get("metric_name")): of_metric}
-            )
-    told = {name: is_higher for name, is_higher in higher.items() if isinstance(is_higher, bool)}
-    return {row_metric(_NAMES.get(name, name)): not is_higher for name, is_higher in told.items()}
 
 
 def _task(key: str) -> tuple[str, str]:
