@@ -18,8 +18,7 @@ CORES = 2
 def test_a_step_has_the_cores_and_the_variables_of_its_preset(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Since SLURM 22.05 srun has to be told the cores of a task; without a plugin that binds tasks to cores, as
-    here, it is only seen that it was."""
+    """Nothing here binds tasks to cores, so it is only seen that srun was told how many a task has."""
     preset = ClusterPreset(
         gpus_per_node=0,
         cpus_per_task=CORES,
