@@ -35,7 +35,7 @@ from eval.report.verdicts.rules import judge, read_rule
 from eval.report.verdicts.sensitivity import sensitivities
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
-from eval.results.outcome import Declared, Outcome
+from eval.results.outcome import Declared, Outcome, by_name_note
 from eval.results.rows import NO_HEAD
 from eval.results.run_scores import comparable_scores, is_percent, mean_scores, run_scores
 from eval.results.scale import in_percent
@@ -250,7 +250,7 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
             "compared; give the scores as a table, in which lower_is_better says which are better"
         )
     names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
-    check_names(request.declared, [*names, *tasks.metric.unique()])
+    check_names(request.declared, [*names, *rows.metric.unique()])
     said = request.declared.over(source.declared)
     declared = said.over(Declared(chances=_without_model(source, tasks)))
     kinds = outcomes(tasks, declared, tasks.benchmark.unique())
@@ -264,7 +264,8 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    notes = (*source.notes, *copied, *left_out, *_not_compared(source, rows, tasks))
+    said_of_kinds = by_name_note(kinds.values())
+    notes = (*source.notes, *copied, *left_out, *said_of_kinds, *_not_compared(source, rows, tasks))
     return _Scores(source, rows, tasks, runs, kinds, notes)
 
 

@@ -30,6 +30,7 @@ class Result:
         score: In the unit of rows.
         primary: Whether it stands for its task.
         group: What its task belongs to within the benchmark.
+        lower_is_better: Whether lower scores are better; None where the file does not say it.
         n_items: How many items it is a mean of; 0 where that is not said.
         when: Sorts after those that were measured before.
         setting: What else the score depends on, such as the number of examples in the prompt.
@@ -43,6 +44,7 @@ class Result:
     score: float
     primary: bool = True
     group: str = ""
+    lower_is_better: bool | None = None
     n_items: int = 0
     when: str = ""
     setting: str = ""
@@ -84,7 +86,7 @@ def to_table(results: Iterable[Result], reading: Reading, axes: Sequence[str], o
     return Found(table=table, notes=(*notes, *([said] if said else [])))
 
 
-_FIELDS = ("benchmark", "task", "group", "metric", "score", "n_items", "primary")
+_FIELDS = ("benchmark", "task", "group", "metric", "score", "lower_is_better", "n_items", "primary")
 
 
 def _named_by_folders(results: list[Result], root: Path) -> tuple[list[Result], list[str]]:

@@ -19,15 +19,14 @@ from base.errors import UsageError, shown, unknown_name
 from eval.report.readers.names import split_names
 from eval.report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, Found, Reading
 from eval.report.readers.text_tables import ROW, refuse_mixed_percents, tidy_numbers
+from eval.report.readers.trackers import SHOWN, finished, is_bookkeeping, key, without_bookkeeping
 from eval.results.outcome import looks_like_a_loss
-from eval.results.rows import ROW_COLUMNS, run_name, some_of
+from eval.results.rows import ROW_COLUMNS, some_of
 from eval.suites.registry import SUITES, known_metric
 
 _NAME_COLUMNS = ("name", "run", "run_name", "model", "model_name", "method")
 """Where a table names its runs, if ``--columns`` does not say it."""
-_STEPS = ("step", "_step", "global_step", "trainer/global_step")
-_STATE = "state"
-_FINISHED = "finished"
+_STEPS = ("step", "_step", "global_step", "trainer/global_step", "train/global_step", "epoch")
 _RUN_TABLE = {"name", "state", "created", "runtime"}
 """Columns by which an export of W&B's table of runs is known."""
 _CHART = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__MIN|__MAX)?")
@@ -36,8 +35,6 @@ _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>
 """A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
 _PLACE = ("benchmark", "task", "metric", "head")
 """What one run has several scores of."""
-SHOWN = 12
-"""Columns that a message names."""
 CELLS_SHOWN = 6
 """Cells that a message names."""
 
@@ -66,9 +63,9 @@ def to_rows(
     table = _of_plain_values(table, reading, axes, origin, notes)
     if charts := _charted(table):
         table = _of_chart(table, charts)
-        table = table.set_axis(pd.Index(table[NAME] + " - " + table["benchmark"], name="column"))
-        notes.append("each run's last value in the chart counts")
-    table = _finished(table, notes)
+        places = table[NAME] + " - " + table["benchmark"] + ", step " + table["step"].astype(str)
+        table = table.set_axis(pd.Index(places, name="column"))
+    table = finished(table, axes, _name_column(table), origin, notes)
     columns = _seed_columns(table, reading)
     if columns:
         table = _of_seed_columns(table, columns, axes, origin, notes)
@@ -81,6 +78,7 @@ def to_rows(
             f"{origin} has a column score, so it has a row for each score; leave out --scores, or write "
             f"--columns score={reading.scores[0]}"
         )
+    table = _last_steps(without_bookkeeping(table, reading.scores, notes), axes, origin, notes)
     if "family" not in table.columns:
         table = table.assign(family=ONLY_FAMILY)
     return Found(table=_with_numbers(table, delimiter, origin, notes), notes=tuple(notes))
@@ -96,10 +94,6 @@ def _refuse_without_variant(table: pd.DataFrame, origin: str) -> None:
         )
 
 
-def _key(name: object) -> str:
-    return re.sub(r"[\s-]+", "_", str(name).strip().lower())
-
-
 def _renamed(table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str) -> pd.DataFrame:
     """Give columns the names that rows have for them, as the user says, or where they differ in letters."""
     theirs = [str(name) for name in table.columns]
@@ -110,10 +104,10 @@ def _renamed(table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin:
         if wanted not in theirs:
             raise unknown_name(f"column in --columns {name}=", wanted, theirs)
         own[wanted] = name
-    known = {_key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *axes)}
+    known = {key(name): name for name in (*ROW_COLUMNS, *DECLARATIONS, *axes)}
     taken = set(own.values())
     for name in theirs:
-        if name not in own and name not in reading.scores and (meant := known.get(_key(name))):
+        if name not in own and name not in reading.scores and (meant := known.get(key(name))):
             if meant in taken:
                 own[name] = f"{name} (not used)"
                 if meant not in reading.columns:
@@ -139,7 +133,8 @@ def _of_plain_values(
     plain = {name: column for name in table.columns if (column := _plain(table[name])) is not None}
     odd = [name for name in table.columns if name not in plain]
     for name in odd:
-        if name in reading.scores or not _is_open(name, axes) or _is_known(name):
+        is_used = name in (*ROW_COLUMNS, *DECLARATIONS, *axes, *reading.scores) or key(name) in _NAME_COLUMNS
+        if is_used or _is_known(name):
             raise UsageError(
                 f"{origin}: the column {name} holds neither texts nor numbers, as "
                 f"{shown(table[name].iloc[0])}; write it as text or leave it out"
@@ -196,37 +191,33 @@ def _charted(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
 
 
 def _of_chart(table: pd.DataFrame, charts: Mapping[str, tuple[str, str]]) -> pd.DataFrame:
-    """Make a row of each run and metric, of the last step that it has a value at."""
-    rows = []
-    for column, (run, metric) in charts.items():
-        values = table[column].astype(str).str.strip()
-        if len(values := values[values != ""]):
-            rows.append((run, metric, values.iloc[-1]))
-    return pd.DataFrame(rows, columns=[NAME, "benchmark", "score"])
+    """Make a row of each value in a chart, at the step in its first column."""
+    at = next((table[name] for name in table.columns if not _CHART.fullmatch(name)), table.index)
+    of_runs = [
+        pd.DataFrame(
+            {NAME: run, "benchmark": metric, "step": at, "score": table[column].astype(str).str.strip()}
+        )
+        for column, (run, metric) in charts.items()
+    ]
+    rows = pd.concat(of_runs, ignore_index=True)
+    return rows[rows["score"] != ""].reset_index(drop=True)
 
 
-def _finished(table: pd.DataFrame, notes: list[str]) -> pd.DataFrame:
-    """Leave out what a tracker says did not finish, and say so: such runs are no random ones."""
-    state = next((name for name in table.columns if _key(name) == _STATE), None)
-    if state is None or not _is_run_table(table):
-        return table
-    is_done = table[state].astype(str).str.strip().str.lower() == _FINISHED
-    if not is_done.all():
-        name = next(column for column in table.columns if _key(column) == NAME)
-        notes.append(f"left out, not finished: {some_of(list(map(str, table[name][~is_done])), SHOWN)}")
-    return table[is_done].reset_index(drop=True)
+def _name_column(table: pd.DataFrame) -> str | None:
+    """Return the column that names runs, by what the user says or by its own name."""
+    named = NAME if NAME in table.columns else None
+    return named or next((name for name in table.columns if key(name) in _NAME_COLUMNS), None)
 
 
 def _is_run_table(table: pd.DataFrame) -> bool:
-    return set(map(_key, table.columns)) >= _RUN_TABLE
+    return set(map(key, table.columns)) >= _RUN_TABLE
 
 
 def _identified(
     table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, notes: list[str]
 ) -> pd.DataFrame:
     """Give rows a variant and a seed, from the names of runs where no columns say them."""
-    named = NAME if NAME in table.columns else None
-    named = named or next((name for name in table.columns if _key(name) in _NAME_COLUMNS), None)
+    named = _name_column(table)
     if "variant" in table.columns and "seed" in table.columns and reading.names is None:
         return table
     if named is None:
@@ -260,7 +251,7 @@ def _guessed(
 
 def _repeats(table: pd.DataFrame, named: str, axes: Sequence[str]) -> bool:
     """Whether a name is that of several runs: of several rows that differ neither in task nor in step."""
-    if any(_key(name) in _STEPS for name in table.columns):
+    if _step_column(table):
         return False
     keys = [name for name in ("family", *_PLACE, *axes) if name in table.columns]
     return bool(table.duplicated([named, *keys]).any())
@@ -272,8 +263,8 @@ def _with_seeds(table: pd.DataFrame, origin: str, notes: list[str]) -> pd.DataFr
         return table
     arm = [name for name in ("family", "variant") if name in table.columns]
     places = [name for name in _PLACE if name in table.columns]
-    steps = [name for name in table.columns if _key(name) in _STEPS]
-    is_history = steps and table.duplicated(arm).any() and not table.duplicated([*arm, *steps]).any()
+    step = _step_column(table)
+    is_history = step and table.duplicated(arm).any() and not table.duplicated([*arm, step]).any()
     has_tasks = "score" in table.columns and places and len(table[places].drop_duplicates()) > 1
     if has_tasks or is_history:
         raise UsageError(
@@ -291,7 +282,7 @@ def _melted(
     scores = list(reading.scores) or _score_columns(table, axes, origin, notes)
     if not scores:
         return table  # which lacks its scores, as is told next
-    step = next((name for name in table.columns if _key(name) in _STEPS and name not in scores), None)
+    step = _step_column(table, scores)
     known = (*ROW_COLUMNS, *DECLARATIONS, *axes)
     kept = [name for name in known if name in table.columns and name not in scores]
     ids = [*kept, *([step] if step and step not in kept else [])]
@@ -301,9 +292,12 @@ def _melted(
             f"{origin} has columns benchmark and metric, so one column has its scores; write --columns "
             f"score={shlex.quote(scores[0])}"
         )
-    long = _long(table, ids, scores, variable, origin, notes)
-    keys = list(dict.fromkeys([*kept, variable, "benchmark"]))
-    return _last_steps(long, step, keys, origin, notes) if step else long
+    return _long(table, ids, scores, variable, origin, notes)
+
+
+def _step_column(table: pd.DataFrame, scores: Iterable[str] = ()) -> str | None:
+    steps = {key(name): name for name in table.columns if name not in scores}
+    return next((steps[name] for name in _STEPS if name in steps), None)
 
 
 def _long(
@@ -350,9 +344,10 @@ def _score_columns(table: pd.DataFrame, axes: Sequence[str], origin: str, notes:
 
 def _is_open(name: str, axes: Sequence[str]) -> bool:
     """Whether a column's name leaves open what it holds; one without a name is an index of pandas."""
-    known = (*_STEPS, *_NAME_COLUMNS, "created", "runtime", "")
-    is_index = _key(name).startswith("unnamed:")
-    return not is_index and name not in (*ROW_COLUMNS, *DECLARATIONS, *axes) and _key(name) not in known
+    known = (*_NAME_COLUMNS, "created", "runtime", "")
+    is_index = key(name).startswith("unnamed:")
+    is_told = name in (*ROW_COLUMNS, *DECLARATIONS, *axes) or key(name) in known
+    return not (is_told or is_index or is_bookkeeping(name))
 
 
 def _is_known(name: str) -> bool:
@@ -383,27 +378,32 @@ def _has_number(column: pd.Series) -> bool:
     return bool(_numbers(column).notna().any())
 
 
-def _last_steps(
-    rows: pd.DataFrame, step: str, keys: list[str], origin: str, notes: list[str]
-) -> pd.DataFrame:
-    """Keep each run's last step of every benchmark; a table without several steps stays as it is."""
+def _last_steps(rows: pd.DataFrame, axes: Sequence[str], origin: str, notes: list[str]) -> pd.DataFrame:
+    """Keep each run's last step of every score; a table without several steps stays as it is."""
+    step = _step_column(rows, axes)
+    if step is None or not {"variant", "seed", "benchmark"} <= set(rows.columns):
+        return rows
+    run = [name for name in ("family", *axes, "variant", "seed") if name in rows.columns]
+    keys = [
+        *run,
+        *(name for name in ("benchmark", "task", "group", "metric", "head") if name in rows.columns),
+    ]
     if not rows.duplicated(keys).any():
         return rows.drop(columns=step)
     steps = pd.to_numeric(rows[step], errors="coerce")
     if steps.isna().any():
         raise UsageError(f"{origin}: {step} {rows[step][steps.isna()].iloc[0]!r} is not a number")
-    placed = rows.assign(_place=steps, _order=range(len(rows))).sort_values("_place", kind="stable")
-    last = placed.drop_duplicates(keys, keep="last").sort_values("_order")
-    notes.append("each run's last step counts")
-    ends = last.groupby("benchmark")["_place"].agg(["min", "max"])
-    for benchmark, (first, final) in zip(ends.index, ends.to_numpy(), strict=True):
-        if first != final:
-            run = last[(last["benchmark"] == benchmark) & (last["_place"] == first)].iloc[0]
-            name = run_name((run.get("family", ""), run["variant"], run["seed"])).strip()
-            notes.append(
-                f"{benchmark}: runs end at different steps, {name} at {first:g} and others at {final:g}"
-            )
-    return last.drop(columns=[step, "_place", "_order"])
+    rows = rows.assign(**{step: steps})
+    last = rows[steps == rows.groupby(keys, dropna=False)[step].transform("max")]
+    if len(last) < len(rows):
+        notes.append("each run's last step counts")
+    for benchmark, ends in last.groupby(["benchmark", *run], sort=False)[step].max().groupby("benchmark"):
+        early = ends[ends < ends.max()].sort_values(kind="stable")
+        names = [f"{' '.join(map(str, run[1:-1]))} seed {run[-1]} at {at:g}" for run, at in early.items()]
+        if names:
+            said, end = some_of(names, SHOWN), ends.max()
+            notes.append(f"{benchmark}: runs end at different steps, {said} and others at {end:g}")
+    return last.drop(columns=step)
 
 
 def _with_numbers(table: pd.DataFrame, delimiter: str, origin: str, notes: list[str]) -> pd.DataFrame:

@@ -164,7 +164,7 @@ def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
     notes = {shape: notes_of(shape, tmp_path) for shape in SHAPES}
     assert "left out, not finished: none-seed4" in notes[as_table_of_runs]
     assert "gelu-seed1 is gelu, seed 1" in notes[as_table_of_runs]
-    assert "last value in the chart" in notes[as_chart]
+    assert "last step" in notes[as_chart]
     assert "last step" in notes[as_history]
     assert "commas in scores are read as decimal" in notes[as_german]
     assert "every row counts as a run of its own" in notes[without_seeds]
@@ -182,6 +182,102 @@ def test_runs_that_end_at_different_steps_are_named(tmp_path: Path):
     source = read_source(tmp_path / "scores.csv")
     assert read(source) == {("gelu", 1, "loss"): 2.0, ("kan", 1, "loss"): 2.5}
     assert "loss: runs end at different steps, kan seed 1 at 10 and others at 20" in "; ".join(source.notes)
+
+
+def test_runs_of_a_chart_that_end_early_are_named_and_bookkeeping_is_no_score(tmp_path: Path):
+    """W&B has `_step` beside each metric, with its bounds; here a column of another's too."""
+    columns: dict[str, list[Any]] = {"Step": [100, 200, 300]}
+    ends = {"gelu-seed1": 3, "gelu-seed2": 3, "kan-seed1": 2, "kan-seed2": 1}
+    for name, end in ends.items():
+        for metric in ("loss", "_step", "_timestamp", "epoch", "trainer/global_step"):
+            values = [float(x) if x < end else "" for x in range(3)]
+            columns |= {f"{name} - {metric}{bound}": values for bound in ("", "__MIN", "__MAX")}
+    as_text(
+        tmp_path / "scores.csv", list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+    )
+    source = read_source(tmp_path / "scores.csv")
+    assert set(source.rows.benchmark) == {"loss"}
+    assert "no scores, and left out: _step, _timestamp, epoch, trainer/global_step" in source.notes
+    said = "loss: runs end at different steps, kan seed 2 at 100, kan seed 1 at 200 and others at 300"
+    assert said in source.notes
+
+
+BOOKKEEPING = (
+    "_step",
+    "_runtime",
+    "_timestamp",
+    "epoch",
+    "global_step",
+    "trainer/global_step",
+    "train/epoch",
+)
+
+
+def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path):
+    rows = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), *(1 for _ in BOOKKEEPING)] for v, s in RUNS]
+    as_text(tmp_path / "a.csv", ["variant", "seed", *BENCHMARKS, *BOOKKEEPING], rows)
+    assert read(read_source(tmp_path / "a.csv")) == SCORES
+    asked = read_source(tmp_path / "a.csv", reading=Reading(scores=("blimp", "epoch")))
+    assert set(asked.rows.benchmark) == {"blimp", "epoch"}
+
+
+def test_bookkeeping_of_a_long_table_is_no_score(tmp_path: Path):
+    names = (*BENCHMARKS, *BOOKKEEPING)
+    rows = [[v, s, name, SCORES.get((v, s, name), 1.0)] for v, s in RUNS for name in names]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert f"no scores, and left out: {', '.join(BOOKKEEPING)}" in source.notes
+
+
+@pytest.mark.parametrize("step", ["step", "trainer/global_step", "epoch"])
+def test_a_long_history_counts_its_last_steps(step: str, tmp_path: Path):
+    rows = [[*key, end, score * end / 10] for key, score in SCORES.items() for end in (10, 5)]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", step, "score"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert source.notes == ("each run's last step counts",)
+    as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", step, "score"], [*rows, rows[0]])
+    assert len(read_source(tmp_path / "b.csv").rows) == len(SCORES) + 1  # the report names them
+
+
+@pytest.mark.parametrize(
+    ("column", "ended", "other"),
+    [
+        ("state", "finished", "crashed"), ("State", "finished", "running"), ("Status", "FINISHED", "KILLED"),
+        ("status", "FINISHED", ""), ("sys/state", "Inactive", "Active"), ("trial_state", "COMPLETE", "FAIL"),
+        ("run.status", "success", "weird"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_long", [True, False])
+def test_runs_that_a_tracker_says_did_not_finish_are_left_out(
+    column: str, ended: str, other: str, is_long: bool, tmp_path: Path
+):
+    path = tmp_path / "a.csv"
+    if is_long:
+        rows = [[*key, score, ended] for key, score in SCORES.items()]
+        as_text(
+            path,
+            ["variant", "seed", "benchmark", "score", column],
+            [*rows, *(["none", 4, name, 1.0, other] for name in BENCHMARKS)],
+        )
+    else:
+        wide = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), ended] for v, s in RUNS]
+        as_text(path, ["variant", "seed", *BENCHMARKS, column], [*wide, ["none", 4, 1.0, 1.0, other]])
+    source = read_source(path)
+    assert read(source) == SCORES
+    assert source.notes == (f"left out, not finished: none 4 ({other.lower() or 'no state'})",)
+
+
+def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
+    rows = [[*key, score, "CA" if key[1] == 1 else "NY"] for key, score in SCORES.items()]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score", "state"], rows)
+    assert read(read_source(tmp_path / "a.csv")) == SCORES
+    rows = [[*key, score, "running"] for key, score in SCORES.items()]
+    as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", "score", "state"], rows)
+    with pytest.raises(UsageError, match=r"state says of no run that it finished \(running\)"):
+        read_source(tmp_path / "b.csv")
+    assert len(read_source(tmp_path / "b.csv", axes=["state"]).rows) == len(SCORES)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +473,17 @@ def test_the_groups_of_lm_eval_are_benchmarks_and_their_own_means_are_not_read(t
     assert set(rows.task) == {"first", "second"}
     assert set(rows.metric) == {"accuracy", "raw_other", "accuracy_by_length_strip"}
     assert dict(zip(rows.task, rows.n_items, strict=True)) == {"first": 8, "second": 5}
+
+
+def test_which_scores_are_better_is_read_where_lm_eval_says_it(tmp_path: Path):
+    """lm-eval says it by task and metric, without its filter."""
+    directions = {"first": {"acc": True, "other": False}, "second": {"acc": None}}
+    harness = tmp_path / "harness"
+    write_lm_eval(harness, "gelu-seed1", 0.5, higher_is_better=directions)
+    assert read_source(harness).declared.lower_is_better == {
+        ("lm-eval-my_group", "accuracy"): False,
+        ("lm-eval-my_group", "raw_other"): True,
+    }
 
 
 def test_models_of_one_name_on_a_disk_are_called_by_their_folders(tmp_path: Path):
