@@ -139,7 +139,8 @@ def _of_plain_values(
     plain = {name: column for name in table.columns if (column := _plain(table[name])) is not None}
     odd = [name for name in table.columns if name not in plain]
     for name in odd:
-        if name in reading.scores or not _is_open(name, axes) or _is_known(name):
+        is_used = name in (*ROW_COLUMNS, *DECLARATIONS, *axes, *reading.scores) or _key(name) in _NAME_COLUMNS
+        if is_used or _is_known(name):
             raise UsageError(
                 f"{origin}: the column {name} holds neither texts nor numbers, as "
                 f"{shown(table[name].iloc[0])}; write it as text or leave it out"
