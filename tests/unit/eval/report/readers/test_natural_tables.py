@@ -277,7 +277,7 @@ TYPED = {
         },
         {name: pd.Categorical(TYPED[name]) for name in TYPED},
         {"config": [{"lr": 1}] * 4, "tags": [["a"]] * 4, "blob": [b"\xff"] * 4},
-        {"ended": pd.to_datetime(["2026-01-01"] * 4), "day": [datetime.date(2026, 1, 1)] * 4},
+        {"created": pd.to_datetime(["2026-01-01"] * 4), "day": [datetime.date(2026, 1, 1)] * 4},
     ],
 )
 def test_columns_of_any_type_are_read_or_passed_over(columns: dict[str, Any], tmp_path: Path):
