@@ -57,6 +57,7 @@ def compare(
     primary: Iterable[str] = (),
     contrasts: Iterable[str] = (),
     lower_is_better: Iterable[str] = (),
+    higher_is_better: Iterable[str] = (),
     chance: Mapping[str, float] | None = None,
     scale: Scale | None = None,
     axes: Iterable[str] = (),
@@ -86,6 +87,7 @@ def compare(
         primary: Outcomes that claims are made about, corrected together; none are all.
         contrasts: Further comparisons, ``"relu+silu - prelu+swish"``.
         lower_is_better: Outcomes of which lower scores are better.
+        higher_is_better: Those of which higher ones are, where their name does not say it.
         chance: What guessing scores, by outcome.
         scale: Whether percentages are written as fractions.
         axes: Columns of a table that tell runs apart as family and seed do, such as ``size``.
@@ -116,6 +118,7 @@ def compare(
         "contrast": _listed(contrasts),
         "margin": _listed(margins),
         "lower_is_better": _listed(lower_is_better),
+        "higher_is_better": _listed(higher_is_better),
         "chance": _listed(chance),
         "scale": scale,
         "paired": paired,

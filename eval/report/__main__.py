@@ -58,8 +58,8 @@ class ReportArgs:
 
     source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a
-    column for each benchmark; a file or folder of results of lm-eval, lighteval, HELM or Inspect; or a
-    published table, thesis:table5 or thesis:all-seeds."""
+    column for each benchmark; a file or folder of results of lm-eval; or a published table,
+    thesis:table5 or thesis:all-seeds."""
     columns: tuple[str, ...] = ()
     """What a table calls its columns, "variant=Activation seed=config.seed"; "name=Run" is the one that names
     runs."""
@@ -89,6 +89,8 @@ class ReportArgs:
     a number alone is percentage points (default: the study's, else 1 point, .02 nats, .002 bits per byte)."""
     lower_is_better: tuple[str, ...] = ()
     """Outcomes of a table of which lower scores are better; a column lower_is_better says it too."""
+    higher_is_better: tuple[str, ...] = ()
+    """Outcomes of a table of which higher scores are better, where their name does not say it."""
     chance: tuple[str, ...] = ()
     """What guessing scores, "ewok=50"; shipped suites say theirs, and a table may in a column chance."""
     scale: Scale | None = None
@@ -163,6 +165,7 @@ def _refuse_source_after_flag(args: ReportArgs) -> None:
         "--primary": args.primary,
         "--margin": args.margin,
         "--lower-is-better": args.lower_is_better,
+        "--higher-is-better": args.higher_is_better,
         "--chance": args.chance,
         "--looks": args.looks,
         "--columns": args.columns,
@@ -248,8 +251,11 @@ def _declared(args: ReportArgs) -> Declared:
         raise UsageError(f"--chance {alone:g} names no outcome; write --chance NAME={alone:g}")
     if margin is not None and margin <= 0:
         raise UsageError(f"--margin {margin:g} is not a positive number of percentage points")
+    if both := sorted({*args.lower_is_better} & {*args.higher_is_better}):
+        raise UsageError(f"{both[0]} stands behind --lower-is-better and --higher-is-better; name it once")
     return Declared(
-        lower_is_better=dict.fromkeys(args.lower_is_better, True),
+        lower_is_better=dict.fromkeys(args.lower_is_better, True)
+        | dict.fromkeys(args.higher_is_better, False),
         chances=chances,
         margins=margins,
         margin=margin,

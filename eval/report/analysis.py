@@ -31,13 +31,14 @@ from eval.report.verdicts.ranking import Ranking
 from eval.report.verdicts.rules import ByRule
 from eval.report.verdicts.sensitivity import Sensitivity
 from eval.results.declarations import Scale
-from eval.results.outcome import Declared, Outcome
+from eval.results.outcome import Declared, Outcome, find_direction
 from eval.results.published import PublishedSource
 from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison, CorrectionName
 from eval.significance.factor import Factor
 from eval.significance.statistics.bootstrap import Bootstrap
 from eval.significance.statistics.looks import Plan
+from eval.suites.spec import Better
 
 AskedMethod = Literal["welch", "bootstrap", "source-study"]
 
@@ -154,6 +155,13 @@ class Analysis(Findings):
     def outcome(self, benchmark: Benchmark) -> Outcome:
         """Return what a benchmark's scores are."""
         return self.outcomes[benchmark]
+
+    def direction(self, benchmark: Benchmark, metric: str) -> Better | None:
+        """Return which scores of a metric are better, which may stand beside the one that is compared."""
+        outcome = self.outcomes.get(benchmark)
+        if outcome is not None and metric in outcome.metrics:
+            return outcome.better
+        return find_direction(benchmark.name, metric, self.request.declared.over(self.source.declared))
 
     def shrunken(self, benchmark: Benchmark) -> dict[tuple[str, Level], Posterior]:
         """What the hierarchical model makes of differences in parts, by part and variant."""

@@ -140,10 +140,14 @@ def _command(analysis: Analysis, out: Path) -> str:
 
 
 def declarations(declared: Declared) -> list[str]:
-    """Flags that say again which scores are better when lower, and what guessing scores."""
-    lower = [name for name, is_lower in declared.lower_is_better.items() if is_lower]
-    chances = [f"{name}={chance:g}" for name, chance in declared.chances.items()]
-    return [*(["--lower-is-better", *lower] if lower else []), *(["--chance", *chances] if chances else [])]
+    """Flags that say again which scores are better, and what guessing scores."""
+    directions = declared.lower_is_better.items()
+    flags = {
+        "--lower-is-better": [str(name) for name, is_lower in directions if is_lower],
+        "--higher-is-better": [str(name) for name, is_lower in directions if not is_lower],
+        "--chance": [f"{name}={chance:g}" for name, chance in declared.chances.items()],
+    }
+    return [word for flag, values in flags.items() if values for word in (flag, *values)]
 
 
 def _shown(path: Path) -> str:

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar, get_args
 import pandas as pd
 
 from base.errors import UsageError, unknown_name
-from eval.results.outcome import Declared, Outcome
+from eval.results.outcome import Declared, Name, Outcome
+from eval.results.rows import NO_METRIC
 from eval.suites.spec import USUAL_MARGINS, Unit
 
 Scale = Literal["percent", "fraction"]
@@ -36,17 +37,20 @@ def declared_by_columns(table: pd.DataFrame, origin: str) -> Declared:
 
 def _column(
     table: pd.DataFrame, name: str, origin: str, read: Callable[[str, str], Value]
-) -> Mapping[str, Value]:
+) -> Mapping[Name, Value]:
+    """Read what a column says of each metric of a benchmark."""
     if name not in table.columns:
         return {}
-    found: dict[str, Value] = {}
+    known: dict[Name, Value] = {}
+    metrics = table["metric"].astype(str) if "metric" in table.columns else [NO_METRIC] * len(table)
     texts = table[name].astype(object).where(table[name].notna(), "").astype(str).str.strip()
-    pairs = zip(table["benchmark"].astype(str).str.strip(), texts, strict=True)
-    for benchmark, text in dict.fromkeys(pair for pair in pairs if pair[1]):
-        value = read(text, f"{name} of {benchmark} in {origin}")
-        if found.setdefault(benchmark, value) != value:
-            raise UsageError(f"{origin}: {name} of {benchmark} is both {found[benchmark]} and {value}")
-    return found
+    rows = zip(table["benchmark"].astype(str).str.strip(), metrics, texts, strict=True)
+    for benchmark, metric, text in dict.fromkeys(row for row in rows if row[2]):
+        named = benchmark if metric == NO_METRIC else f"{benchmark} {metric}"
+        value = read(text, f"{name} of {named} in {origin}")
+        if known.setdefault((benchmark, metric), value) != value:
+            raise UsageError(f"{origin}: {name} of {named} is both {known[benchmark, metric]} and {value}")
+    return known
 
 
 def _truth(text: str, place: str) -> bool:
@@ -112,13 +116,15 @@ def check_names(declared: Declared, present: Iterable[Any]) -> None:
         UsageError: Naming the flag, and what is there.
     """
     known = sorted(set(map(str, present)))
+    lower = {name for name, is_lower in declared.lower_is_better.items() if is_lower}
     flags = {
         "--margin": declared.margins,
         "--chance": declared.chances,
-        "--lower-is-better": declared.lower_is_better,
+        "--lower-is-better": lower,
+        "--higher-is-better": declared.lower_is_better.keys() - lower,
     }
     for flag, said in flags.items():
-        for name in sorted(set(said) - set(known)):
+        for name in sorted(set(map(str, said)) - set(known)):
             raise unknown_name(f"outcome in {flag}", name, known)
 
 

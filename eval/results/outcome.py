@@ -12,19 +12,39 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from base.errors import UsageError
 from eval.results.rows import NO_METRIC
-from eval.suites.registry import SUITES, is_graded, is_percentage, known_metric, suite_metric
+from eval.suites.registry import HELD_OUT, SUITES, is_graded, is_percentage, known_metric, suite_metric
 from eval.suites.spec import PERCENTAGES, USUAL_MARGINS, Better, MetricSpec, Unit
 
 Value = TypeVar("Value")
 LOSS_UNITS: tuple[Unit | None, ...] = ("nats", "bits per byte", "ratio")
-_LOSS_WORD = re.compile(
-    r"losses|bp[bcdt]|bits|surprisal|xent|ce|ece|kl|err(ors?)?(rate)?|[wct]er|r?mse|map?e|divergence|brier|"
-    r"regret|.*(loss|entropy|perplexity|ppl|nll)"
+Name = str | tuple[str, str]
+"""Of what something is said: an outcome, a benchmark or a metric, or a metric of one benchmark."""
+
+
+def _words(pattern: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])")
+
+
+_LOSSES = _words(
+    r"losses|bp[bcdt]|bits_per_[a-z]+|xent|cross_entropy|neg[a-z_]*likelihood|err(ors?)?(_?rate)?|[wct]er|"
+    r"r?mse|map?e|ece|brier|[a-z]*(loss|crossentropy|perplexity|ppl|nll)"
 )
+_MAYBE_LOSSES = _words("ce|kl|bits|surprisal|divergence|regret|[a-z]*entropy")
+_GAINS = _words(
+    "acc|accuracy|f1|auc|auroc|auprc|bleu|rouge[a-z]*|chrf|meteor|em|match|mcc|precision|recall|ndcg|mrr|r2|"
+    "pass|scores?|wins?|win_rate|reward|elo|correlation|spearman|pearson|kappa"
+)
+_TURNED = _words(
+    "neg(ative)?(?![a-z_]*likelihood)|minus|inv(erse)?|skill|gain|reduction|improvement|drop|decrease|increase|"
+    "delta|diff(erence)?|change|saved|recovered|advantage"
+)
+"""What turns the direction of the word beside it, or may."""
+_NO_NAMES = (NO_METRIC, "value", "mean", "result")
+"""What a metric is called where nobody names it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +60,8 @@ class Outcome:
             nothing is called equivalent.
         is_relative: Whether families may differ in scale, as losses of different objectives do, so that what
             is averaged over them are ratios. Every score then has one sign.
+        metrics: Those that stand for its tasks.
+        is_by_name: Whether its name alone says which scores are better.
     """
 
     name: str
@@ -48,6 +70,8 @@ class Outcome:
     chance: float | None = None
     margin: float | None = None
     is_relative: bool = False
+    metrics: tuple[str, ...] = field(default=(), compare=False)
+    is_by_name: bool = field(default=False, compare=False)
 
     @property
     def is_percentage(self) -> bool:
@@ -62,11 +86,14 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Declared:
-    """What users said of outcomes, by the name of an outcome, its benchmark or its metric."""
+    """What users said of outcomes, by the name of an outcome, its benchmark or its metric.
 
-    lower_is_better: Mapping[str, bool] = field(default_factory=dict)
-    units: Mapping[str, Unit] = field(default_factory=dict)
-    chances: Mapping[str, float] = field(default_factory=dict)
+    A table says it of a metric of one benchmark, the pair of both.
+    """
+
+    lower_is_better: Mapping[Any, bool] = field(default_factory=dict)
+    units: Mapping[Any, Unit] = field(default_factory=dict)
+    chances: Mapping[Any, float] = field(default_factory=dict)
     margins: Mapping[str, float] = field(default_factory=dict)
     margin: float | None = None
     """In percentage points, of every outcome in percent that has none of its own."""
@@ -80,10 +107,6 @@ class Declared:
             margins={**other.margins, **self.margins},
             margin=other.margin if self.margin is None else self.margin,
         )
-
-    def names(self) -> set[str]:
-        """Return every name of which something is said."""
-        return {*self.lower_is_better, *self.units, *self.chances, *self.margins}
 
 
 def find_outcome(
@@ -112,8 +135,7 @@ def find_outcome(
     _refuse_mixtures(label, specs)
     spec = next(iter(specs.values()))
     is_own = any(is_graded(benchmark, metric) for metric in specs)
-    # What is said of a suite is about the metric that stands for it: a margin of 1 point is no nat.
-    names = (label, *specs) if is_own else (label, benchmark, *specs)
+    names = tuple(dict.fromkeys(name for metric in specs for name in _names(benchmark, metric, label)))
     unit: Unit | None = "percent" if is_percentage(spec) and len(specs) > 1 else spec.unit
     chance = _said(declared.chances, names, spec.chance if len(specs) == 1 else None)
     usual = USUAL_MARGINS.get(unit) if unit else None
@@ -124,7 +146,10 @@ def find_outcome(
     margin = _said(declared.margins, names, usual)
     if margin is not None and margin in (*declared.margins.values(), declared.margin):
         _refuse_margin(label, margin, unit, scores)
-    is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, names)))
+    is_loss = unit in LOSS_UNITS or (unit is None and any(map(looks_like_a_loss, (label, benchmark, *specs))))
+    is_told = (
+        benchmark in SUITES or benchmark == HELD_OUT or _said(declared.lower_is_better, names) is not None
+    )
     return Outcome(
         name=label,
         better=spec.better or "higher",
@@ -132,12 +157,67 @@ def find_outcome(
         chance=chance,
         margin=margin,
         is_relative=is_loss and not is_own and _have_one_sign(scores),
+        metrics=tuple(specs),
+        is_by_name=not is_told,
     )
 
 
-def _said(known: Mapping[str, Value], names: Iterable[str], otherwise: Value | None = None) -> Value | None:
+def _said(known: Mapping[Any, Value], names: Iterable[Name], otherwise: Value | None = None) -> Value | None:
     """Return what is said under the first of the names of which anything is."""
     return next((known[name] for name in names if name in known), otherwise)
+
+
+def _names(benchmark: str, metric: str, label: str) -> tuple[Name, ...]:
+    """Under what something may be said of an outcome, by the metric that stands for it.
+
+    What is said of a suite is about its own metric and no graded one: a margin of 1 point is no nat.
+    """
+    of_all = (label,) if is_graded(benchmark, metric) else (label, benchmark)
+    return (*of_all, metric, (benchmark, metric))
+
+
+def find_direction(
+    benchmark: str, metric: str, declared: Declared, label: str | None = None
+) -> Better | None:
+    """Say which scores of a metric are better; None where nobody says it.
+
+    Args:
+        benchmark: Where the metric stands.
+        metric: Its name.
+        declared: What users said, which goes before what is known of names.
+        label: The outcome that the metric stands for, of which something may be said, too; None for a metric
+            that stands beside it.
+    """
+    names = _names(benchmark, metric, label) if label else (metric, (benchmark, metric))
+    is_lower = _said(declared.lower_is_better, names)
+    if is_lower is not None:
+        return "lower" if is_lower else "higher"
+    if spec := suite_metric(benchmark, metric):
+        return spec.better
+    if not _is_unnamed(benchmark, metric):
+        return _direction_of_name(metric)
+    of_suite = _of_benchmark(benchmark) if benchmark in SUITES else None
+    return of_suite.better if of_suite else _direction_of_name(benchmark)
+
+
+def _is_unnamed(benchmark: str, metric: str) -> bool:
+    return metric in (*_NO_NAMES, benchmark)
+
+
+def _direction_of_name(name: str) -> Better | None:
+    text, known = _plain(name), known_metric(name)
+    if _TURNED.search(text):
+        return None
+    is_loss = _LOSSES.search(text) is not None
+    if known is not None:
+        return None if is_loss and known.better == "higher" else known.better
+    if is_loss:
+        return "lower"
+    return "higher" if _GAINS.search(text) and not looks_like_a_loss(name) else None
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
 
 
 def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: Unit | None) -> MetricSpec:
@@ -145,25 +225,47 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: 
 
     ``guessed`` is the unit where neither its name nor anybody says one.
     """
-    names = (label, metric) if is_graded(benchmark, metric) else (label, benchmark, metric)
-    of_suite = suite_metric(benchmark, metric)
-    known = of_suite or known_metric(metric) or _of_benchmark(benchmark)
-    said, unit = _said(declared.lower_is_better, names), _said(declared.units, names)
-    _refuse_other_than_its_suite(benchmark, metric, said, unit)
-    if said is None and (known is None or known.better != "lower") and not of_suite:
-        own = [metric] if known_metric(metric) else [metric, benchmark]
-        if found := next((name for name in own if looks_like_a_loss(name)), None):
-            raise UsageError(
-                f"{found} looks like a loss, and nothing says which scores are better; add "
-                f"--lower-is-better {shlex.quote(found)}, or a column lower_is_better with true or false"
-            )
+    names = _names(benchmark, metric, label)
+    is_unnamed = _is_unnamed(benchmark, metric)
+    known = suite_metric(benchmark, metric) or known_metric(metric)
+    known = known or (_of_benchmark(benchmark) if is_unnamed else None)
+    is_lower, unit = _said(declared.lower_is_better, names), _said(declared.units, names)
+    _refuse_other_than_its_suite(benchmark, metric, is_lower, unit)
+    better = find_direction(benchmark, metric, declared, label)
+    if better is None and is_unnamed and guessed and not _is_doubtful(benchmark):
+        better = "higher"  # as a table of scores in percent has them
+    if better is None:
+        raise _unknown_direction(benchmark if is_unnamed else metric)
     spec = known or MetricSpec(name=metric, unit=guessed)
-    is_of_losses = known is None and any(map(looks_like_a_loss, names))
-    if said is not None and (said != (spec.better == "lower") or is_of_losses):
+    is_of_losses = known is None and any(map(looks_like_a_loss, (label, benchmark, metric)))
+    if better != spec.better or is_of_losses:
         # A score of another direction than the name's is another one, of which the unit has to be said.
-        own_unit = None if said or is_of_losses else spec.unit
-        spec = MetricSpec(name=metric, better="lower" if said else "higher", unit=own_unit)
+        own_unit = None if better == "lower" or is_of_losses else spec.unit
+        spec = MetricSpec(name=metric, better=better, unit=own_unit)
     return replace(spec, unit=unit) if unit is not None else spec
+
+
+def _is_doubtful(name: str) -> bool:
+    return looks_like_a_loss(name) or _TURNED.search(_plain(name)) is not None
+
+
+def _unknown_direction(name: str) -> UsageError:
+    quoted = shlex.quote(name)
+    return UsageError(
+        f"nothing says which scores of {name} are better; add --lower-is-better {quoted} or "
+        f"--higher-is-better {quoted}, or a column lower_is_better with true or false"
+    )
+
+
+def by_name_note(outcomes: Iterable[Outcome]) -> list[str]:
+    """Say of which outcomes lower scores are taken as better by their name alone."""
+    names = [outcome.name for outcome in outcomes if outcome.is_by_name and outcome.better == "lower"]
+    if not names:
+        return []
+    return [
+        f"lower scores are taken as better, by the name: {', '.join(names)}; where that is wrong, say "
+        f"--higher-is-better {shlex.quote(names[0])}"
+    ]
 
 
 def _are_percentages(scores: Sequence[float]) -> bool:
@@ -201,10 +303,8 @@ def _of_benchmark(benchmark: str) -> MetricSpec | None:
 
 def looks_like_a_loss(name: str) -> bool:
     """Whether a name is one of those under which people write down what is better when lower."""
-    if re.search(r"neg.*likelihood", name.lower()):
-        return True
-    words = re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())
-    return any(_LOSS_WORD.fullmatch(word) for word in words)
+    text = _plain(name)
+    return _LOSSES.search(text) is not None or _MAYBE_LOSSES.search(text) is not None
 
 
 def _refuse_mixtures(label: str, specs: Mapping[str, MetricSpec]) -> None:

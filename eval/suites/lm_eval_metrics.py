@@ -41,6 +41,24 @@ def metrics_of(results: Mapping[str, Any], is_masked: bool = False) -> dict[str,
     return metrics
 
 
+def directions_of(
+    higher_is_better: Mapping[str, Any], results: Mapping[str, Any], is_masked: bool = False
+) -> dict[str, bool]:
+    """Return of each metric under its name in rows whether lower scores are better, where lm-eval says it.
+
+    Args:
+        higher_is_better: One task's part of ``higher_is_better``: ``{"perplexity": false}``.
+        results: The same task's part of ``results``.
+        is_masked: As of ``metrics_of``.
+    """
+    keys = (key.partition(",") for key in results)
+    return {
+        row_metric(name, pipeline, is_masked): not higher_is_better[name]
+        for name, _, pipeline in keys
+        if isinstance(higher_is_better.get(name), bool)
+    }
+
+
 def row_metric(metric: str, pipeline: str = "none", is_masked: bool = False) -> str:
     """Name a metric of lm-eval as rows do; one without a known unit is raw."""
     suffix = "" if pipeline == "none" else f"_{pipeline}"

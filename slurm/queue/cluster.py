@@ -16,6 +16,9 @@ LONGEST_DAYS = 365
 
 OF_A_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
+_FIELDS = {"ntasks_per_node": "tasks_per_node", "signal": "signal_delay_s"}
+"""Options that a preset calls otherwise."""
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
 class ClusterPreset(Section):
@@ -46,13 +49,15 @@ class ClusterPreset(Section):
     setup: tuple[str, ...] = ()
     """Further shell lines before Python starts; a failing one ends the job."""
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables for every job, such as HF_HOME."""
+    """Variables for every job, such as HF_HOME. ``$SCRATCH`` and ``${SCRATCH}`` are those of the job, where
+    nothing else is expanded and no command runs; a dollar that is one is written ``\\$``."""
     signal_delay_s: Annotated[int, Field(ge=1)] = 120
     """Seconds before the time limit at which a job is told to save."""
     max_timeouts: Annotated[int, Field(ge=0)] = 50
     """How often a job that reached its time limit is queued again."""
-    additional_parameters: dict[str, Any] = Field(default_factory=dict)
-    """Any other option of sbatch, by its long name without dashes."""
+    additional_parameters: dict[str, bool | int | float | str | None] = Field(default_factory=dict)
+    """Any other option of sbatch, by its long name without dashes; true is one without a value, and null and
+    false leave it out."""
 
     @field_validator("time", mode="before")
     @classmethod
@@ -72,12 +77,30 @@ class ClusterPreset(Section):
 
     @field_validator("additional_parameters")
     @classmethod
-    def _not_those_of_a_study(cls, value: dict[str, Any]) -> dict[str, Any]:
+    def _others(cls, value: dict[str, Any]) -> dict[str, Any]:
         if taken := sorted(name for name in value if name.replace("_", "-") in OF_A_STUDY):
             raise ValueError(
                 f"{', '.join(taken)} is how a study finds its jobs again; leave it out (comment is free)"
             )
+        for name in value:
+            field = _FIELDS.get(key := name.replace("-", "_"), key)
+            if field in cls.model_fields:
+                raise ValueError(f"{name} is {field} of the preset; write it there")
         return value
+
+    @model_validator(mode="after")
+    def _one_memory(self) -> ClusterPreset:
+        names = [*(["mem_gb"] if self.mem_gb else []), *(name for name in _MEMORY if name in self.options)]
+        if len(names) > 1:
+            raise ValueError(f"sbatch takes one of {' and '.join(names)}; leave the others out")
+        return self
+
+    @property
+    def options(self) -> dict[str, bool | int | float | str]:
+        """Further options of every job, without what null or false leaves out."""
+        given = {name.replace("_", "-"): value for name, value in self.additional_parameters.items()}
+        wanted = {"requeue": True, **given}.items()
+        return {name: value for name, value in wanted if value is not None and value is not False}
 
     @property
     def num_processes(self) -> int:

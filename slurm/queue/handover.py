@@ -32,6 +32,9 @@ SBATCH_PATIENCE_S = 120.0
 """How long to wait for an sbatch whose caller was killed."""
 
 
+_ID = re.compile(r"(\d+)(?:;\S+)?|Submitted batch job (\d+)(?: on cluster \S+)?")
+
+
 def job_command(jobs_dir: Path, key: str) -> str:
     """Return the command of a job, for its script."""
     return f"{shlex.quote(sys.executable)} -u -m slurm.queue.start {shlex.quote(str(jobs_dir))} {key}"
@@ -112,18 +115,27 @@ def _call_sbatch(study_dir: Path, submission: Submission) -> Submission:
         with script.open("r+") as lock:
             try_lock(lock.fileno())
             done = subprocess.run(
-                ["sbatch", str(script.resolve())],
+                ["sbatch", "--parsable", str(script.resolve())],
                 env=scrubbed_environment(),
                 pass_fds=[lock.fileno()],
                 capture_output=True,
                 text=True,
             )
-        said = done.stderr
-        if done.returncode == 0 and (given := re.search(r"job (\d+)", done.stdout)):
-            return note_array(study_dir, submission, given[1])
+        said = done.stderr or done.stdout
+        if done.returncode == 0 and (array := given_id(done.stdout)):
+            return note_array(study_dir, submission, array)
     except OSError as error:
         said = str(error)
     return _after_failure(study_dir, submission, " ".join(said.split())[-400:])
+
+
+def given_id(answer: str) -> str | None:
+    """Return the id in sbatch's answer, the only one that stands on a line as sbatch writes it.
+
+    Sites wrap sbatch in scripts that print more, or that drop ``--parsable``.
+    """
+    ids = {found[1] or found[2] for line in answer.splitlines() if (found := _ID.fullmatch(line.strip()))}
+    return ids.pop() if len(ids) == 1 else None
 
 
 def _after_failure(study_dir: Path, submission: Submission, said: str) -> Submission:

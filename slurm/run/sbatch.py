@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from slurm.study.study import Study
 from slurm.worker.job import CellJob, Layout
 
 LAST_JOB_MINUTES = 120
+_SPECIAL = re.compile(r"(\\\$|\$[A-Za-z_]\w*|\$\{[A-Za-z_]\w*\})|[\\$`\"]")
+"""What a shell heeds between double quotes; in the group what is meant so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,20 +171,19 @@ class SlurmSubmitter:
             "constraint": preset.constraint,
             "signal_delay_s": preset.signal_delay_s,
             "setup": self._setup(),
-            "additional_parameters": {"requeue": True, "open-mode": "append", **preset.additional_parameters},
+            "additional_parameters": preset.options,
         }
 
     def _setup(self) -> list[str]:
-        code = snapshot_environment(self.snapshot)
-        exports = {"OMP_NUM_THREADS": None, **self.preset.environment, **code}
+        # Since SLURM 22.05 srun does not take the cores of a task from the job.
+        cores = dict.fromkeys(("OMP_NUM_THREADS", "SRUN_CPUS_PER_TASK"), "${SLURM_CPUS_PER_TASK:-1}")
+        own = {name: in_the_job(value) for name, value in self.preset.environment.items()}
+        code = {name: shlex.quote(value) for name, value in snapshot_environment(self.snapshot).items()}
         return [
             "set -e  # a failing line ends the job",
             *(f"module load {shlex.quote(name)}" for name in self.preset.modules),
             *self.preset.setup,
-            *(
-                f"export {name}={'${SLURM_CPUS_PER_TASK:-1}' if value is None else shlex.quote(value)}"
-                for name, value in exports.items()
-            ),
+            *(f"export {name}={value}" for name, value in (cores | own | code).items()),
         ]
 
     def _hand_over(
@@ -205,3 +207,8 @@ class SlurmSubmitter:
 def _set(executor: submitit.SlurmExecutor, **parameters: Any) -> None:
     """Leave out what is not set, for which the site's own default holds."""
     executor.update_parameters(**{name: value for name, value in parameters.items() if value is not None})
+
+
+def in_the_job(value: str) -> str:
+    """Write a value for the job's shell, which puts variables in and nothing else: ``$SCRATCH/hf``."""
+    return '"' + _SPECIAL.sub(lambda found: found[1] or rf"\{found[0]}", value) + '"'

@@ -11,11 +11,13 @@ import numpy as np
 
 from eval.results.outcome import Outcome
 from eval.significance.comparison import Comparison
+from eval.suites.spec import Better
 
 Name = TypeVar("Name", bound=Hashable)
 MOST_DIGITS = 8
 MANY_DIGITS = 1e5
 """From here on a number is written with its power of ten: few runs at an early look leave that wide."""
+ARROWS: dict[Better, str] = {"higher": "↑", "lower": "↓"}
 UNITS = {"percent": "points", "correlation": "points", "ratio": ""}
 """What a difference is said to be in, where that is not the name of the unit."""
 
@@ -80,7 +82,7 @@ def margin(comparison: Comparison) -> str:
 
 def arrow(outcome: Outcome) -> str:
     """Point to the better scores: ↑ or ↓."""
-    return "↑" if outcome.better == "higher" else "↓"
+    return ARROWS[outcome.better]
 
 
 def anchor(heading: str) -> str:
@@ -167,16 +169,16 @@ def details(summary: str, body: str) -> str:
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
-def best_of(means: Mapping[Name, float], lower: bool, digits: int) -> set[Name]:
+def best_of(means: Mapping[Name, float], better: Better | None, digits: int) -> set[Name]:
     """Names whose mean is the best, equal ones together; none when all are equal.
 
     Args:
         means: By name.
-        lower: Whether lower is better.
+        better: Which means are; None, and none is the best.
         digits: Decimals that are shown: equal is what reads the same.
     """
     rounded = {name: round(value, digits) for name, value in means.items()}
-    if len(set(rounded.values())) < 2:
+    if better is None or len(set(rounded.values())) < 2:
         return set()
-    top = min(rounded.values()) if lower else max(rounded.values())
+    top = min(rounded.values()) if better == "lower" else max(rounded.values())
     return {name for name, value in rounded.items() if value == top}

@@ -13,7 +13,14 @@ from base.json_text import parse_json, read_json
 from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
-from eval.suites.lm_eval_metrics import is_number, metrics_of, primary_metric, row_metric, row_score
+from eval.suites.lm_eval_metrics import (
+    directions_of,
+    is_number,
+    metrics_of,
+    primary_metric,
+    row_metric,
+    row_score,
+)
 from eval.suites.registry import HARNESS_PREFIX
 
 LABEL = "lm-eval's results"
@@ -47,15 +54,16 @@ def _results(content: Mapping[str, Any], path: Path) -> Iterator[Result]:
     name = content.get("model_name") or _model_name(config)
     if not name:
         raise KeyError("model_name")
-    when = str(content.get("date") or path.name)
+    when, is_masked = str(content.get("date") or path.name), config.get("model") == _MASKED
     for task, values in content["results"].items():
         if task in subtasks:
             continue
-        metrics = metrics_of(values, is_masked=config.get("model") == _MASKED)
+        metrics = metrics_of(values, is_masked)
         if not metrics:
             continue
         benchmark, group = _place(task, subtasks)
         chosen = primary_metric(task, metrics)
+        directions = directions_of((content.get("higher_is_better") or {}).get(task) or {}, values, is_masked)
         setting = f"{shots.get(task, 0)} shots, version {content['versions'].get(task, 'unknown')}"
         setting += f", limit {config['limit']}" if config.get("limit") else ""
         for metric, score in metrics.items():
@@ -67,6 +75,7 @@ def _results(content: Mapping[str, Any], path: Path) -> Iterator[Result]:
                 metric=metric,
                 score=score,
                 primary=metric == chosen,
+                lower_is_better=directions.get(metric),
                 n_items=int((sizes.get(task) or {}).get("effective", 0)),
                 when=when,
                 setting=setting,
@@ -159,9 +168,9 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
                 if missing := [metric for metric in item["metrics"] if metric not in item]:
                     raise UsageError(f"{path} line {number} has no {missing[0]}; was it edited?")
                 yield item
+    except UsageError:
+        raise
     except ValueError as error:
-        if isinstance(error, UsageError):
-            raise
         raise UsageError(f"{path} is not JSON lines ({first_line(error)}); was it cut off?") from None
 
 

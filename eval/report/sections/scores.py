@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from eval.report.analysis import Analysis
-from eval.report.document.markdown import arrow, best_of, bold, details, spread, table
+from eval.report.document.markdown import ARROWS, arrow, best_of, bold, details, spread, table
 from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context, decimals_of, mean_name
 from eval.report.verdicts.standing import by_standing
-from eval.results.outcome import Outcome
 from eval.results.run_scores import SINGLE_TASK, decimals
 from eval.significance.axes import Benchmark, Family, Level
-from eval.suites.registry import HELD_OUT, known_metric
+from eval.suites.registry import HELD_OUT
+from eval.suites.spec import Better
 
 
 def scores_section(analysis: Analysis, context: Context) -> str:
@@ -71,7 +71,7 @@ def _score_column(
     chosen = arms[(arms.benchmark == benchmark) & (arms.family == family)]
     digits, outcome = decimals_of(analysis, benchmark, family), analysis.outcome(benchmark)
     means = dict(zip(chosen.variant, chosen["mean"], strict=True))
-    best = best_of(means, outcome.better == "lower", digits)
+    best = best_of(means, outcome.better, digits)
     counts = chosen["n"].astype(int)
     return {
         variant: f"{bold(f'{mean:.{digits}f}', variant in best)}{spread(sd, digits)}"
@@ -107,15 +107,15 @@ def tasks_section(analysis: Analysis) -> str:
             named = f"{title(benchmark)}, {family_label(family)}"
             if benchmark in analysis.not_compared:
                 named += " (in its own unit, not compared)"
-            outcome = analysis.outcomes.get(benchmark)
-            parts.append(
-                details(
-                    named, _task_table(tasks[tasks.family == family], analysis.variants, baselines, outcome)
-                )
-            )
+            directions = {name: analysis.direction(benchmark, name) for name in tasks.metric.unique()}
+            of_family = tasks[tasks.family == family]
+            parts.append(details(named, _task_table(of_family, analysis.variants, baselines, directions)))
     if not parts:
         return ""
-    text = "Mean over seeds, the best in bold. Untested: among many tasks some best is luck."
+    text = (
+        "Mean over seeds, the best in bold. Untested: among many tasks some best is luck. A metric without "
+        "an arrow is one of which nothing says which scores are better."
+    )
     if analysis.source.baselines:
         text += (
             " *Constant answer* is what the one answer scores that does best on the training set: for "
@@ -128,19 +128,18 @@ def _task_table(
     tasks: pd.DataFrame,
     variants: Sequence[Level],
     baselines: Mapping[str, Mapping[str, float]],
-    outcome: Outcome | None,
+    directions: Mapping[str, Better | None],
 ) -> str:
     rows = []
     for (group, task, metric), arms in tasks.groupby(["group", "task", "metric"], sort=True):
         means = dict(zip(arms.variant, arms["mean"], strict=True))
-        known = known_metric(str(metric))
-        is_lower = (outcome.better if outcome else known.better if known else "higher") == "lower"
-        places = decimals(str(metric))
-        best = best_of(means, is_lower, places)
+        better, places = directions[metric], decimals(str(metric))
+        best = best_of(means, better, places)
         shown = [
             bold(f"{means[name]:.{places}f}", name in best) if name in means else "-" for name in variants
         ]
-        row = [str(group), str(task), str(metric).replace("_", " ") + (" ↓" if is_lower else " ↑"), *shown]
+        pointed = f"{str(metric).replace('_', ' ')} {ARROWS[better] if better else ''}".strip()
+        row = [str(group), str(task), pointed, *shown]
         if baselines:
             constant = baselines.get(str(task), {}).get(str(metric))
             row.append("-" if constant is None else f"{constant:.1f}")

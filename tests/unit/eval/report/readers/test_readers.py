@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -165,7 +164,7 @@ def test_what_was_guessed_or_left_out_is_said(tmp_path: Path):
     notes = {shape: notes_of(shape, tmp_path) for shape in SHAPES}
     assert "left out, not finished: none-seed4" in notes[as_table_of_runs]
     assert "gelu-seed1 is gelu, seed 1" in notes[as_table_of_runs]
-    assert "last value in the chart" in notes[as_chart]
+    assert "last step" in notes[as_chart]
     assert "last step" in notes[as_history]
     assert "commas in scores are read as decimal" in notes[as_german]
     assert "every row counts as a run of its own" in notes[without_seeds]
@@ -183,6 +182,102 @@ def test_runs_that_end_at_different_steps_are_named(tmp_path: Path):
     source = read_source(tmp_path / "scores.csv")
     assert read(source) == {("gelu", 1, "loss"): 2.0, ("kan", 1, "loss"): 2.5}
     assert "loss: runs end at different steps, kan seed 1 at 10 and others at 20" in "; ".join(source.notes)
+
+
+def test_runs_of_a_chart_that_end_early_are_named_and_bookkeeping_is_no_score(tmp_path: Path):
+    """W&B has `_step` beside each metric, with its bounds; here a column of another's too."""
+    columns: dict[str, list[Any]] = {"Step": [100, 200, 300]}
+    ends = {"gelu-seed1": 3, "gelu-seed2": 3, "kan-seed1": 2, "kan-seed2": 1}
+    for name, end in ends.items():
+        for metric in ("loss", "_step", "_timestamp", "epoch", "trainer/global_step"):
+            values = [float(x) if x < end else "" for x in range(3)]
+            columns |= {f"{name} - {metric}{bound}": values for bound in ("", "__MIN", "__MAX")}
+    as_text(
+        tmp_path / "scores.csv", list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
+    )
+    source = read_source(tmp_path / "scores.csv")
+    assert set(source.rows.benchmark) == {"loss"}
+    assert "no scores, and left out: _step, _timestamp, epoch, trainer/global_step" in source.notes
+    said = "loss: runs end at different steps, kan seed 2 at 100, kan seed 1 at 200 and others at 300"
+    assert said in source.notes
+
+
+BOOKKEEPING = (
+    "_step",
+    "_runtime",
+    "_timestamp",
+    "epoch",
+    "global_step",
+    "trainer/global_step",
+    "train/epoch",
+)
+
+
+def test_bookkeeping_of_a_wide_table_is_no_score_unless_asked_for(tmp_path: Path):
+    rows = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), *(1 for _ in BOOKKEEPING)] for v, s in RUNS]
+    as_text(tmp_path / "a.csv", ["variant", "seed", *BENCHMARKS, *BOOKKEEPING], rows)
+    assert read(read_source(tmp_path / "a.csv")) == SCORES
+    asked = read_source(tmp_path / "a.csv", reading=Reading(scores=("blimp", "epoch")))
+    assert set(asked.rows.benchmark) == {"blimp", "epoch"}
+
+
+def test_bookkeeping_of_a_long_table_is_no_score(tmp_path: Path):
+    names = (*BENCHMARKS, *BOOKKEEPING)
+    rows = [[v, s, name, SCORES.get((v, s, name), 1.0)] for v, s in RUNS for name in names]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert f"no scores, and left out: {', '.join(BOOKKEEPING)}" in source.notes
+
+
+@pytest.mark.parametrize("step", ["step", "trainer/global_step", "epoch"])
+def test_a_long_history_counts_its_last_steps(step: str, tmp_path: Path):
+    rows = [[*key, end, score * end / 10] for key, score in SCORES.items() for end in (10, 5)]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", step, "score"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert source.notes == ("each run's last step counts",)
+    as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", step, "score"], [*rows, rows[0]])
+    assert len(read_source(tmp_path / "b.csv").rows) == len(SCORES) + 1  # the report names them
+
+
+@pytest.mark.parametrize(
+    ("column", "ended", "other"),
+    [
+        ("state", "finished", "crashed"), ("State", "finished", "running"), ("Status", "FINISHED", "KILLED"),
+        ("status", "FINISHED", ""), ("sys/state", "Inactive", "Active"), ("trial_state", "COMPLETE", "FAIL"),
+        ("run.status", "success", "weird"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_long", [True, False])
+def test_runs_that_a_tracker_says_did_not_finish_are_left_out(
+    column: str, ended: str, other: str, is_long: bool, tmp_path: Path
+):
+    path = tmp_path / "a.csv"
+    if is_long:
+        rows = [[*key, score, ended] for key, score in SCORES.items()]
+        as_text(
+            path,
+            ["variant", "seed", "benchmark", "score", column],
+            [*rows, *(["none", 4, name, 1.0, other] for name in BENCHMARKS)],
+        )
+    else:
+        wide = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), ended] for v, s in RUNS]
+        as_text(path, ["variant", "seed", *BENCHMARKS, column], [*wide, ["none", 4, 1.0, 1.0, other]])
+    source = read_source(path)
+    assert read(source) == SCORES
+    assert source.notes == (f"left out, not finished: none 4 ({other.lower() or 'no state'})",)
+
+
+def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
+    rows = [[*key, score, "CA" if key[1] == 1 else "NY"] for key, score in SCORES.items()]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score", "state"], rows)
+    assert read(read_source(tmp_path / "a.csv")) == SCORES
+    rows = [[*key, score, "running"] for key, score in SCORES.items()]
+    as_text(tmp_path / "b.csv", ["variant", "seed", "benchmark", "score", "state"], rows)
+    with pytest.raises(UsageError, match=r"state says of no run that it finished \(running\)"):
+        read_source(tmp_path / "b.csv")
+    assert len(read_source(tmp_path / "b.csv", axes=["state"]).rows) == len(SCORES)
 
 
 @pytest.mark.parametrize(
@@ -218,7 +313,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + GOOD + "kan,3,blimp,54%\n", Reading(), "some scores of blimp have a percent sign"),
         ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Reading(), "'variant' twice"),
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
+        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in row 2"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
         ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
@@ -279,51 +374,6 @@ def write_lm_eval(folder: Path, name: str, accuracy: float, date: float = 1.0, *
     return path
 
 
-def write_lighteval(folder: Path, name: str, accuracy: float) -> Path:
-    content = {
-        "config_general": {"lighteval_sha": "0", "max_samples": None, "model_name": name},
-        "results": {
-            "leaderboard|first:a|5|0": {"acc": accuracy, "acc_stderr": 0.1},
-            "leaderboard|first:b|5|0": {"acc": accuracy / 2, "acc_stderr": 0.1, "qem": 0.5},
-            "leaderboard|first:_average|5": {"acc": 0.9},
-            "all": {"acc": 0.9},
-        },
-        "versions": {},
-    }
-    path = folder / "results" / name / "results_2026-01-01T00-00-00.000000.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
-def write_helm(folder: Path, name: str, accuracy: float) -> Path:
-    for task, mean in (("a", accuracy), ("b", accuracy / 2)):
-        run = folder / "runs" / "v1" / f"first:subject={task},model={name.replace('/', '_')}"
-        run.mkdir(parents=True)
-        of_split: dict[str, Any] = {"name": "exact_match", "split": "test"}
-        stats = [
-            {"name": of_split, "count": 1, "sum": mean, "mean": mean},
-            {"name": {**of_split, "perturbation": {"name": "typos"}}, "count": 1, "sum": 0.9, "mean": 0.9},
-            {"name": {"name": "exact_match", "split": "valid"}, "count": 1, "sum": 0.8, "mean": 0.8},
-            {"name": {"name": "num_prompt_tokens", "split": "test"}, "count": 1, "sum": 80, "mean": 80},
-        ]
-        (run / "stats.json").write_text(json.dumps(stats))
-        spec = {"name": f"first:subject={task},model={name}", "adapter_spec": {"model": name}}
-        (run / "run_spec.json").write_text(json.dumps(spec))
-    return run / "stats.json"
-
-
-def write_inspect(folder: Path, name: str, accuracy: float) -> Path:
-    """A log that Inspect 0.3.285 wrote, of which model and values are changed."""
-    for task, value in (("a", accuracy), ("b", accuracy / 2)):
-        content = json.loads(Path(__file__).with_name("inspect-0.3.285.json").read_text())
-        content["eval"] |= {"model": name, "task": f"first_{task}"}
-        content["results"]["scores"][0]["metrics"]["accuracy"]["value"] = value
-        path = folder / f"2026_{task}_{name.replace('/', '_')}.json"
-        path.write_text(json.dumps(content))
-    return path
-
-
 def write_samples(folder: Path, name: str, accuracy: float) -> Path:
     for task, share in (("a", accuracy), ("b", accuracy / 2)):
         right = round(16 * share)
@@ -339,9 +389,6 @@ def write_samples(folder: Path, name: str, accuracy: float) -> Path:
 
 WRITERS: Mapping[str, Callable[[Path, str, float], Path]] = {
     "lm-eval": write_lm_eval,
-    "lighteval": write_lighteval,
-    "HELM": write_helm,
-    "Inspect": write_inspect,
     "lm-eval samples": write_samples,
 }
 MODELS = {"gelu-seed1": 0.5, "gelu-seed2": 0.25, "kan-seed1": 0.75, "kan-seed2": 1.0}
@@ -428,32 +475,57 @@ def test_the_groups_of_lm_eval_are_benchmarks_and_their_own_means_are_not_read(t
     assert dict(zip(rows.task, rows.n_items, strict=True)) == {"first": 8, "second": 5}
 
 
-def test_results_of_two_tools_are_told_apart(tmp_path: Path):
+def test_which_scores_are_better_is_read_where_lm_eval_says_it(tmp_path: Path):
+    """lm-eval says it by task and metric, without its filter."""
+    directions = {"first": {"acc": True, "other": False}, "second": {"acc": None}}
+    harness = tmp_path / "harness"
+    write_lm_eval(harness, "gelu-seed1", 0.5, higher_is_better=directions)
+    assert read_source(harness).declared.lower_is_better == {
+        ("lm-eval-my_group", "accuracy"): False,
+        ("lm-eval-my_group", "raw_other"): True,
+    }
+
+
+def test_models_of_one_name_on_a_disk_are_called_by_their_folders(tmp_path: Path):
+    """``--model_args pretrained=./model`` in a folder of each model's own."""
+    for name, accuracy in MODELS.items():
+        write_lm_eval(tmp_path / name, "./model", accuracy)
+    source = read_source(tmp_path)
+    assert {(v, s) for v, s in zip(source.rows.variant, source.rows.seed, strict=True)} == {
+        ("gelu", 1), ("gelu", 2), ("kan", 1), ("kan", 2)
+    }  # fmt: skip
+    assert "./model is the name of several models, which are called by their folders" in source.notes
+    write_lm_eval(tmp_path / "plain", "relu-seed1", 0.5)
+    assert set(read_source(tmp_path).rows.variant) == {*(f"{name}/model" for name in MODELS), "relu-seed1"}
+
+
+def test_one_model_in_folders_of_its_tasks_stays_one(tmp_path: Path):
+    for date, folder in enumerate(("again", "first")):
+        write_lm_eval(tmp_path / folder, "./model", 0.5, date=1.0 + date)
+    assert set(read_source(tmp_path).rows.variant) == {"model"}
+
+
+STRAY = {
+    "predictions.json": b'{"id": 1}\n{"id": 2}\n',
+    "number.json": b"1" * 10_000,
+    "deep.json": b"[" * 100_000,
+    "binary.json": b"\xff\x00\x81",
+    "list.json": b"[1, 2]",
+    "._results_2026-01-01T00-00-00.json": b"\x00\x05\x16\x07",
+}
+
+
+@pytest.mark.parametrize("name", STRAY)
+def test_odd_files_of_a_results_folder_stop_nothing(name: str, tmp_path: Path):
     write_lm_eval(tmp_path, "gelu-seed1", 0.5)
-    write_inspect(tmp_path, "gelu-seed1", 0.5)
-    with pytest.raises(UsageError, match="holds results of lm-eval and Inspect; give those of one tool"):
-        read_source(tmp_path)
-
-
-def test_logs_of_inspect_that_did_not_end_or_are_packed(tmp_path: Path):
-    path = write_inspect(tmp_path, "gelu-seed1", 0.5)
-    content = json.loads(path.read_text())
-    with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
-        log.writestr("header.json", path.read_text())
-    assert read(read_source(tmp_path / "log.eval")) == read(read_source(path))
-    path.write_text(json.dumps({**content, "status": "cancelled"}))
-    with pytest.raises(UsageError, match="ended with 'cancelled'; run it again"):
-        read_source(path)
-    (tmp_path / "log.eval").write_bytes(b"PK\x03\x04")
-    with pytest.raises(UsageError, match="not a whole log of Inspect"):
-        read_source(tmp_path / "log.eval")
-
-
-def test_helm_needs_its_specification(tmp_path: Path):
-    path = write_helm(tmp_path, "gelu-seed1", 0.5)
-    path.with_name("run_spec.json").unlink()
-    with pytest.raises(UsageError, match=r"run_spec\.json beside it"):
-        read_source(path)
+    (tmp_path / "results_of_my_study.json").mkdir()
+    (tmp_path / name).write_bytes(STRAY[name])
+    source = read_source(tmp_path)
+    assert set(source.rows.variant) == {"gelu"}
+    is_named = any(f"{name} is not JSON" in note for note in source.notes)
+    assert is_named == (name not in ("list.json", "._results_2026-01-01T00-00-00.json"))
+    with pytest.raises(UsageError, match=r"is not JSON|no result file"):
+        read_source(tmp_path / name)
 
 
 def test_flags_of_tables_are_refused_of_result_files(tmp_path: Path):

@@ -10,23 +10,30 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from base.errors import run_cli
+from base.errors import UsageError, run_cli
 from eval.report.__main__ import main
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source
-from eval.results.outcome import Declared, Outcome, looks_like_a_loss
+from eval.report.sections.scores import tasks_section
+from eval.results.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss
 from eval.significance.comparison import EQUIVALENT
 
 VARIANTS, SEEDS = ("gelu", "kan"), (1, 2, 3)
 PERCENT, LOSSES, FRACTIONS = (50.0, 1.0), (3.0, 0.02), (0.6, 0.01)
 
-LIKE_LOSSES = (
+LOSS_NAMES = (
     *("loss", "val_loss", "validation-loss", "VAL_LOSS", "valLoss", "eval/loss", "train.loss", "loss2"),
     *("ppl", "word_ppl", "nll", "valNLL", "neg_log_likelihood", "negative-log-likelihood", "cross_entropy"),
-    *("crossentropy", "xent", "ce", "error_rate", "top1_error", "wer", "cer", "mse", "rmse", "mae", "brier"),
-    *("ece", "bits_per_char", "bpc", "surprisal", "kl"),
+    *("crossentropy", "xent", "error_rate", "top1_error", "wer", "cer", "mse", "rmse", "mae", "brier"),
+    *("Perplexity", "wikitext/perplexity", "eval_ppl", "bpb", "val_bpb", "brier_score", "log_loss"),
+    *("ece", "bits_per_char", "bpc", "Validation Loss"),
 )  # fmt: skip
+DOUBTFUL = (
+    *("ce", "kl", "surprisal", "entropy", "neg_log_loss", "loss_reduction", "inverse_perplexity", "bpb_gain"),
+    *("brier_skill_score", "accuracy_drop", "accuracy_loss"),
+)
+"""Names of which the direction is none that a word in them has."""
 
 
 def table(benchmark: str, scores: tuple[float, float] = PERCENT, **columns: object) -> pd.DataFrame:
@@ -78,6 +85,7 @@ def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Callable
     [
         (table("blimp"), ["--margin", "blmp=1"], "unknown outcome in --margin 'blmp'; did you mean 'blimp'"),
         (table("blimp"), ["--lower-is-better", "los"], "unknown outcome in --lower-is-better 'los'"),
+        (table("blimp"), ["--higher-is-better", "los"], "unknown outcome in --higher-is-better 'los'"),
         (table("blimp"), ["--chance", "ewok=50"], "unknown outcome in --chance 'ewok'; Available: blimp"),
         (table("val_bpb", LOSSES), ["--margin", "1"], "no outcome is in percent; name that of "
          "each outcome in bits per byte: --margin val_bpb=0.002"),
@@ -107,8 +115,8 @@ def test_flags_that_do_not_fit(
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
-        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, np.inf]), "score 'inf' in data row 6 is not"),
-        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, "nan"]), "score 'nan' in data row 6 is not"),
+        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, np.inf]), "score 'inf' in row 7 is not"),
+        (table("val_bpb", LOSSES, score=[1, 2, 3, 4, 5, "nan"]), "score 'nan' in row 7 is not"),
         (tasks(("accuracy", 50), ("perplexity", 20)), "lm mixes accuracy and perplexity, one"),
         (tasks(("bits_per_byte", 1), ("perplexity", 20)), "lm mixes bits_per_byte (bits per byte) and"),
         (table("x", LOSSES, lower_is_better=[True] * 5 + [False]), "lower_is_better of x is both True"),
@@ -133,11 +141,69 @@ def test_scales_that_do_not_fit(refusal: Callable[..., str]):
     assert "no score is a percentage" in refusal(table("val_bpb", LOSSES), "--scale", "fraction")
 
 
-@pytest.mark.parametrize("name", LIKE_LOSSES)
-def test_names_of_losses_ask_for_a_direction(refusal: Callable[..., str], name: str):
-    error = refusal(table(name, (30.0, 0.2)))
-    assert f"--lower-is-better {name}" in error
-    assert "looks like a loss" in error
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_names_that_say_no_direction_ask_for_it(name: str):
+    with pytest.raises(UsageError, match=f"--lower-is-better {name} or --higher-is-better {name}"):
+        find_outcome(name, ["score"], [30.0], Declared())
+
+
+@pytest.mark.parametrize("metric", ["toxicity", "latency_ms", "ties"])
+def test_a_metric_that_nobody_knows_is_not_taken_for_one_that_is_better_when_higher(metric: str):
+    benchmark = "blimp" if metric == "ties" else "mine"
+    with pytest.raises(UsageError, match=f"nothing says which scores of {metric} are better"):
+        find_outcome(benchmark, [metric], [30.0], Declared())
+    for is_lower in (True, False):
+        told = Declared(lower_is_better={metric: is_lower})
+        assert find_direction(benchmark, metric, told) == ("lower" if is_lower else "higher")
+
+
+@pytest.mark.parametrize("name", LOSS_NAMES)
+def test_losses_are_better_when_lower(name: str):
+    assert find_outcome(name, ["score"], [3.0], Declared()).better == "lower"
+    assert find_outcome("mine", [name], [3.0], Declared()).better == "lower"
+    assert find_outcome(name, ["score"], [3.0], Declared(lower_is_better={name: False})).better == "higher"
+
+
+def test_a_report_says_what_it_took_from_a_name(tmp_path: Path):
+    (note,) = (x for x in analysis_of(tmp_path, table("val_loss", LOSSES)).warnings if "by the name" in x)
+    assert note.startswith("lower scores are taken as better, by the name: val_loss; where that is wrong")
+    for is_lower in (True, False):
+        told = analysis_of(tmp_path, table("val_loss", LOSSES, lower_is_better=is_lower))
+        assert not any("by the name" in x for x in told.warnings)
+
+
+SEVERAL_METRICS = [("accuracy", True), ("perplexity", False), ("raw_toxicity", False), ("raw_bleu", False)]
+
+
+@pytest.mark.parametrize(
+    "column", [None, {"perplexity": "false", "raw_toxicity": "true", "accuracy": "false"}]
+)
+def test_every_metric_of_a_benchmark_has_a_direction_of_its_own(tmp_path: Path, column: dict | None):
+    """Each is 40 of gelu and 30 of kan; a field of one metric is not about another."""
+    frames = [
+        table("lambada", (40.0, 0.0), task="openai", metric=metric, primary=is_primary).assign(
+            score=[40.0, 40.1, 40.2, 30.0, 30.1, 30.2],
+            **({"lower_is_better": column.get(metric, "")} if column else {}),
+        )
+        for metric, is_primary in SEVERAL_METRICS
+    ]
+    analysis = analysis_of(tmp_path, pd.concat(frames))
+    arrows = {"accuracy": "↑", "perplexity": "↓", "raw_toxicity": "", "raw_bleu": "↑"}
+    arrows |= {"perplexity": "↑", "raw_toxicity": "↓"} if column else {}
+    lines = tasks_section(analysis).splitlines()
+    for metric, arrow in arrows.items():
+        (line,) = (line for line in lines if f"| {metric.replace('_', ' ')}" in line)
+        cells = [cell.strip() for cell in line.split("|")[3:6]]
+        assert cells[0] == f"{metric.replace('_', ' ')} {arrow}".strip()
+        assert ["**" in cell for cell in cells[1:]] == [arrow == "↑", arrow == "↓"]
+
+
+def test_a_flag_may_name_a_metric_that_stands_beside_the_compared_one(tmp_path: Path):
+    frame = tasks(("accuracy", 40), ("toxicity", 30)).assign(task="t", primary=[True] * 6 + [False] * 6)
+    analysis = analysis_of(tmp_path, frame, declared=Declared(lower_is_better={"toxicity": True}))
+    (benchmark,) = analysis.benchmarks
+    assert analysis.direction(benchmark, "toxicity") == "lower"
+    assert analysis.direction(benchmark, "accuracy") == "higher"
 
 
 @pytest.mark.parametrize("name", ["blimp", "glossary", "lossy", "bleu", "negation", "maze", "terse"])
@@ -220,4 +286,9 @@ def test_one_score_above_100_leaves_the_others_percentages(tmp_path: Path):
 
 
 def test_a_name_of_two_words_is_quoted_for_the_shell(refusal: Callable[..., str]):
-    assert "--lower-is-better 'Validation Loss'" in refusal(table("Validation Loss", LOSSES))
+    assert "--lower-is-better 'KL Divergence' or" in refusal(table("KL Divergence", LOSSES))
+
+
+def test_one_direction_is_named_once(refusal: Callable[..., str]):
+    flags = ["--lower-is-better", "kl", "--higher-is-better", "kl"]
+    assert "kl stands behind --lower-is-better and --higher-is-better" in refusal(table("kl"), *flags)
