@@ -10,7 +10,6 @@ from typing import Any
 
 from base.errors import UsageError, first_line
 from base.json_text import parse_json, read_json
-from eval.report.readers.json_files import damaged
 from eval.report.readers.results import Result
 from eval.report.readers.spec import ReaderSpec
 from eval.suites.lm_eval_metrics import (
@@ -44,7 +43,7 @@ def read_results(path: Path) -> Iterable[Result] | None:
     try:
         return list(_results(content, path))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise damaged(path, LABEL, error) from None
+        raise _damaged(path, error) from None
 
 
 def _results(content: Mapping[str, Any], path: Path) -> Iterator[Result]:
@@ -185,3 +184,8 @@ SAMPLES = ReaderSpec(
     read=read_samples,
     docs=DOCS,
 )
+
+
+def _damaged(path: Path, error: Exception) -> UsageError:
+    what = f"no {error}" if isinstance(error, KeyError) else first_line(error)
+    return UsageError(f"{path} is not as {LABEL} are ({what}); was it edited?")
