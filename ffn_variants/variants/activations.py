@@ -262,10 +262,7 @@ SPECS = (
         "x + sin(a_f x)^2 / a_f",
         "Ziyin et al. 2020, arXiv:2006.08195",
         _initial(1.0, "frequency a"),
-        (
-            "3d075db404c6",
-            "ccce8204db16",
-        ),
+        ("3d075db404c6", "ccce8204db16"),
     ),
     _activation("none", lambda _: nn.Identity(), "x", "control: two linear layers"),
     _activation(

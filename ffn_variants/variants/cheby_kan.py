@@ -92,8 +92,5 @@ SPEC = FFNSpec(
     reference=kan_layers.CHEBY_KAN.reference,
     options={**kan_layers.CHEBY_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=(
-        "1d0f0dc07509",
-        "97f333400251",
-    ),
+    earlier_sources=("1d0f0dc07509", "97f333400251"),
 )

@@ -187,10 +187,7 @@ WAV_SPEC = FFNSpec(
     options=kan_layers.WAV_KAN.options,
     multiply_adds=lambda d, f, **_: 2 * d * f,
     caution=EDGES,
-    earlier_sources=(
-        "ee9392b9e190",
-        "ba66091c9a37",
-    ),
+    earlier_sources=("ee9392b9e190", "ba66091c9a37"),
 )
 
 MLP_EDGE_SPEC = FFNSpec(
@@ -202,8 +199,5 @@ MLP_EDGE_SPEC = FFNSpec(
     options=kan_layers.MLP_EDGE.options,
     multiply_adds=lambda d, f, units, **_: 4 * d * f * units,
     caution=EDGES,
-    earlier_sources=(
-        "f905fe77ff91",
-        "78612141550e",
-    ),
+    earlier_sources=("f905fe77ff91", "78612141550e"),
 )

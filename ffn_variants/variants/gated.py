@@ -133,9 +133,6 @@ SPECS = (
         clamped_swiglu,
         "W_2 (g sigmoid(1.702 g) * (v + 1)), g = min(W x, 7), v = V x in [-7, 7], no biases",
         "gpt-oss, OpenAI 2025, arXiv:2508.10925",
-        (
-            "b55c473e2b7f",
-            "4451ae81b638",
-        ),
+        ("b55c473e2b7f", "4451ae81b638"),
     ),
 )

@@ -166,8 +166,5 @@ SPEC = FFNSpec(
         "on a GPU every expert is computed for every token, as choices have no fixed shape: the FFN takes "
         "experts / top_k times these FLOPs there, and as much more memory"
     ),
-    earlier_sources=(
-        "80e50e2067e5",
-        "a00490777e58",
-    ),
+    earlier_sources=("80e50e2067e5", "a00490777e58"),
 )

@@ -158,10 +158,7 @@ JACOBI_SPEC = FFNSpec(
     reference=kan_layers.JACOBI_KAN.reference,
     options={**kan_layers.JACOBI_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=(
-        "196f0339024d",
-        "931c4c670899",
-    ),
+    earlier_sources=("196f0339024d", "931c4c670899"),
 )
 
 HERMITE_SPEC = FFNSpec(
@@ -172,8 +169,5 @@ HERMITE_SPEC = FFNSpec(
     reference=kan_layers.HERMITE_KAN.reference,
     options={**kan_layers.HERMITE_KAN.options, **kan_layers.HIDDEN_NORM},
     multiply_adds=lambda d, f, degree, **_: 2 * d * f * (degree + 1),
-    earlier_sources=(
-        "cbb288d75cbd",
-        "c582fa178616",
-    ),
+    earlier_sources=("cbb288d75cbd", "c582fa178616"),
 )

@@ -117,8 +117,5 @@ SPEC = FFNSpec(
     multiply_adds=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).multiply_adds(),
     active_params=lambda d, f, heads, top_k: Sizes(d, f, heads, top_k).active_params(),
     caution="what is read is kept for the backward pass: heads x top_k x hidden_size numbers a token a layer",
-    earlier_sources=(
-        "20e68fd79e46",
-        "9507b50b896a",
-    ),
+    earlier_sources=("20e68fd79e46", "9507b50b896a"),
 )

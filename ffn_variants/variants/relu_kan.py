@@ -129,8 +129,5 @@ SPEC = FFNSpec(
     reference=kan_layers.RELU_KAN.reference,
     options=kan_layers.RELU_KAN.options,
     multiply_adds=lambda d, f, grid_size, spline_order, **_: 2 * d * f * (grid_size + spline_order),
-    earlier_sources=(
-        "2893aee522aa",
-        "8f1cc7c83ab7",
-    ),
+    earlier_sources=("2893aee522aa", "8f1cc7c83ab7"),
 )
