@@ -79,7 +79,7 @@ def rows_of_step(num_rows: int, rows_per_step: int, seed: int, step: int) -> np.
 
 def dropout_seed(seed: int, step: int, process: int) -> int:
     """Seed of torch's generator for the dropout of one step in one process."""
-    return int(np.random.SeedSequence([DROPOUT, seed, step, process]).generate_state(1, np.uint64)[0]) >> 1
+    return int(np.random.SeedSequence([DROPOUT, seed, step, process]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def next_tokens(input_ids: np.ndarray, position_ids: np.ndarray) -> np.ndarray:
