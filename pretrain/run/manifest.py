@@ -13,9 +13,6 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from base.checksums import FileState, damage, file_states, fingerprint
-from base.config_input import read_yaml
-from base.errors import UsageError
-from base.files import mapping
 from base.records import peek_record, read_record, set_aside, write_record
 from pretrain.run.folders import RUN_NAME, RunFolder
 
@@ -71,22 +68,12 @@ def config_hashes(run: RunFolder) -> dict[str, str]:
 def mixed_up(run: RunFolder) -> str | None:
     """Say that a folder holds files of several runs, as after a folder was renamed or copied into another."""
     hashes = config_hashes(run)
-    if "its name" not in hashes and (chosen := _chosen_name(run)) not in (None, run.path.name):
-        hashes = {"its name": run.path.name, run.config_file.name: str(chosen)}
     if len(set(hashes.values())) < 2:
         return None
     told = ", ".join(f"{name} {said}" for name, said in hashes.items())
     return (
         f"{run.path} holds files of several runs ({told}); was a folder renamed, or one copied into another?"
     )
-
-
-def _chosen_name(run: RunFolder) -> object:
-    """Return the name that a run's user chose, by its configuration; None without one."""
-    try:
-        return mapping(read_yaml(run.config_file).get("output")).get("run_name")
-    except UsageError:
-        return None
 
 
 def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:

@@ -222,11 +222,10 @@ def test_a_model_of_before_goes_on_with_a_prompt_too(run, tmp_path):
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize("page", ["README.md", "card"])
 @pytest.mark.usefixtures("silent")
-def test_the_code_that_is_shown_runs(run, repository, page, capsys):
+def test_the_code_that_a_card_shows_runs(run, capsys):
     folder = run("--ffn", "gelu") / "model"
-    text = (folder / "README.md" if page == "card" else repository / page).read_text(encoding="utf-8")
+    text = (folder / "README.md").read_text(encoding="utf-8")
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "pipeline(" in code]
     exec(re.sub(r'^folder = ".*"$', f"folder = {str(folder)!r}", code, flags=re.MULTILINE), {})
     assert [line.startswith(PROMPT) for line in capsys.readouterr().out.splitlines() if PROMPT in line] == [

@@ -380,7 +380,7 @@ FAULTS = {
         "Subtlex_log10 is no",
     ),
     "no word": ("reading", "reading/reading_data.csv", ("Once,upon", "Once,"), "row 1: word is empty"),
-    "no json": ("aoa", "aoa/cdi_childes.json", ("{", "["), "cannot read"),
+    "no json": ("aoa", "aoa/cdi_childes.json", ("{", "["), "is not JSON"),
     "a word": ("aoa", "aoa/cdi_childes.json", ('"context"', '"text"'), "word 'ball': expected a list"),
     "no ages": ("aoa", "aoa/cdi_human.csv", ("word", "item"), "needs a column word"),
     "a share": ("aoa", "aoa/cdi_human.csv", ("ball,0.", "ball,7."), "row 1: not all ages"),

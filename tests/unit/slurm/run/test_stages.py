@@ -111,6 +111,7 @@ def run(tmp_path: Path, repository: Path, monkeypatch) -> Callable[..., int]:
     monkeypatch.setattr(cell_module, "_has_model", lambda cell: RunFolder(cell.run_dir).is_complete)
     monkeypatch.setattr(cell_module, "is_evaluated", lambda *_: True)
     monkeypatch.setattr(report, "write_report", lambda *_: None)
+    monkeypatch.setattr(report, "summary", lambda _: "")
     monkeypatch.setattr(report, "take_look", lambda *_: None)
 
     def call(*flags: str, trainer: Trainer | None = None, **changes: Any) -> int:
