@@ -1,20 +1,23 @@
 """Training throughput: this project's loop against transformers.Trainer, and variants against each other.
 
-python -m benchmarks.pretrain configs/gpt-neo.yaml --cases trainer gelu
+python -m benchmarks.pretrain configs/gpt-neo.yaml --cases trainer trainer-packed gelu
 python -m benchmarks.pretrain configs/gpt-neo.yaml --cases gelu kan:grid_size=3 --data.source embedded
 
-Every case but ``trainer`` is a run of the configuration: its model, its packed batches, loss, clipping and
-optimizer. ``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document
-padded to block_size, the model's default attention, Trainer's defaults for the rest. Each round does a few
-updates of every case, one case after the other, so that whatever else the machine does falls on all of them.
-A ratio is the median over the rounds of a case's real tokens per second (padding is not counted) over the
-first one's in the same round. All other flags are those of train.py. Prints markdown.
+Every case but two is a run of the configuration: its model, its packed batches, loss, clipping and optimizer.
+``trainer`` is the stock model in transformers.Trainer as the source study set it up: each document padded to
+block_size, the model's default attention, Trainer's defaults for the rest. ``trainer-packed`` is that on
+texts put one behind the other and cut into rows of block_size (run_clm's group_texts): nothing is padded, and
+attention sees what lies before in a row, of whichever document. Each round does a few updates of every case,
+one case after the other, so that whatever else the machine does falls on all of them. A ratio is the median
+over the rounds of a case's real tokens per second (padding is not counted) over the first one's in the same
+round. All other flags are those of train.py. Prints markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import platform
 import shlex
 import statistics
@@ -54,6 +57,9 @@ from pretrain.run.provenance import device_name
 from pretrain.training.device import build_accelerator
 from pretrain.training.loop import Loop
 from pretrain.training.memory import with_rows_per_pass
+
+TRAINERS = {"trainer": False, "trainer-packed": True}
+"""Whether each packs."""
 
 
 class OurCase:
@@ -116,9 +122,9 @@ class CountingCollator(DataCollatorForLanguageModeling):
 
 
 class TrainerCase:
-    """Updates of transformers.Trainer on the stock model, with every document padded to block_size."""
+    """Updates of transformers.Trainer on the stock model, with documents padded to block_size, or packed."""
 
-    def __init__(self, config: RunConfig, data: PreparedData, path: Path):
+    def __init__(self, config: RunConfig, data: PreparedData, path: Path, is_packed: bool):
         set_seed(config.seed)
         network = stock_model(config, data)
         self.parameters = sum(parameter.numel() for parameter in network.parameters())
@@ -145,7 +151,7 @@ class TrainerCase:
         trainer = Trainer(
             model=network,
             args=arguments,
-            train_dataset=padded_documents(config, data),
+            train_dataset=(packed_rows if is_packed else padded_documents)(config, data),
             data_collator=self.collator,
             callbacks=[self.turnstile],
         )
@@ -173,10 +179,23 @@ def stock_model(config: RunConfig, data: PreparedData) -> transformers.PreTraine
     return RobertaForMaskedLM(RobertaConfig(**sizes))
 
 
-def padded_documents(config: RunConfig, data: PreparedData, limit: int = 4000) -> Dataset:
-    """The first documents of the corpus, each cut or padded to block_size."""
+def first_documents(config: RunConfig, limit: int = 4000) -> list[str]:
+    """The first documents of the corpus."""
     texts: Iterator[str] = iter(corpus.documents(config.data, "train"))
-    chosen = [text for _, text in zip(range(limit), texts, strict=False)]
+    return list(itertools.islice(texts, limit))
+
+
+def packed_rows(config: RunConfig, data: PreparedData) -> Dataset:
+    """The first documents of the corpus, one behind the other, cut into rows of block_size."""
+    encoded, size = data.tokenizer(first_documents(config))["input_ids"], config.data.block_size
+    tokens = list(itertools.chain.from_iterable(encoded))
+    rows = [tokens[start : start + size] for start in range(0, len(tokens) - size + 1, size)]
+    return Dataset.from_dict({"input_ids": rows, "attention_mask": [[1] * size] * len(rows)})
+
+
+def padded_documents(config: RunConfig, data: PreparedData) -> Dataset:
+    """The first documents of the corpus, each cut or padded to block_size."""
+    chosen = first_documents(config)
     encoded = data.tokenizer(chosen, truncation=True, padding="max_length", max_length=config.data.block_size)
     return Dataset.from_dict({"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"]})
 
@@ -207,9 +226,12 @@ def main() -> None:
     rates: dict[str, list[float]] = {text: [] for text in args.cases}
     with tempfile.TemporaryDirectory() as folder:
         for text in args.cases:
-            config = load_config(args.config, flags, {} if text == "trainer" else parse_case(text))
-            data = prepare_data(config)
-            cases[text] = (TrainerCase if text == "trainer" else OurCase)(config, data, Path(folder) / text)
+            is_ours = text not in TRAINERS
+            config = load_config(args.config, flags, parse_case(text) if is_ours else {})
+            data, path = prepare_data(config), Path(folder) / text
+            cases[text] = (
+                OurCase(config, data, path) if is_ours else TrainerCase(config, data, path, TRAINERS[text])
+            )
         for number in range(args.rounds + 1):
             print(f"\rround {number}/{args.rounds}", end="", file=sys.stderr, flush=True)
             for text, case in cases.items():

@@ -41,6 +41,7 @@ from scipy import stats
 from tqdm import tqdm
 
 from base.command_line import parse_flags
+from benchmarks.coverage import Bootstrap, bootstrap_interval
 from eval.report.inputs.sources import read_source
 from eval.report.scores.noise import analyse_items
 from eval.results.rows import ROW_COLUMNS, write_rows
@@ -51,7 +52,7 @@ from eval.significance.compare import compare_with_baseline, scopes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
 from eval.significance.factor import Relabelling
-from eval.significance.statistics.bootstrap import Bootstrap, bootstrap_interval, resample
+from eval.significance.statistics.bootstrap import resample
 from eval.significance.statistics.welch import CONFIDENCE
 from eval.suites.blimp_paradigms import BLIMP_PARADIGMS
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from tqdm import tqdm
 from base.command_line import parse_flags
 from base.errors import run_cli
 from benchmarks.tables import print_table
-from eval.significance.statistics.scaling_laws import bootstrap_law, predict_largest
+from eval.significance.statistics.scaling_laws import fit_power_law, law_interval, predict_largest
 from eval.significance.statistics.size_trends import (
     CHANGES_SIGN,
     GROWS,
@@ -138,14 +139,13 @@ def _law_row(args: ScalingArgs, num_sizes: int, runs: int, sd: float) -> dict[st
     held, exponents, held_errors, errors = [], [], [], []
     for _ in tqdm(range(args.laws), desc=f"{num_sizes} sizes, n = {runs}", leave=False, disable=None):
         losses = [loss + sd * rng.normal(size=runs) for loss in truth]
-        drawn = bootstrap_law(sizes, losses, rng)
-        low, high = np.quantile(drawn.exponent, [0.025, 0.975])
+        low, high = law_interval(sizes, losses, attrgetter("exponent")) or (np.nan, np.nan)
         held.append(low <= EXPONENT <= high)
-        exponents.append(float(np.median(drawn.exponent)))
-        predicted = predict_largest(sizes, losses, rng)
-        if predicted is not None:
+        exponents.append(float(fit_power_law(sizes, [x.mean() for x in losses]).exponent))
+        predicted = predict_largest(sizes, losses)
+        if predicted is not None and predicted.error_interval is not None:
             errors.append(predicted.error)
-            held_errors.append(predicted.error_low <= 0 <= predicted.error_high)
+            held_errors.append(predicted.error_interval[0] <= 0 <= predicted.error_interval[1])
     middle, (low, high) = np.median(exponents), np.quantile(exponents, [0.025, 0.975])
     return {
         "exponent (truth 0.3)": f"{middle:.2f} ({low:.2f} to {high:.2f})",

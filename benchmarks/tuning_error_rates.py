@@ -19,7 +19,7 @@ from base.command_line import parse_flags
 from base.errors import run_cli
 from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.equivalence import equivalence_p
-from eval.significance.statistics.tuning import added_variance, draw_losses, moderated_noise
+from eval.significance.statistics.tuning import lowest, moderated_noise
 from eval.significance.statistics.welch import Welch, welch
 
 LEVEL = 0.05
@@ -28,8 +28,8 @@ MARGIN = 0.02
 RATES = 7
 GROUP = 3
 """Variants on each side of a contrast of groups."""
-DRAWS = 100
-"""For each variant of a study; the report takes more."""
+DRAWS = 200
+"""For each variant of a study, of what its choice adds, in place of the report's integral over the same."""
 LATE = 0.3
 THREEFOLD = float(np.log(3))
 
@@ -201,8 +201,7 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
     one[:, 0] = own[:, 0]  # the baseline's runs are the same
     noise, df = _noise(tuning, chosen, own)
     error = np.sqrt(noise / setting.tuning_seeds)[..., None]
-    drawn = draw_losses(of_rates, error, df[0, 0], rng, DRAWS)
-    added = added_variance(setting.rates, drawn, chosen)
+    added = drawn_variance(setting.rates, of_rates, error, df[0, 0], chosen, rng)
     nothing = np.zeros_like(added)
     means, variances = own.mean(-1), own.var(-1, ddof=1)
     any_pair = [
@@ -219,6 +218,33 @@ def simulate(setting: Setting, studies: int, rng: np.random.Generator) -> Studie
         any_pair=np.array(any_pair),
         group=welch(means, variances, setting.seeds, weights, added=added, added_df=df[0, 0]).p < LEVEL,
     )
+
+
+def drawn_variance(
+    rates: ArrayLike,
+    means: np.ndarray,
+    error: np.ndarray,
+    df: float,
+    chosen: np.ndarray,
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+) -> np.ndarray:
+    """(...) what ``added_variance`` integrates, as a mean over random draws.
+
+    Args:
+        rates: (R,) logarithms.
+        means: (..., R) over tuning seeds.
+        error: (..., 1) standard errors of the means.
+        df: Their degrees of freedom, above 2.
+        chosen: (...) places of the chosen rates.
+        rng: Random numbers.
+        draws: How many.
+    """
+    scale = np.sqrt(df / rng.chisquare(df - 2, draws)).reshape(-1, *[1] * means.ndim)
+    drawn = means / (scale * error) + rng.standard_normal((draws, *means.shape))
+    places = np.broadcast_to(chosen, drawn.shape[:-1])[..., None]
+    regret = np.take_along_axis(drawn, places, -1)[..., 0] - lowest(rates, drawn).loss
+    return df / (df - 2) * error[..., 0] ** 2 * (regret**2).mean(0)
 
 
 def _noise(tuning: np.ndarray, chosen: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

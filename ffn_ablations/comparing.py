@@ -38,7 +38,6 @@ from eval.results.published import PublishedSource
 from eval.significance.axes import Settings
 from eval.significance.comparison import CorrectionName
 from eval.significance.factor import Factor
-from eval.significance.statistics.bootstrap import Bootstrap
 from ffn_ablations.errors import named, told
 from ffn_ablations.runs import Run, Runs, as_runs
 from pretrain.run.folders import REPORT_NAME
@@ -68,7 +67,6 @@ def compare(
     head: str | None = None,
     paired: bool = False,
     looks: Iterable[int] | Literal["any"] | None = None,
-    bootstrap: Bootstrap = "studentized",
     method: AskedMethod | None = None,
     correction: CorrectionName | None = None,
     published: PublishedSource | None = None,
@@ -98,7 +96,6 @@ def compare(
         head: Of scores under several heads, keep those under this one.
         paired: Whether to compare runs of one family and seed with each other.
         looks: Numbers of runs in every arm at which the study was to be looked at, or ``"any"``.
-        bootstrap: The interval that stands beside Welch's.
         method: What verdicts rest on.
         correction: Of all claims together: ``holm`` or ``max-t``.
         published: Set own effects beside those of a source.
@@ -123,7 +120,6 @@ def compare(
         "scale": scale,
         "paired": paired,
         "looks": tuple(map(str, _listed(looks))),
-        "bootstrap": bootstrap,
         "method": method,
         "correction": correction,
         "published": published,

@@ -13,11 +13,10 @@ The presets follow their originals in data order, schedule, stopping and choice 
   head is transformers' own, which reads GPT-Neo's last token, in place of a two-layer one that reads the
   first token of every model.
 - ``fr-kan`` (Al Imran and Ishmam 2024, arXiv:2408.08803): 5 epochs of Adam at 2e-5 in batches of 64, 512
-  tokens, dropout before the head, for heads on a frozen backbone. The paper names no schedule (here the one
-  that transformers takes by default, linear without warm-up), no rate of dropout (here 0.1), no seeds, no
-  first weights, not the vector that a head reads, and not which subsets of the larger data sets it used.
-  Here the best of the 5 epochs is kept, by a part held out of the training set. A model of fewer positions
-  reads as many tokens as it has positions.
+  tokens, dropout 0.1 before the head, for heads on a frozen backbone. Not as in its code, of which the paper
+  does not tell: the schedule is linear, there constant; no weight decay, there 0.01; clipped, there not; the
+  best of the 5 epochs by a part held out of the training set, there the last; and its splits are its own
+  (docs/sources.md). A model of fewer positions reads as many tokens as it has positions.
 - ``swipe`` (Wang et al. 2023, arXiv:2304.01638): 10 epochs of Adam, linear from 5e-5 to zero, cross-entropy,
   five initialisations, no early stop. The paper has a development set and does not say whether its scores
   are of the last epoch or of one chosen there: here the best epoch on a held-out part is kept. Nor does it

@@ -22,7 +22,6 @@ from eval.results.outcome import Declared
 from eval.results.published import PublishedSource
 from eval.significance.comparison import CorrectionName, Inference
 from eval.significance.factor import Factor
-from eval.significance.statistics.bootstrap import Bootstrap
 from eval.significance.statistics.looks import read_plan
 from eval.suites.spec import USUAL_MARGINS
 from pretrain.run.folders import REPORT_NAME, StudyFolder
@@ -99,8 +98,6 @@ class ReportArgs:
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
     """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
-    bootstrap: Bootstrap = "studentized"
-    """The interval that stands beside Welch's; the other two cover too little at few seeds."""
     method: AskedMethod | None = None
     """What verdicts rest on: Welch's test, or the studentized bootstrap, which needs five runs in every arm
     (default: the study's, else welch). source-study is welch with that study's own intervals beside, for
@@ -194,7 +191,6 @@ def request_of(args: ReportArgs) -> Request:
         scale=args.scale,
         paired=args.paired,
         looks=read_plan(args.looks, "--looks"),
-        bootstrap=args.bootstrap,
         method=args.method,
         correction=args.correction,
         published=args.published,

@@ -27,7 +27,6 @@ from eval.report.scores.published import Published, beside_published
 from eval.report.scores.source_study import Intervals, source_study_intervals
 from eval.report.tuning.choices import Tuned, read_tuned, shared_table
 from eval.report.tuning.head_tuning import head_trials
-from eval.report.verdicts.bayesian import bayesian_view
 from eval.report.verdicts.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
@@ -208,11 +207,6 @@ def _question(source: Source, request: Request, rows: pd.DataFrame) -> _Question
 def _inference(source: Source, request: Request) -> Inference:
     design, plan = source.design, request.looks or source.design.looks
     method = "welch" if request.method == "source-study" else request.method or design.method
-    if method == "bootstrap" and request.bootstrap != "studentized":
-        raise UsageError(
-            f"--bootstrap {request.bootstrap} is no ground for a verdict, as it covers too little "
-            "(docs/statistics.md); leave it out, --method bootstrap takes the studentized one"
-        )
     if method == "bootstrap" and plan == "any":
         raise UsageError("looks at any time rest on Welch's t; name numbers of runs, or leave out bootstrap")
     correction = request.correction or design.correction
@@ -222,7 +216,6 @@ def _inference(source: Source, request: Request) -> Inference:
         paired=request.paired or design.paired,
         method=method,
         correction=correction,
-        bootstrap=request.bootstrap,
         looks=_looks(source, request),
     )
 
@@ -322,14 +315,13 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         tasks=_summarise_tasks(scores),
         contrasts=tuple(asked),
         parts=tuple(compare_parts(of_parts, baseline, others, inference)),
-        bayesian=tuple(bayesian_view(tables.values(), of_parts, baseline, others, inference)),
         outcome_rows=tuple(outcome_rows(list(tables.values()), comparisons, inference)),
         rankings=rank(found, scores.tuned.at_edge if scores.tuned else ()),
         sensitivities=tuple(sensitivities(claims, comparisons, means, outliers, baseline, others)),
         failures=failures,
         items=items,
         curves=curves,
-        costs=analyse_costs(found, source.facts, curves),
+        costs=analyse_costs(found, source.facts),
         sizes=analyse_sizes(tables, source.facts, source.axes, families, (baseline, *others), inference),
         part_means=_summarise(means, ["benchmark", "num_parts", "family", "variant"]),
         source_study=_source_study(source, request, [*question.contrasts, *question.pairs]),

@@ -24,7 +24,6 @@ from eval.report.scores.published import Published
 from eval.report.scores.source_study import Intervals
 from eval.report.tuning.choices import Tuned
 from eval.report.tuning.head_tuning import HeadTrials
-from eval.report.verdicts.bayesian import Posterior
 from eval.report.verdicts.failed_runs import Failures
 from eval.report.verdicts.findings import Findings
 from eval.report.verdicts.ranking import Ranking
@@ -33,10 +32,9 @@ from eval.report.verdicts.sensitivity import Sensitivity
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome, find_direction
 from eval.results.published import PublishedSource
-from eval.significance.axes import Benchmark, Level
+from eval.significance.axes import Benchmark
 from eval.significance.comparison import Comparison, CorrectionName
 from eval.significance.factor import Factor
-from eval.significance.statistics.bootstrap import Bootstrap
 from eval.significance.statistics.looks import Plan
 from eval.suites.spec import Better
 
@@ -68,7 +66,6 @@ class Request:
     """``fraction``: what counts as percentages are fractions; ``percent``: it is not, however small."""
     paired: bool = False
     looks: Plan | None = None
-    bootstrap: Bootstrap = "studentized"
     method: AskedMethod | None = None
     """What verdicts rest on; ``source-study``: on Welch's test, with that study's own intervals beside."""
     correction: CorrectionName | None = None
@@ -102,8 +99,6 @@ class Analysis(Findings):
     contrasts: tuple[Comparison, ...]
     parts: tuple[Comparison, ...]
     """Every variant against the baseline on every phenomenon or task, averaged over families."""
-    bayesian: tuple[Posterior, ...]
-    """What a hierarchical model makes of every outcome and its parts; in no verdict."""
     outcome_rows: tuple[OutcomeRow, ...]
     """What the study could see of every outcome, averaged over families and in each."""
     sensitivities: tuple[Sensitivity, ...]
@@ -162,8 +157,3 @@ class Analysis(Findings):
         if outcome is not None and metric in outcome.metrics:
             return outcome.better
         return find_direction(benchmark.name, metric, self.request.declared.over(self.source.declared))
-
-    def shrunken(self, benchmark: Benchmark) -> dict[tuple[str, Level], Posterior]:
-        """What the hierarchical model makes of differences in parts, by part and variant."""
-        found = [x for x in self.bayesian if x.benchmark == benchmark]
-        return {(x.part, x.variant): x for x in found if x.part is not None}

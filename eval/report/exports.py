@@ -12,7 +12,7 @@ import pandas as pd
 from eval.report.analysis import Analysis
 from eval.report.curves.equal_cost import EqualAnswer
 from eval.report.curves.plateaus import Plateau
-from eval.report.curves.sizes import SizeAgreement, SizeLaw, SizeVerdict
+from eval.report.curves.sizes import SizeLaw, SizeVerdict
 from eval.report.curves.training_times import training_times
 from eval.report.scores.noise import ItemComparison
 from eval.report.scores.outcome_table import OutcomeRow
@@ -21,6 +21,7 @@ from eval.report.scores.published import BesidePublished
 from eval.report.sections.answer import answer, explored
 from eval.report.sections.context import Context
 from eval.report.sections.learning_curves import plateau_sentence
+from eval.report.sections.ranking import ranking_table
 from eval.report.sections.sizes import sizes_sentence
 from eval.report.tuning.choices import tuning_tables
 from eval.report.tuning.head_tuning import HeadTrials
@@ -45,7 +46,6 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "comparisons": _comparisons(analysis.comparisons),
         "contrasts": _comparisons(analysis.contrasts),
         "phenomena": _comparisons(analysis.parts),
-        "bayesian": pd.DataFrame(map(vars, analysis.bayesian)),
         "outcomes": pd.DataFrame(map(_outcome, analysis.outcome_rows)),
         "power": pd.DataFrame(map(_power, analysis.power)),
         "failures": pd.DataFrame(map(vars, analysis.failures.counts)),
@@ -54,10 +54,10 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "noise": pd.DataFrame(map(vars, analysis.items.components)),
         "seeds_and_items": pd.DataFrame(map(_fields, analysis.items.comparisons)),
         "tasks": analysis.tasks,
+        "ranking": ranking_table(analysis),
         "missing": analysis.missing,
         "training": facts.drop(columns=["places", "curve", "grad_norms", "unusable"], errors="ignore"),
         "training_times": training_times(analysis.facts),
-        "speed": pd.DataFrame(map(vars, analysis.curves.speeds)),
         "learning_curves": pd.DataFrame(map(vars, analysis.curves.points)),
         "plateaus": pd.DataFrame(_plateau(x, analysis) for x in analysis.curves.plateaus),
         "plateau_leads": pd.DataFrame(vars(x) for p in analysis.curves.plateaus for x in p.leads),
@@ -67,7 +67,6 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "size_differences": pd.DataFrame(map(vars, analysis.sizes.differences)),
         "size_trends": pd.DataFrame(map(_trend, analysis.sizes.verdicts)),
         "size_laws": pd.DataFrame(map(_law, analysis.sizes.laws)),
-        "size_decisions": pd.DataFrame(map(_agreement, analysis.sizes.agreements)),
         "source_study": pd.DataFrame(
             {"benchmark": benchmark, "contrast": contrast, **found._asdict()}
             for (benchmark, contrast), found in analysis.source_study.items()
@@ -188,7 +187,7 @@ def _plateau(plateau: Plateau, analysis: Analysis) -> dict[str, Any]:
 
 
 def _equal(row: EqualAnswer) -> dict[str, Any]:
-    """The numbers of its comparison are under ``comparisons``; equal time is under ``speed``."""
+    """The numbers of its comparison are under ``comparisons``."""
     c = row.comparison
     own = {"benchmark": c.benchmark, "family": c.family, "variant": row.variant, "equal": row.question}
     own |= {"level": str(row.level), "ratio": row.ratio, "verdict": c.verdict, "unit": c.unit}
@@ -211,22 +210,14 @@ def _law(law: SizeLaw) -> dict[str, Any]:
     found = law.prediction
     if found is None:
         return own
-    own |= {"predicted": found.predicted, "predicted_low": found.low, "predicted_high": found.high}
-    own |= {"predicted_with_floor": found.has_floor, "measured": found.observed, "error": found.error}
-    return own | {
-        "error_low": found.error_low,
-        "error_high": found.error_high,
-        "error_in_spreads": found.in_spreads,
+    own |= {
+        "predicted": found.predicted,
+        "predicted_with_floor": found.has_floor,
+        "measured": found.observed,
+        "error": found.error,
     }
-
-
-def _agreement(row: SizeAgreement) -> dict[str, Any]:
-    """Shares from 0 to 1."""
-    own = {"benchmark": row.benchmark, "size": row.size, "num_pairs": row.num_pairs}
-    for name, share in (("means", row.of_means), ("one_seed", row.of_seeds)):
-        if share is not None:
-            own |= {name: share.estimate, f"{name}_low": share.low, f"{name}_high": share.high}
-    return own
+    low, high = found.error_interval or (None, None)
+    return own | {"error_low": low, "error_high": high, "error_in_spreads": found.in_spreads}
 
 
 def _beside(row: BesidePublished) -> dict[str, Any]:

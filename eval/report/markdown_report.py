@@ -9,7 +9,6 @@ from eval.report.analysis import Analysis
 from eval.report.document.markdown import anchor
 from eval.report.scores.source_study import source_study_section
 from eval.report.sections.answer import answer, explored
-from eval.report.sections.bayesian import bayesian_section
 from eval.report.sections.context import Context
 from eval.report.sections.design import checks_section, design_section
 from eval.report.sections.differences import differences_section
@@ -49,7 +48,6 @@ def render(analysis: Analysis, context: Context) -> str:
         noise_section(analysis.items, [*analysis.comparisons, *analysis.contrasts]),
         inspection_section(analysis),
         sensitivity_section(analysis),
-        bayesian_section(analysis),
         source_study_section(analysis.source_study),
         published_section(analysis.published, context),
         rules_section(analysis),

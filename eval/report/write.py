@@ -128,7 +128,6 @@ def _command(analysis: Analysis, out: Path) -> str:
         if request.looks
         else []
     )
-    words += ["--bootstrap", how.bootstrap] if how.bootstrap != "studentized" else []
     method = request.method or how.method
     words += ["--method", method] if method != "welch" else []
     words += ["--correction", how.correction] if how.correction != "holm" else []

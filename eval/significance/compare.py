@@ -26,7 +26,6 @@ from eval.significance.comparison import Comparison, Inference
 from eval.significance.contrasts import Contrast, parse_contrast
 from eval.significance.data_checks import clean_rows
 from eval.significance.factor import Factor, Relabelling, is_paired
-from eval.significance.statistics.bootstrap import bootstrap_interval
 from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
 from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
@@ -56,7 +55,7 @@ def compare(
         benchmark: Which one; may be left out when the table holds one.
         family: One family, or None for the average over all families with equal weights.
         baseline: What a one-sided contrast is compared with.
-        inference: Level, pairing and bootstrap; None takes the defaults.
+        inference: Level and pairing; None takes the defaults.
         factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
             several heads is one for each of them: ``glue (linear)``.
         declared: Which scores are better, units, chance and margins, where names do not say them.
@@ -122,7 +121,7 @@ def compare_arms(
         contrast: Which variants with which.
         family: One family or None.
         inference: How.
-        thorough: Also what a verdict does not rest on: permutation, bootstrap, power.
+        thorough: Also what a verdict does not rest on: permutation, power.
     """
     arms = arms.as_decided(contrast)
     strata = tuple(arms.families) if family is None else (family,)
@@ -242,7 +241,7 @@ def _equivalence_of(found: Welch, margin: float) -> float:
 
 
 FARTHEST_EXPONENT = 700.0
-_SIGNED = ("estimate", "low", "high", "low_welch", "high_welch", "bootstrap_low", "bootstrap_high")
+_SIGNED = ("estimate", "low", "high", "low_welch", "high_welch")
 _SIZES = ("margin", "smallest_margin", "minimum_detectable_effect")
 
 
@@ -335,27 +334,16 @@ def _beside(
     inference: Inference,
 ) -> dict[str, Any]:
     """What stands beside the interval that the verdict rests on."""
-    rng = arms.generator(f"permutation {' '.join(sample.names)}", inference)
     permutation = (
-        sign_flip_test(sample.arms, sample.weights, rng)
+        sign_flip_test(sample.arms, sample.weights)
         if inference.paired
-        else permutation_test(sample.arms, sample.weights, sample.strata, rng)
+        else permutation_test(sample.arms, sample.weights, sample.strata)
     )
-    resampled = [
-        arms.resampled(name, arm, inference) for name, arm in zip(sample.names, sample.arms, strict=True)
-    ]
-    interval = bootstrap_interval(
-        inference.bootstrap, sample.arms, resampled, sample.weights, inference.confidence
-    )
-    low, high = interval or (None, None)
     # Beside pairs too, these say how large the difference is against the spread over runs.
     whole = arms.sample(contrast, strata, is_paired=False)
     return {
-        "p_permutation": permutation.p,
-        "permutation_floor": permutation.floor,
-        "bootstrap": inference.bootstrap,
-        "bootstrap_low": low,
-        "bootstrap_high": high,
+        "p_permutation": permutation and permutation.p,
+        "permutation_floor": permutation and permutation.floor,
         "hedges_g": hedges_g(known.estimate or 0.0, whole.arms),
         "probability_of_superiority": probability_of_superiority(whole.arms, whole.weights, whole.strata),
         "minimum_detectable_effect": minimum_detectable_effect(

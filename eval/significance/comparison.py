@@ -8,7 +8,7 @@ from typing import Literal
 from eval.results.outcome import Outcome
 from eval.significance.axes import Benchmark, Family, places_of
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.bootstrap import MIN_RUNS, RESAMPLES, Bootstrap
+from eval.significance.statistics.bootstrap import MIN_RUNS, RESAMPLES
 from eval.significance.statistics.looks import Look, Looks, OneLook, one_sided
 from eval.significance.statistics.welch import CONFIDENCE
 
@@ -36,10 +36,8 @@ class Inference:
     """What verdicts rest on: Welch's test, or the studentized bootstrap, beside which Welch's then stands."""
     correction: CorrectionName = "holm"
     """Of claims; ``max-t`` uses what they share."""
-    bootstrap: Bootstrap = "studentized"
-    """The interval that stands beside Welch's."""
     resamples: int = RESAMPLES
-    fewest: int = MIN_RUNS["studentized"]
+    fewest: int = MIN_RUNS
     """Runs in every arm without which no verdict rests on the bootstrap."""
     generator_seed: int = 0
     looks: Looks = field(default_factory=OneLook)
@@ -119,12 +117,9 @@ class Comparison:
     p_interaction_holm: float | None = None
     """Corrected over the variants of this outcome."""
     p_permutation: float | None = None
+    """None where there are too many arrangements to count them all."""
     permutation_floor: float | None = None
     """The smallest p that so many runs allow."""
-    bootstrap: Bootstrap | None = None
-    """Which interval stands beside Welch's."""
-    bootstrap_low: float | None = None
-    bootstrap_high: float | None = None
     hedges_g: float | None = None
     probability_of_superiority: float | None = None
     """Share of pairs of runs in which the first scores higher, ties counted half."""

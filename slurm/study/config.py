@@ -245,7 +245,6 @@ class StudyConfig(Section):
     @model_validator(mode="after")
     def _bootstrap_can_be_had(self) -> StudyConfig:
         """Refuse before anything is trained what no report could be written of."""
-        fewest = MIN_RUNS["studentized"]
         if self.report.method != "bootstrap":
             return self
         if self.report.looks == "any":
@@ -253,10 +252,10 @@ class StudyConfig(Section):
                 "report.looks any rest on Welch's t, and report.method is bootstrap; name numbers of runs, "
                 "such as [5, 10], or leave out one of them"
             )
-        if len(self.all_seeds) < fewest:
+        if len(self.all_seeds) < MIN_RUNS:
             raise ValueError(
-                f"report.method bootstrap needs {fewest} runs in every arm, and seeds are "
-                f"{len(self.all_seeds)}; name {fewest} or more, or write welch"
+                f"report.method bootstrap needs {MIN_RUNS} runs in every arm, and seeds are "
+                f"{len(self.all_seeds)}; name {MIN_RUNS} or more, or write welch"
             )
         return self
 

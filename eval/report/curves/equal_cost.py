@@ -1,9 +1,9 @@
-"""Equal what? Variants at equal width, parameters, FLOPs and time, and the frontier of loss and cost.
+"""Equal what? Variants at equal width, parameters and FLOPs, and the frontier of loss and cost.
 
 Only of a study that holds several levels of a variant with different budgets (``kan``, ``kan
 ffn_budget=params``, ``kan ffn_budget=flops``). What a level is matched in is read off its runs, not its name:
-with an activation alone, one level may answer all three questions. A width at which a variant takes the
-baseline's time cannot be solved for before it has run, so equal time is read off learning curves instead.
+with an activation alone, one level may answer all three questions. Nothing is read off a learning curve in
+mid-training, where a training that ends there would be lower.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from eval.report.curves.learning_curves import LearningCurves, Speed
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.verdicts.findings import Findings
 from eval.significance.arms import ArmTable
@@ -53,15 +52,6 @@ class EqualAnswer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EqualTime:
-    """The variant as it is against the baseline, where both have trained for as long."""
-
-    variant: str
-    level: Level
-    speed: Speed
-
-
-@dataclass(frozen=True, kw_only=True)
 class CostPoint:
     """A level's mean score and mean cost in one family."""
 
@@ -83,7 +73,6 @@ class EqualCosts:
     benchmark: Benchmark | None = None
     """The outcome: held-out loss, where there is one."""
     answers: tuple[EqualAnswer, ...] = ()
-    times: tuple[EqualTime, ...] = ()
     points: tuple[CostPoint, ...] = ()
 
     def standing(self, family: Family, level: Level, cost: str) -> CostPoint | None:
@@ -97,13 +86,12 @@ def without_budget(level: Level) -> str:
     return " ".join(word for word in str(level).split() if not word.startswith(BUDGET))
 
 
-def analyse_costs(findings: Findings, facts: Sequence[RunFacts], curves: LearningCurves) -> EqualCosts:
-    """Compare every variant with the baseline at equal width, parameters, FLOPs and time.
+def analyse_costs(findings: Findings, facts: Sequence[RunFacts]) -> EqualCosts:
+    """Compare every variant with the baseline at equal width, parameters and FLOPs.
 
     Args:
         findings: Every comparison with the baseline.
         facts: What run folders tell.
-        curves: Who spends how much for the baseline's final loss.
     """
     groups: dict[str, list[Level]] = {}
     for level in findings.others:
@@ -118,7 +106,6 @@ def analyse_costs(findings: Findings, facts: Sequence[RunFacts], curves: Learnin
     return EqualCosts(
         benchmark=benchmark,
         answers=tuple(_answers(findings, benchmark, groups, arms)),
-        times=tuple(_times(groups, curves)) if benchmark == held_out else (),
         points=tuple(_points(findings, benchmark, arms)),
     )
 
@@ -172,15 +159,6 @@ def _ratio(question: Question, own: RunFacts, base: RunFacts) -> float | None:
     ]
     ours, theirs = getattr(own, field), getattr(base, field)
     return ours / theirs if ours and theirs else None
-
-
-def _times(groups: Mapping[str, Sequence[Level]], curves: LearningCurves) -> Iterator[EqualTime]:
-    """Of each variant the level without a budget of its own, else its first."""
-    for variant, levels in groups.items():
-        level = next((name for name in levels if str(name) == variant), levels[0])
-        for speed in curves.speeds:
-            if (speed.variant, speed.spending) == (level, "hours"):
-                yield EqualTime(variant=variant, level=level, speed=speed)
 
 
 def _points(findings: Findings, benchmark: Benchmark, arms: Arms) -> Iterator[CostPoint]:

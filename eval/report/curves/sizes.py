@@ -1,4 +1,4 @@
-"""What a study over sizes says: differences at each, their trend, power laws, decisions of small runs.
+"""What a study over sizes says: differences at each, their trend, power laws.
 
 Only of a study with the axis ``size``. What is averaged over are its settings at one size, such as families.
 A place on the axis of sizes is the number of parameters of the baseline there, in the logarithm; of a loss it
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from operator import attrgetter
 
 import numpy as np
 
@@ -22,12 +22,10 @@ from eval.significance.statistics.scaling_laws import (
     MIN_SIZES_FOR_FLOOR,
     Prediction,
     at_end,
-    bootstrap_law,
     fit_power_law,
+    law_interval,
     predict_largest,
 )
-from eval.significance.statistics.signal_noise import decision_accuracy
-from eval.significance.statistics.size_decisions import Share, size_decisions
 from eval.significance.statistics.size_trends import SizeTrend, size_trend, trend_verdicts
 from eval.significance.statistics.tuning import NO_CHOICE, Selection
 from eval.significance.statistics.welch import Welch, welch
@@ -98,7 +96,7 @@ class SizeLaw:
     scale: float
     exponent: float
     floor_interval: tuple[float, float] | None
-    """By resampled seeds; None where a size has one run."""
+    """Student's; None where a size has one run."""
     exponent_interval: tuple[float, float] | None
     prediction: Prediction | None
 
@@ -119,18 +117,6 @@ class SizeLaw:
         return self.is_falling and not self.rises_between and not at_end(self.exponent)
 
 
-class SizeAgreement(NamedTuple):
-    """How often one size orders pairs of variants as the means at the largest do."""
-
-    benchmark: Benchmark
-    size: str
-    num_pairs: int
-    of_means: Share | None
-    """None at the largest size itself."""
-    of_seeds: Share
-    """At the largest size: one seed against the means over the others."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """All of it; empty without two sizes."""
@@ -139,7 +125,6 @@ class Sizes:
     differences: tuple[SizeDifference, ...] = ()
     verdicts: tuple[SizeVerdict, ...] = ()
     laws: tuple[SizeLaw, ...] = ()
-    agreements: tuple[SizeAgreement, ...] = ()
     notes: tuple[str, ...] = ()
     """What is left out, and why."""
 
@@ -156,9 +141,6 @@ class _Study:
 
     def log_size(self, setting: Family) -> float:
         return float(np.log(self.parameters[setting, self.variants[0]]))
-
-    def rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.inference.generator_seed)
 
 
 def analyse_sizes(
@@ -198,7 +180,6 @@ def analyse_sizes(
         differences=tuple(x for table in tables.values() for x in _differences(table, study)),
         verdicts=tuple(x for table in tables.values() for x in _verdicts(table, study)),
         laws=tuple(_laws(held_out, study)) if held_out else (),
-        agreements=tuple(x for table in tables.values() for x in _agreements(table, study)),
         notes=notes,
     )
 
@@ -389,10 +370,10 @@ def _law(
     losses = [_runs(table, s, variant) for s in rungs.values()]
     has_floor, confidence = len(parameters) >= MIN_SIZES_FOR_FLOOR, study.inference.confidence
     law = fit_power_law(parameters, [x.mean() for x in losses], has_floor)
-    intervals: list[tuple[float, float] | None] = [None, None]
-    if all(len(x) > 1 for x in losses):
-        drawn = bootstrap_law(parameters, losses, study.rng(), has_floor=has_floor)
-        intervals = [_interval(x, confidence) for x in (drawn.floor, drawn.exponent)]
+    floor, exponent = (
+        law_interval(parameters, losses, attrgetter(name), confidence, has_floor)
+        for name in ("floor", "exponent")
+    )
     means = [_welch([x], np.ones(1), confidence, [NO_CHOICE]) for x in losses]
     return SizeLaw(
         family=rest,
@@ -405,48 +386,10 @@ def _law(
         floor=float(law.floor),
         scale=float(law.scale),
         exponent=float(law.exponent),
-        floor_interval=intervals[0] if has_floor else None,
-        exponent_interval=intervals[1],
-        prediction=predict_largest(parameters, losses, study.rng(), confidence=confidence),
+        floor_interval=(max(floor[0], 0.0), floor[1]) if floor and has_floor else None,
+        exponent_interval=exponent,
+        prediction=predict_largest(parameters, losses, confidence),
     )
-
-
-def _agreements(table: ArmTable, study: _Study) -> Iterator[SizeAgreement]:
-    """Of the variants that have runs at every size of every setting."""
-    sizes = list(next(iter(study.ladder.values())))
-    rungs = [own for own in study.ladder.values() if list(own) == sizes]
-    variants = [
-        name
-        for name in study.variants
-        if all(len(_runs(table, s, name)) for own in rungs for s in own.values())
-    ]
-    arms = {size: [[_runs(table, own[size], name) for name in variants] for own in rungs] for size in sizes}
-    for size in sizes[:-1]:
-        found = size_decisions(
-            arms[size], arms[sizes[-1]], study.rng(), confidence=study.inference.confidence
-        )
-        if found is not None:
-            yield SizeAgreement(table.benchmark, size, found.num_pairs, found.of_means, found.of_seeds)
-    itself = [
-        decision_accuracy(_by_seed(table, own[sizes[-1]], variants)) for own in rungs if len(variants) > 1
-    ]
-    shares = [x.share for x in itself if x is not None]
-    if shares:
-        pairs = len(rungs) * len(variants) * (len(variants) - 1) // 2
-        share = Share(float(np.mean(shares)), float("nan"), float("nan"))
-        yield SizeAgreement(table.benchmark, sizes[-1], pairs, None, share)
-
-
-def _by_seed(table: ArmTable, setting: Family, variants: Sequence[Level]) -> np.ndarray:
-    """(V, n) scores of each variant and seed, nan where there is no run."""
-    runs = [table.runs[setting, name] for name in variants]
-    seeds = sorted({seed for own in runs for seed in own.index})
-    return np.array([own.reindex(seeds).to_numpy(dtype=float) for own in runs])
-
-
-def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    low, high = np.quantile(values, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return float(low), float(high)
 
 
 def _known(value: np.ndarray) -> float | None:

@@ -1,9 +1,9 @@
-"""Where the differences are: phenomena or tasks against variants, as the hierarchical model shrinks them."""
+"""Where the differences are: phenomena or tasks against variants."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,7 +27,6 @@ from eval.report.figures.style import (
     filled,
     text_width,
 )
-from eval.report.verdicts.bayesian import Posterior
 from eval.significance.axes import Benchmark, Level
 from eval.significance.comparison import Comparison
 
@@ -38,7 +37,7 @@ CELL_HEIGHT_IN, WIDEST_CELL_IN, GAP_IN = 0.26, 0.95, 0.1
 BELOW_IN = 0.95  # colour scale, its label and the key
 NARROWEST_IN = 4.6
 MOST_NUMBERS = 1000
-"""Cells up to which numbers stand in them; those of more are in tables/bayesian.csv."""
+"""Cells up to which numbers stand in them; those of more are in tables/phenomena.csv."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +85,7 @@ class _Map:
 
 
 def draw_heat_map(analysis: Analysis, benchmark: Benchmark) -> tuple[Figure, str] | None:
-    """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts.
-
-    Differences are those that the hierarchical model shrinks: of many, the largest are so partly by chance.
-    """
+    """Difference to the baseline in every part of a benchmark; nothing for fewer than two parts."""
     found = _find(analysis, benchmark)
     return None if found is None else (_draw(found), _alt(analysis, benchmark, found))
 
@@ -120,10 +116,6 @@ def _find(analysis: Analysis, benchmark: Benchmark) -> _Map | None:
         for c in analysis.parts
         if c.benchmark == benchmark and c.family == scope and c.part is not None
     }
-    shrunken = analysis.shrunken(benchmark)
-    is_shrunken = all(cell in shrunken for cell, c in chosen.items() if c.p is not None)
-    if is_shrunken:
-        chosen = {cell: _moved(c, shrunken.get(cell)) for cell, c in chosen.items()}
     parts = list(dict.fromkeys(part for part, _ in chosen))
     shown = {variant for _, variant in chosen}
     variants = [name for name in others_in_drawn_order(analysis) if name in shown]
@@ -134,21 +126,16 @@ def _find(analysis: Analysis, benchmark: Benchmark) -> _Map | None:
         grid=_grid(chosen, parts, variants),
         norm=Normalize(-limit, limit),
         is_capped=is_capped,
-        said=_said(analysis, next(iter(chosen.values())), is_shrunken),
+        said=_said(analysis, next(iter(chosen.values()))),
         level=analysis.inference.level,
     )
 
 
-def _moved(found: Comparison, shrunken: Posterior | None) -> Comparison:
-    """Return it at the shrunken estimate, if it has one of its own."""
-    return found if shrunken is None or found.estimate is None else replace(found, estimate=shrunken.median)
-
-
-def _said(analysis: Analysis, found: Comparison, is_shrunken: bool) -> str:
+def _said(analysis: Analysis, found: Comparison) -> str:
     """Say what the numbers are."""
     unit = "percentage points" if found.outcome.is_percentage else unit_name(found.unit)
     unit = "percent" if found.is_relative else unit
-    return f"{'shrunken ' * is_shrunken}difference to {analysis.baseline}" + (f" ({unit})" if unit else "")
+    return f"difference to {analysis.baseline}" + (f" ({unit})" if unit else "")
 
 
 def _grid(chosen: Mapping[tuple[str, Level], Comparison], parts: list[str], variants: list[Level]) -> _Grid:

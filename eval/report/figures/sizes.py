@@ -126,9 +126,7 @@ def _law(axes: Axes, law: SizeLaw, style: VariantStyle) -> None:
         fitted = law.floor + law.scale * fine**-law.exponent
         axes.plot(fine / MILLION, fitted, color=style.colour, ls=style.dashes, lw=1.2, zorder=2)
     if (found := law.prediction) is not None:
-        x = sizes[-1] / MILLION
-        axes.plot([x, x], [found.low, found.high], color=style.colour, lw=0.8, ls=":", zorder=2)
-        axes.plot(x, found.predicted, "_", color=style.colour, ms=11, mew=1.6, zorder=4)
+        axes.plot(sizes[-1] / MILLION, found.predicted, "_", color=style.colour, ms=11, mew=1.6, zorder=4)
 
 
 def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:

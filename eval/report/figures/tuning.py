@@ -92,7 +92,8 @@ def _small_panel(axes: Axes, line: Line, baseline: Line | None) -> None:
     axes.plot(rates, line.means - lowest, color=BLUE, lw=1.2, marker="o", ms=2.5)
     if line.curve is not None:
         optimum, loss = line.curve.optimum.exp, line.curve.loss.value - lowest
-        axes.plot([optimum.low, optimum.high], [loss, loss], color=VERMILION, lw=2, alpha=0.6)
+        ends = optimum.interval or (optimum.value, optimum.value)
+        axes.plot(ends, [loss, loss], color=VERMILION, lw=2, alpha=0.6)
         axes.plot([optimum.value], [loss], "*", color=VERMILION, ms=7, mec="white", mew=0.5, zorder=4)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
@@ -144,7 +145,7 @@ def _mark_optimum(axes: Axes, line: Line, look: VariantStyle) -> None:
     axes.plot(np.exp(near), loss_at(line.rates, means, near), color=look.colour, lw=0.8, ls="--")
     optimum, loss = line.curve.optimum.exp, line.curve.loss.value
     axes.plot(
-        [optimum.low, optimum.high],
+        optimum.interval or (optimum.value, optimum.value),
         [loss, loss],
         color=look.colour,
         lw=2.4,

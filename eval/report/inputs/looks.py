@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from eval.report.inputs.history import Claim, History, Report
 from eval.significance.comparison import Comparison
-from eval.significance.statistics.looks import FEWEST, Plan, PlannedLooks, nominal_levels
-from eval.significance.statistics.peeking import error_rate
+from eval.significance.statistics.looks import FEWEST, Plan, PlannedLooks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,21 +44,8 @@ class CountedLooks:
 
     @property
     def is_costly(self) -> bool:
-        """Whether more equal variants are called different than the level says: half a point or more."""
-        return self.error_rate > self.level + 0.005
-
-    @property
-    def error_rate(self) -> float:
-        """How often a variant like its baseline would be called different at any of these looks."""
-        if self.plan is None:
-            return error_rate(self.looks, self.level)
-        if self.plan == "any" or not self.is_beyond:
-            return self.level
-        last = self.plan[-1]
-        path = sorted({*self.plan, *(n for n in self.looks if n < last)})
-        levels = nominal_levels(path, last, self.level).tolist()
-        more = [n for n in self.looks if n > last]
-        return error_rate([*path, *more], [*levels, *levels[-1:] * len(more)])
+        """Whether a variant like its baseline is called different more often than the level says."""
+        return len(self.looks) > 1 if self.plan is None else self.is_beyond
 
 
 def count_looks(
@@ -98,7 +84,7 @@ def runs_by_claim(reports: Sequence[Report]) -> Mapping[str, tuple[int, ...]]:
 
 def looks_note(looks: CountedLooks) -> str:
     """Say which report of its study this is, and what its looks cost."""
-    level, rate = f"{looks.level:.0%}", f"{looks.error_rate:.0%}"
+    level = f"{looks.level:.0%}"
     runs = ", ".join(
         str(low) if low == high else f"{low} to {high}"
         for low, high in (report.runs for report in looks.reports)
@@ -107,13 +93,11 @@ def looks_note(looks: CountedLooks) -> str:
     if looks.plan == "any":
         return f"{this}; tests hold {level} over looks at any time"
     if looks.plan is None:
-        peeking = f"; at uncorrected looks {level} is about {rate}" if looks.is_costly else ""
+        peeking = f"; every uncorrected look adds to the {level}" if looks.is_costly else ""
         return f"{this}: no looks were planned{peeking}"
     planned = f"planned looks at n = {', '.join(map(str, looks.plan))}"
     if looks.is_beyond:
-        return (
-            f"{this}, beyond its {planned}, which spent the whole {level}: with this look it is about {rate}"
-        )
+        return f"{this}, beyond its {planned}, which spent the whole {level}: this look adds to it"
     return f"{this}, within its {planned}: tests hold {level} over all of them together"
 
 

@@ -147,7 +147,6 @@ def shown(analysis: Analysis, labels: Labels) -> Analysis:
         comparisons=tuple(comparisons),
         contrasts=tuple(contrasts),
         parts=tuple(c for c in analysis.parts if c.contrast.compared in kept),
-        bayesian=tuple(x for x in analysis.bayesian if x.variant in kept),
         arms=_rows(analysis.arms, kept),
         runs=_rows(analysis.runs, kept),
         tasks=_rows(analysis.tasks, kept),

@@ -7,7 +7,6 @@ analysed when its score is the unweighted mean over tasks of the share of items 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +21,7 @@ from eval.significance.axes import Benchmark, Family
 from eval.significance.compare import scopes
 from eval.significance.comparison import Inference
 from eval.significance.contrasts import Contrast
-from eval.significance.statistics.items import (
-    ITEM_RESAMPLES,
-    RUN_RESAMPLES,
-    TwoWayArm,
-    benchmark_scores,
-    infer,
-    resample_arm,
-    resample_items,
-)
+from eval.significance.statistics.items import infer
 from eval.significance.statistics.variance_components import pooled_components, score_shares
 
 Arms = Mapping[Key, np.ndarray]  # (family, variant) -> places of its runs
@@ -58,13 +49,12 @@ class ItemComparison:
     standard_error_seeds: float | None
     """Welch's, over runs on these items; None where an arm has one run."""
     standard_error_items: float
-    """Over resampled items, runs fixed."""
+    """Over items, runs fixed."""
     low: float | None
-    """Bootstrap-t over seeds and items; None with fewer than five runs in an arm."""
+    """Over seeds and items; None with fewer than two runs in an arm."""
     high: float | None
     confidence: float
     num_items: int
-    num_resamples: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +99,7 @@ def analyse_items(
         scores: What ``mean_scores`` returns of them.
         contrasts: Those wanted, usually of every variant with the baseline.
         benchmarks: Those to look at, in the order wanted.
-        inference: Level of the intervals and seed of the random numbers. Runs count as unpaired.
+        inference: Level of the intervals. Runs count as unpaired.
     """
     if not folder.is_dir():
         return ItemAnalysis()
@@ -182,14 +172,6 @@ def _comparisons(
     benchmark: Benchmark, found: Outcomes, arms: Arms, contrasts: Sequence[Contrast], inference: Inference
 ) -> list[ItemComparison]:
     """Compare in every scope where all arms of the contrast have a run."""
-    scores = benchmark_scores(found.values, found.tasks)
-    rng = _generator(benchmark, "items", inference)
-    item_scores = resample_items(found.values, found.tasks, ITEM_RESAMPLES, rng)
-    resampled: dict[Key, TwoWayArm] = {}
-    for (family, variant), runs in arms.items():
-        rng = _generator(benchmark, f"runs {family}/{variant}", inference)
-        arm = resample_arm(scores[runs], item_scores[runs], RUN_RESAMPLES, rng)
-        resampled[family, variant] = arm
     families = sorted({family for family, _ in arms})
     comparisons = []
     for family in scopes(families):
@@ -198,7 +180,8 @@ def _comparisons(
             weights = {(f, v): w / len(strata) for f in strata for v, w in contrast.weights().items()}
             if not weights.keys() <= arms.keys():
                 continue
-            result = infer([resampled[key] for key in weights], list(weights.values()), inference.confidence)
+            runs = [found.values[arms[key]] for key in weights]
+            result = infer(runs, found.tasks, list(weights.values()), inference.confidence)
             comparisons.append(
                 ItemComparison(
                     benchmark=benchmark,
@@ -212,16 +195,9 @@ def _comparisons(
                     high=_known(result.high),
                     confidence=inference.confidence,
                     num_items=len(found.tasks),
-                    num_resamples=result.num_resamples,
                 )
             )
     return comparisons
-
-
-def _generator(benchmark: Benchmark, purpose: str, inference: Inference) -> np.random.Generator:
-    """Random numbers of one purpose, the same whatever else is compared."""
-    text = f"{benchmark}|{purpose}"
-    return np.random.default_rng([inference.generator_seed, zlib.crc32(text.encode())])
 
 
 def _known(value: float) -> float | None:

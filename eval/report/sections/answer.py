@@ -189,10 +189,15 @@ def _in_words(findings: Findings, comparisons: Sequence[Comparison]) -> list[str
 def _open(comparisons: Sequence[Comparison]) -> list[str]:
     if not comparisons:
         return []
-    widest = max(comparisons, key=lambda c: c.largest_remaining or 0.0)
     verb = "is" if len(comparisons) == 1 else "are"
-    reach = amount(widest.largest_remaining, widest)
-    return [f"{_quoted(comparisons)} {verb} {INCONCLUSIVE} (differences up to {reach} remain possible)"]
+    return [f"{_quoted(comparisons)} {verb} {INCONCLUSIVE} (differences up to {_reach(comparisons)})"]
+
+
+def _reach(comparisons: Sequence[Comparison]) -> str:
+    """Say how large a difference may be, and of whom, where it is of one of several."""
+    widest = max(comparisons, key=lambda c: c.largest_remaining or 0.0)
+    whose = f", of {_named(widest)}," if len(comparisons) > 1 else ""
+    return f"{amount(widest.largest_remaining, widest)}{whose} remain possible"
 
 
 def _size(comparison: Comparison) -> str:
@@ -246,11 +251,7 @@ def _cannot_tell(findings: Findings, benchmarks: Sequence[Benchmark]) -> str:
         if is_at_chance(findings, benchmark):
             at_chance.append(place(findings, benchmark))
         elif reach:
-            widest = max(reach, key=lambda c: c.largest_remaining or 0.0)
-            up_to = f"up to {amount(widest.largest_remaining, widest)}"
-            said.append(
-                f"{place(findings, benchmark)} ({up_to if said else f'differences {up_to} remain possible'})"
-            )
+            said.append(f"{place(findings, benchmark)} (differences up to {_reach(reach)})")
     said += [f"{listed(at_chance)} (at chance)"] if at_chance else []
     return f"cannot tell: {', '.join(said)}" if said else ""
 

@@ -17,7 +17,6 @@ from eval.report.document.markdown import (
 )
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
-from eval.report.sections.methods import INTERVALS
 from eval.report.verdicts.findings import place
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
@@ -34,7 +33,8 @@ def differences_section(analysis: Analysis, context: Context) -> str:
         parts.append(details(_summary(analysis, benchmark), "\n\n".join(filter(None, body))))
     if analysis.contrasts:
         rows = [
-            [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(c)] for c in analysis.contrasts
+            [place(analysis, c.benchmark), f"`{c.contrast}`", *_test_cells(analysis, c)]
+            for c in analysis.contrasts
         ]
         parts += [
             "### Contrasts asked for",
@@ -54,16 +54,17 @@ def _legend(analysis: Analysis) -> str:
         f"*Alone*: {_method(analysis)} {how.confidence:.0%} interval and p of one comparison. *Together*: "
         f"the interval and p after {_corrections(analysis)} *Equivalence*: p of two one-sided tests at the "
         "margin, alone; then the largest of it and each family's, after Holm; and the smallest margin at "
-        f"which they would pass alone. {_needs(analysis)} *Floor*: the smallest permutation p that so many "
-        f"runs allow. *g*: Hedges' standardised difference. *P(>)*: how often a run of the {analysis.noun} "
-        "scores above one of the baseline. *Runs*: of the two arms."
-        + " Bootstrap and permutation test are given the values that were tuned."
+        f"which they would pass alone.{_needs(analysis)} *Floor*: the smallest permutation p that so many "
+        "runs allow; - where there are too many arrangements to count. *g*: Hedges' standardised difference. "
+        f"*P(>)*: how often a run of the {analysis.noun} scores above one of the baseline. "
+        "*Runs*: of the two arms."
+        + " The permutation test is given the values that were tuned."
         * analysis.is_tuned
     )
 
 
 def _method(analysis: Analysis) -> str:
-    return "the studentized bootstrap's" if analysis.inference.method == "bootstrap" else "Welch's"
+    return "the studentized bootstrap's" if _is_drawn(analysis) else "Welch's"
 
 
 def _corrections(analysis: Analysis) -> str:
@@ -74,9 +75,11 @@ def _corrections(analysis: Analysis) -> str:
 
 
 def _needs(analysis: Analysis) -> str:
-    how = analysis.inference
-    kind = "studentized" if how.method == "bootstrap" else how.bootstrap
-    return f"The {INTERVALS[kind]} needs {MIN_RUNS[kind]} runs in every arm."
+    return f" The bootstrap needs {MIN_RUNS} runs in every arm." if _is_drawn(analysis) else ""
+
+
+def _is_drawn(analysis: Analysis) -> bool:
+    return analysis.inference.method == "bootstrap"
 
 
 def _summary(analysis: Analysis, benchmark: Benchmark) -> str:
@@ -87,7 +90,7 @@ def _summary(analysis: Analysis, benchmark: Benchmark) -> str:
 
 def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
     rows = [
-        [f"`{variant}`", *_test_cells(comparison)]
+        [f"`{variant}`", *_test_cells(analysis, comparison)]
         for scope in analysis.scopes(benchmark)
         for variant, comparison in zip(analysis.others, analysis.of(benchmark, scope), strict=True)
     ]
@@ -97,23 +100,15 @@ def _tests(analysis: Analysis, benchmark: Benchmark) -> str:
 def _header(analysis: Analysis) -> list[str]:
     how = analysis.inference
     corrected = "p (Holm)" if how.correction == "holm" else "p (corrected)"
-    beside = "Welch" if how.method == "bootstrap" else INTERVALS[how.bootstrap]
     return [
         "scope", "difference", "alone", "together", "p", corrected, "p (equivalence)", "(everywhere, Holm)",
-        "smallest margin", beside, "p (permutation)", "floor", "g", "P(>)", "runs", "verdict",
+        "smallest margin", *["Welch"] * _is_drawn(analysis), "p (permutation)", "floor", "g", "P(>)", "runs",
+        "verdict",
     ]  # fmt: skip
 
 
-def _test_cells(comparison: Comparison) -> list[str]:
+def _test_cells(analysis: Analysis, comparison: Comparison) -> list[str]:
     superior = comparison.probability_of_superiority
-    is_welch = comparison.low_welch is None
-    low, high = (
-        (comparison.bootstrap_low, comparison.bootstrap_high)
-        if is_welch
-        else (comparison.low_welch, comparison.high_welch)
-    )
-    beside = "-" if low is None else f"[{signed(low, comparison.digits)}, {signed(high, comparison.digits)}]"
-    beside += "" if is_welch else f", p {p_value(comparison.p_welch)}"
     return [
         family_label(comparison.family),
         difference(comparison),
@@ -124,7 +119,7 @@ def _test_cells(comparison: Comparison) -> list[str]:
         p_value(comparison.p_equivalence),
         p_value(comparison.p_equivalence_holm),
         amount(comparison.smallest_margin, comparison),
-        beside,
+        *_welch_cell(analysis, comparison),
         p_value(comparison.p_permutation),
         p_value(comparison.permutation_floor),
         signed(comparison.hedges_g),
@@ -132,6 +127,11 @@ def _test_cells(comparison: Comparison) -> list[str]:
         f"{comparison.num_runs_plus} / {comparison.num_runs_minus}",
         verdict_text(comparison),
     ]
+
+
+def _welch_cell(analysis: Analysis, comparison: Comparison) -> list[str]:
+    low, high = (signed(x, comparison.digits) for x in (comparison.low_welch, comparison.high_welch))
+    return [f"[{low}, {high}], p {p_value(comparison.p_welch)}"] if _is_drawn(analysis) else []
 
 
 def verdict_text(comparison: Comparison) -> str:

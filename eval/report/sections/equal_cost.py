@@ -1,18 +1,14 @@
-"""Equal what: every variant at equal width, parameters, FLOPs and time, and the frontier of loss and cost."""
+"""Equal what: every variant at equal width, parameters and FLOPs, and the frontier of loss and cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from eval.report.analysis import Analysis
-from eval.report.curves.equal_cost import COSTS, QUESTIONS, TOLERANCE, CostPoint, EqualTime, Question
+from eval.report.curves.equal_cost import COSTS, QUESTIONS, TOLERANCE, CostPoint, Question
 from eval.report.document.markdown import anchor, details, listed, table
 from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context
 from eval.report.sections.verdicts import verdict_words
 from eval.significance.axes import Family
-
-TIME = "time"
 
 
 def equal_cost_section(analysis: Analysis, context: Context) -> str:
@@ -31,13 +27,10 @@ def _table(analysis: Analysis, scope: Family | None) -> str:
     """One line a variant, one column a question."""
     found = analysis.costs
     variants = list(dict.fromkeys(x.variant for x in found.answers))
-    has_times = bool(found.times)
     header = [analysis.noun, *(f"at equal {question}" for question in QUESTIONS)]
-    header += [f"at equal {TIME}"] if has_times else []
     rows = []
     for variant in variants:
         cells = [_answer_cell(analysis, variant, question, scope) for question in QUESTIONS]
-        cells += [_time_cell(analysis, variant, scope)] if has_times else []
         rows.append([f"`{variant}`", *cells])
     return table(header, rows)
 
@@ -53,53 +46,16 @@ def _answer_cell(analysis: Analysis, variant: str, question: Question, scope: Fa
     return "-"
 
 
-def _time_cell(analysis: Analysis, variant: str, scope: Family | None) -> str:
-    own = [x for x in analysis.costs.times if x.variant == variant]
-    if scope is None and len(analysis.families) > 1:
-        return _time_in_families(own, len(analysis.families))
-    family = analysis.families[0] if scope is None else scope
-    return next(
-        ("<br>".join([*_time_words(x), f"`{x.level}`"]) for x in own if x.speed.family == family), "-"
-    )
-
-
-def _time_in_families(own: Sequence[EqualTime], families: int) -> str:
-    """Count verdicts where losses of several families have no common scale."""
-    words = [_time_words(x)[0].strip("*") for x in own]
-    counts = [f"{word} in {words.count(word)}" for word in dict.fromkeys(words)]
-    return f"{', '.join(counts)} of {families}" if counts else "-"
-
-
-def _time_words(found: EqualTime) -> list[str]:
-    speed = found.speed
-    low, high = speed.difference_low, speed.difference_high
-    shown = f"{speed.difference:+.3f}"
-    if low is None or high is None:
-        return ["not tested", shown]
-    word = "**worse**" if low > 0 else "**better**" if high < 0 else "inconclusive"
-    return [word, shown, f"[{low:+.3f}, {high:+.3f}]"]
-
-
 def _text(analysis: Analysis) -> str:
     found = analysis.costs
     assert found.benchmark is not None
     link = anchor(f"Differences to `{analysis.baseline}`")
-    said = (
+    return (
         f"Differences to `{analysis.baseline}` on {title(found.benchmark)}, with the verdicts and intervals "
         f"of [all differences](#{link}). Below each stands the level that is equal: its FFN was given its "
         f"width by that budget, or it lies within {TOLERANCE:.0%} of `{analysis.baseline}` as it is. A dash: "
         "no level of this study is."
     )
-    if found.times:
-        said += (
-            " *At equal time*: the losses, in nats, of both learning curves after as many hours of training "
-            "as the faster of the two took in all, by Welch's interval at "
-            f"{analysis.confidence:.0%} without correction. The slower one is then read in mid-training, "
-            "before its learning rate has come down, which counts against it. A width that takes as long as "
-            "the baseline cannot be solved for beforehand, as hours depend on kernels and on the machine; "
-            "these are those of the machines that it ran on."
-        )
-    return said
 
 
 def _frontier(analysis: Analysis) -> str:

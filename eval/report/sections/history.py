@@ -34,12 +34,22 @@ def _before_and_after(history: History, now: Mapping[str, Any]) -> str:
         return "What stood in the study's file before its results was not recorded."
     said = f"Before the results stood in the study's file: {_said(before.report) or 'nothing'}."
     then = _FORMERLY | before.report
-    changed = {key: value for key, value in now.items() if (value or None) != (then.get(key) or None)}
-    if not changed:
-        return f"{said} Nothing of it was changed since."
-    dates = [q.date[:10] for q in history.questions[history.questions.index(before) + 1 :]]
-    since = f" ({dates[0]})" if len(set(dates)) == 1 else f" ({dates[0]} to {dates[-1]})" if dates else ""
-    return f"{said} Changed after the first results{since}: {_said(changed, empty='none')}."
+    later = history.questions[history.questions.index(before) + 1 :]
+    changed = _changes(then, now)
+    undone = sorted({key for question in later for key in _changes(then, question.report)} - changed.keys())
+    when = ", ".join(dict.fromkeys(question.date[:10] for question in later))
+    since = f" ({len(later)} change{'s' * (len(later) > 1)}, {when})" if later else ""
+    parts = [said]
+    if changed:
+        parts.append(f"Changed after the first results{since}: {_said(changed, empty='none')}.")
+    if undone:
+        parts.append(f"Changed after the first results{since} and back again: {listed(undone)}.")
+    return " ".join(parts if changed or undone else [said, "Nothing of it was changed since."])
+
+
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What is chosen otherwise now; a choice that is not made counts as none."""
+    return {key: value for key, value in now.items() if (value or None) != (then.get(key) or None)}
 
 
 def asked_by_flags(request: Request) -> dict[str, Any]:

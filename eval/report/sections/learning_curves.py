@@ -1,4 +1,4 @@
-"""Who gets somewhere sooner: learning curves, what the baseline's final loss costs, and the first plateau."""
+"""Learning curves, and who left the first plateau when."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from eval.report.analysis import Analysis
-from eval.report.curves.learning_curves import SPENDINGS, Speed
 from eval.report.curves.plateaus import EARLY, LEAST_SPREAD, SPEED_EXPLAINS, Departure, Lead, Plateau
-from eval.report.document.markdown import bold, details, listed, table
+from eval.report.document.markdown import details, listed, table
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.axes import Family, Level
@@ -20,24 +19,12 @@ SHOWN_BELOW = 0.05
 
 
 def learning_curves_section(analysis: Analysis, context: Context) -> str:
-    """Figure, ratios and plateaus; empty where no finished run tells its curve."""
+    """Figure and plateaus; empty where no finished run tells its curve."""
     said = [family_sentence(analysis, family) for family in analysis.families]
     shown = "\n".join(f"- {sentence}" for sentence in said if sentence)
-    parts = [shown, context.figure("learning-curves"), *_ratios(analysis), _departures(analysis)]
+    parts = [shown, context.figure("learning-curves"), _departures(analysis)]
     parts = [part for part in parts if part]
     return "\n\n".join(["## Learning curves", *parts]) if parts else ""
-
-
-def ratio_text(speed: Speed) -> str:
-    """Write a ratio as ``0.84x [0.79, 0.90]``; no number stands where the loss is not reached."""
-    if speed.ratio is None:
-        return "not reached" if speed.low is None else f"not reached, over {speed.low:.2f}x"
-    ratio = f"under {speed.first:.2f}x" if speed.ratio == speed.first else f"{speed.ratio:.2f}x"
-    if not speed.has_interval:
-        return ratio
-    low = f"under {speed.first:.2f}" if speed.low is None else f"{speed.low:.2f}"
-    high = f"over {speed.last:.2f}" if speed.high is None else f"{speed.high:.2f}"
-    return f"{ratio} [{low}, {high}]"
 
 
 def family_sentence(analysis: Analysis, family: Family) -> str | None:
@@ -94,60 +81,6 @@ def _shown_leads(plateau: Plateau, baseline: Level) -> str:
 
 def _lead_text(lead: Lead) -> str:
     return f"{lead.ratio:.2f}x [{lead.low:.2f}, {lead.high:.2f}]"
-
-
-def _ratios(analysis: Analysis) -> list[str]:
-    """A table of ratios and one of losses at equal spending, with what they mean."""
-    speeds = analysis.curves.speeds
-    if not speeds:
-        return []
-    known = [spending for spending in SPENDINGS if any(x.spending == spending for x in speeds)]
-    ratios, losses = [], []
-    for family in analysis.families:
-        for variant in analysis.others:
-            found = [analysis.curves.speed(family, variant, spending) for spending in known]
-            if any(found):
-                start = [family_label(family), f"`{variant}`"]
-                ratios.append([*start, *("-" if x is None else _ratio_cell(x) for x in found)])
-                losses.append([*start, *("-" if x is None else _loss_cell(x) for x in found)])
-    header = [analysis.stratum, analysis.noun]
-    equal = (
-        f"Held-out loss minus that of <code>{analysis.baseline}</code> in nats where both have spent as much "
-        f"({analysis.confidence:.0%} interval)"
-    )
-    return [
-        table([*header, *known], ratios),
-        _what_ratios_say(analysis),
-        details(equal, table([*header, *(f"at equal {name}" for name in known)], losses)),
-    ]
-
-
-def _what_ratios_say(analysis: Analysis) -> str:
-    base, noun = f"`{analysis.baseline}`", analysis.noun
-    return (
-        f"What a {noun} spends until its mean curve meets the mean final loss of {base}, over what {base} "
-        f"spent for it: below 1 is faster. The {analysis.confidence:.0%} interval holds every ratio at which "
-        f"Welch's test does not tell the {noun}'s losses from the final losses of {base}, without "
-        "correction. One that goes on behind the end of the curve (*over*) claims nothing about speed. FLOPs "
-        "are those of forward passes; hours are those of whatever machine it ran on, without compiling, and "
-        "never bold, as others may have shared it. While the learning rate still falls, a curve lies above "
-        "that of a training that ends there, so ratios below 1 tend to be too high."
-        + " What the tuning leaves open is in none of these intervals."
-        * analysis.is_tuned
-    )
-
-
-def _ratio_cell(speed: Speed) -> str:
-    is_shown = (speed.high is not None and speed.high < 1) or (speed.low is not None and speed.low > 1)
-    is_of_the_model = speed.spending != "hours"
-    return bold(ratio_text(speed), speed.ratio is not None and is_shown and is_of_the_model)
-
-
-def _loss_cell(speed: Speed) -> str:
-    shown = f"{speed.difference:+.3f}"
-    if speed.difference_low is None:
-        return shown
-    return f"{shown} [{speed.difference_low:+.3f}, {speed.difference_high:+.3f}]"
 
 
 def _departures(analysis: Analysis) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from eval.report.analysis import Analysis
@@ -9,18 +10,13 @@ from eval.report.document.markdown import details, listed, share, unit_name
 from eval.report.document.names import family_label
 from eval.report.sections.context import Context
 from eval.significance.arms import Key
+from eval.significance.comparison import Inference
 from eval.significance.statistics.looks import AnyLooks, PlannedLooks
 from eval.suites.registry import asks_for_classes
 
-INTERVALS = {
-    "studentized": "studentized bootstrap",
-    "percentile": "percentile bootstrap",
-    "bca": "BCa bootstrap",
-}
-
 
 def methods_section(analysis: Analysis, context: Context) -> str:
-    """One paragraph: unit, interval, correction, margin, resamples, generator seed, versions."""
+    """One paragraph: unit, interval, correction, margin, resamples, versions."""
     how = analysis.inference
     versions = ", ".join(f"{name} {version}" for name, version in context.versions.items())
     text = (
@@ -35,8 +31,7 @@ def methods_section(analysis: Analysis, context: Context) -> str:
         f"one-sided tests at {how.level:.2g} each (the {1 - 2 * how.level:.0%} interval lies within the "
         f"margin), of an average in every family too, at the margin of each outcome ({_margins(analysis)}); "
         f"it is corrected like differences, and *within margin* is not. {_pairing(analysis)} Beside this "
-        f"stand {_beside(analysis)} and a permutation test of Welch's t; generator seed "
-        f"{how.generator_seed}. Families differ in a difference where Welch's analysis of "
+        f"stands {_beside(analysis)}. Families differ in a difference where Welch's analysis of "
         f"variance of it has a p below {how.level:.2g} after Holm's "
         f"correction over the {analysis.noun}s. "
         "An outcome is at chance where no arm is shown to score more than the margin above guessing. Nothing "
@@ -86,9 +81,19 @@ def _intervals(analysis: Analysis) -> str:
 
 def _beside(analysis: Analysis) -> str:
     how = analysis.inference
-    if how.method == "bootstrap":
-        return f"Welch's {how.confidence:.0%} interval and p"
-    return f"a {INTERVALS[how.bootstrap]} ({how.resamples:,} resamples of runs within each arm)"
+    welch = f"Welch's {how.confidence:.0%} interval and p, and " if how.method == "bootstrap" else ""
+    return f"{welch}a permutation test of Welch's t, where all arrangements can be counted{_chance(how)}"
+
+
+def _chance(how: Inference) -> str:
+    """Say how far what is drawn at random can be trusted; nothing is, unless it was asked for."""
+    if how.method == "welch" and how.correction == "holm":
+        return ""
+    error = math.sqrt(how.level * (1 - how.level) / how.resamples)
+    return (
+        f". What is drawn at random, with generator seed {how.generator_seed}, knows a p of {how.level:.2g} "
+        f"to {2 * error:.1g}: a verdict whose p lies so near to the level may be another with other draws"
+    )
 
 
 def _correction(analysis: Analysis) -> str:

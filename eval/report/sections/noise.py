@@ -8,7 +8,6 @@ from eval.report.document.markdown import details, interval_alone, signed, table
 from eval.report.document.names import family_label
 from eval.report.scores.noise import SPREAD_OVER_SEEDS, ItemAnalysis, ItemComparison, NoiseSource
 from eval.significance.comparison import Comparison
-from eval.significance.statistics.items import ITEM_RESAMPLES, MIN_RUNS, RUN_RESAMPLES
 
 
 def noise_section(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> str:
@@ -69,9 +68,8 @@ def _differences(items: ItemAnalysis, comparisons: Sequence[Comparison]) -> list
     parts = [
         "Differences when the items, too, might have been others. This is another question than that of the "
         "verdicts and changes none of them: would a difference be found again with other seeds *and* other "
-        f"items of the same kinds? {ITEM_RESAMPLES:,} resamples of the items within tasks, the same for "
-        f"all runs, each with {RUN_RESAMPLES} of the runs, studentized; it takes {MIN_RUNS} runs in every "
-        "arm. se is the standard error: over seeds on these items, and over items with these runs."
+        "items of the same kinds? se is the standard error: over seeds on these items, and over items with "
+        "these runs, within tasks. The interval is Student's, of both together."
     ]
     for benchmark in items.benchmarks:
         chosen = [c for c in items.comparisons if c.benchmark == benchmark]

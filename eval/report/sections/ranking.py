@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pandas as pd
+
 from eval.report.analysis import Analysis
 from eval.report.curves.training_times import fastest
 from eval.report.document.markdown import anchor, arrow, count, difference, interval, listed, millions, table
@@ -26,6 +28,25 @@ def ranking_section(analysis: Analysis, context: Context) -> str:
         "\n\n".join([_sentence(analysis, x), _table(analysis, x), *_pairs(x)]) for x in analysis.rankings
     ]
     return "\n\n".join(["## Standing", context.figure("ranking"), *parts, _text(analysis)])
+
+
+def ranking_table(analysis: Analysis) -> pd.DataFrame:
+    """A row for each family and variant: its place, its letters, and whom it is shown to be better than."""
+    return pd.DataFrame(
+        {
+            "benchmark": ranking.benchmark,
+            "family": ranking.family,
+            "place": number,
+            "variant": place.variant,
+            "mean": place.mean,
+            "num_runs": place.num_runs,
+            "letters": place.letters,
+            "is_at_edge": place.is_at_edge,
+            "better_than": ", ".join(map(str, place.better_than)),
+        }
+        for ranking in analysis.rankings
+        for number, place in enumerate(ranking.places, start=1)
+    )
 
 
 def _sentence(analysis: Analysis, ranking: Ranking) -> str:

@@ -1,18 +1,17 @@
-"""Across sizes: who shrinks, what power laws say, and what small runs would have decided."""
+"""Across sizes: who shrinks, and what power laws say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from eval.report.analysis import Analysis
-from eval.report.curves.sizes import SizeAgreement, SizeLaw, SizeVerdict
+from eval.report.curves.sizes import SizeLaw, SizeVerdict
 from eval.report.document.markdown import details, listed, p_value, signed, table, unit_name
 from eval.report.document.names import family_label, title
 from eval.report.sections.context import Context
 from eval.report.verdicts.standing import by_standing
 from eval.significance.axes import Benchmark
-from eval.significance.statistics.scaling_laws import DRAWS, at_end
-from eval.significance.statistics.size_decisions import Share
+from eval.significance.statistics.scaling_laws import at_end
 from eval.significance.statistics.size_trends import CANNOT_TELL, CHANGES_SIGN, GROWS, HOLDS, SHRINKS
 
 TOLD = (SHRINKS, GROWS, CHANGES_SIGN, HOLDS)
@@ -43,7 +42,7 @@ def sizes_sentence(analysis: Analysis) -> str:
 
 
 def sizes_section(analysis: Analysis, context: Context) -> str:
-    """Verdicts, laws and decisions with their figures; empty without two sizes."""
+    """Verdicts and laws with their figures; empty without two sizes."""
     sizes = analysis.sizes
     left_out = f"Across sizes is not told of {'; '.join(sizes.notes)}." if sizes.notes else ""
     if not sizes.differences:
@@ -51,7 +50,7 @@ def sizes_section(analysis: Analysis, context: Context) -> str:
     leading = _order(analysis)[0]
     parts = ["## Across sizes", sizes_sentence(analysis), left_out, context.figure("across-sizes")]
     parts += [_verdicts(analysis, leading), _verdict_text(analysis)]
-    parts += [context.figure("size-laws"), _laws(analysis), _decisions(analysis, leading), _others(analysis)]
+    parts += [context.figure("size-laws"), _laws(analysis), _others(analysis)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -160,7 +159,7 @@ def _law_cells(law: SizeLaw) -> list[str]:
         *cells,
         f"{found.predicted:.3f}",
         f"{found.observed:.3f}",
-        f"{found.error:+.3f} [{found.error_low:+.3f}, {found.error_high:+.3f}]",
+        f"{found.error:+.3f}{_interval(*(found.error_interval or (None, None)), 3)}",
         f"{found.in_spreads:+.1f}" if found.spread > 0 else "-",
         f"{found.observed - found.next_smaller:+.3f}",
     ]
@@ -187,8 +186,8 @@ def _law_text(found: Sequence[SizeLaw]) -> str:
     sizes = max(len(x.sizes) for x in found)
     said = (
         "Power laws of held-out loss in parameters, embeddings included, each through the means of one "
-        "variant: L = E + A N^-exponent (Huber loss of log residuals, Hoffmann et al. 2022); intervals by "
-        f"{DRAWS} resamples of the seeds within each size, which with three seeds are too narrow. "
+        "variant: L = E + A N^-exponent (Huber loss of log residuals, Hoffmann et al. 2022); intervals are "
+        "Student's, by how far each number moves with the means. "
     )
     said += {
         2: "Two sizes hold only the law without E, and leave no size to test it with.",
@@ -210,38 +209,11 @@ def _law_text(found: Sequence[SizeLaw]) -> str:
     return said
 
 
-def _decisions(analysis: Analysis, benchmark: Benchmark) -> str:
-    found = [x for x in analysis.sizes.agreements if x.benchmark == benchmark]
-    if not found:
-        return ""
-    rows = [[x.size, str(x.num_pairs), *_decision_cells(x)] for x in found]
-    header = ["size", "pairs", "means over seeds", "one seed"]
-    text = (
-        f"How often a size orders two {analysis.noun}s, `{analysis.baseline}` among them, as the means at "
-        f"{analysis.sizes.levels[-1]} do on {title(benchmark)} (decision accuracy, Magnusson et al. 2025); "
-        "50% is guessing. Intervals by resampling seeds at both sizes. The last line is what one seed of the "
-        "largest size tells of the other seeds there, which no smaller size should be expected to beat by "
-        "much."
-    )
-    return f"{table(header, rows)}\n\n{text}"
-
-
-def _decision_cells(found: SizeAgreement) -> list[str]:
-    return ["-" if found.of_means is None else _share(found.of_means), _share(found.of_seeds)]
-
-
-def _share(share: Share) -> str:
-    ends = "" if share.low != share.low else f" [{share.low:.0%}, {share.high:.0%}]"
-    return f"{share.estimate:.0%}{ends}"
-
-
 def _others(analysis: Analysis) -> str:
     """The other outcomes, folded away."""
     parts = [
-        part
+        _verdicts(analysis, name)
         for name in _order(analysis)[1:]
         if any(x.benchmark == name for x in analysis.sizes.verdicts)
-        for part in (_verdicts(analysis, name), _decisions(analysis, name))
-        if part
     ]
     return details("Other outcomes across sizes", "\n\n".join(parts)) if parts else ""

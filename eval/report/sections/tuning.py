@@ -123,9 +123,8 @@ def _which_hold_the_choice(analysis: Analysis) -> str:
         return ""
     return (
         "What the choice adds is in every difference of held-out loss that rests on Welch's test: verdicts, "
-        "intervals, p, equivalence, power and trends. It is not in the bootstrap, the permutation test, "
-        "learning curves and the Bayesian view, nor in anything of another outcome: these are given the "
-        "values that were chosen."
+        "intervals, p, equivalence, power and trends. It is not in the permutation test and learning curves, "
+        "nor in anything of another outcome: these are given the values that were chosen."
     )
 
 
@@ -168,10 +167,11 @@ def _sensitivity(analysis: Analysis, tuned: Tuned) -> str:
               "a third of the optimum costs", "three times it costs", "choice adds"]  # fmt: skip
     text = (
         "Optimum and costs are those of the parabola through the lowest loss and its neighbours, in nats, "
-        f"with {analysis.confidence:.0%} intervals over what the tuning leaves open; - where the grid does "
-        "not reach. *Chosen again*: with other tuning seeds. *Choice adds*: root of the mean square of the "
-        "regret, which is in the standard error of every comparison of held-out loss; more tuning seeds and "
-        "a finer grid lessen it, and more seeds of the main runs do not."
+        f"with {analysis.confidence:.0%} intervals over what the tuning leaves open; an optimum without one "
+        "is the end of what was searched; - where the grid does not reach. *Chosen again*: with other tuning "
+        "seeds. *Choice adds*: root of the expected square of the regret, which is in the standard error of "
+        "every comparison of held-out loss; more tuning seeds and a finer grid lessen it, and more seeds of "
+        "the main runs do not."
     )
     return f"{table([*(['family'] if several else []), *header], rows)}\n\n{text}"
 
@@ -184,12 +184,16 @@ def _value(line: Line) -> str:
 def _optimum(line: Line) -> str:
     if line.curve is None:
         return "-"
-    found = line.curve.optimum.exp
-    return f"{found.value:.2g} [{found.low:.2g}, {found.high:.2g}]"
+    return _estimate(line.curve.optimum.exp, ".2g")
 
 
 def _cost(cost: Estimate | None) -> str:
-    return "-" if cost is None else f"{cost.value:.3f} [{cost.low:.3f}, {cost.high:.3f}]"
+    return "-" if cost is None else _estimate(cost, ".3f")
+
+
+def _estimate(found: Estimate, form: str) -> str:
+    ends = found.interval
+    return f"{found.value:{form}}" + (f" [{ends[0]:{form}}, {ends[1]:{form}}]" if ends else "")
 
 
 def _best_of(analysis: Analysis, tuned: Tuned) -> str:

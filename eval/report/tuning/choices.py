@@ -7,7 +7,6 @@ tuning selects by, carry what the choices add (``eval.significance.statistics.tu
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,10 +29,9 @@ from eval.significance.statistics.tuning import (
     Noise,
     Selection,
     added_variance,
-    choice_shares,
+    choice_share,
     combined,
     curve,
-    draw_losses,
     expected_best,
     moderated_noise,
     own_noise,
@@ -56,7 +54,6 @@ class Line:
     is_at_edge: bool
     noise: Noise | None
     """Of the variant's runs, moderated by those of its setting; None where nothing tells of it."""
-    generator_seed: int = 0
 
     @property
     def means(self) -> np.ndarray:
@@ -74,38 +71,25 @@ class Line:
         assert self.noise is not None
         return math.sqrt(self.noise.variance / self.losses.shape[1])
 
-    def _generator(self, what: str) -> np.random.Generator:
-        text = "|".join([what, str(self.family), str(self.variant), self.field])
-        return np.random.default_rng([self.generator_seed, zlib.crc32(text.encode())])
-
-    @cached_property
-    def _drawn(self) -> np.ndarray:
-        assert self.noise is not None
-        return draw_losses(self.means, self._error, self.noise.df, self._generator("regret"))
-
     @cached_property
     def selection(self) -> Selection | None:
         """What the choice adds to the variance of the arm's mean."""
         if self.noise is None:
             return None
-        if self.rates is None:  # there is nothing between names
-            regrets = self._drawn[:, self.chosen] - self._drawn.min(-1)
-            return Selection(float((regrets**2).mean()), self.noise.df)
-        return Selection(float(added_variance(self.rates, self._drawn, self.chosen)), self.noise.df)
+        added = added_variance(self.means, self._error, self.noise.df, self.chosen, self.rates)
+        return Selection(added, self.noise.df)
 
     @cached_property
     def share(self) -> float | None:
         """How often the chosen value would be chosen with other tuning seeds."""
-        if self.noise is None:
-            return None
-        return float(choice_shares(self.means, self._error, self._generator("choice"))[self.chosen])
+        return None if self.noise is None else choice_share(self.means, self._error, self.chosen)
 
     @cached_property
     def curve(self) -> Curve | None:
         """Of three numbers or more."""
         if self.noise is None or self.rates is None or len(self.rates) < 3:
             return None
-        return curve(self.rates, self.means, self._drawn)
+        return curve(self.rates, self.means, self._error, self.noise.df)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,8 +385,8 @@ def _record(line: Line, tuned: Tuned) -> dict[str, object]:
         "cost_of_threefold": found.higher if found else None,
     }
     for name, known in parts.items():
-        for end, of in (("", "value"), ("_low", "low"), ("_high", "high")):
-            own[f"{name}{end}"] = None if known is None else getattr(known, of)
+        own[name] = known.value if known else None
+        own[f"{name}_low"], own[f"{name}_high"] = (known.interval if known else None) or (None, None)
     return own
 
 

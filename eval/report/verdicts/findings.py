@@ -140,7 +140,7 @@ def find(
         families: All of them, in the order in which they are shown.
         baseline: The variant that the others are compared with.
         others: The others, in the order wanted.
-        thorough: Also what no verdict rests on: permutation, bootstrap, power.
+        thorough: Also what no verdict rests on: permutation, power.
         only_claims: Leave out single families, which no claim rests on.
     """
     how = claims.inference

@@ -36,7 +36,7 @@ def separation(comparison: Comparison, level: float) -> Iterator[str]:
     floor = comparison.permutation_floor
     is_whole = comparison.probability_of_superiority in (0.0, 1.0)
     is_open = comparison.verdict in (INCONCLUSIVE, WITHIN_MARGIN)
-    if is_whole and is_open and floor is not None and floor < level:
+    if is_whole and is_open and (floor is None or floor < level):
         side = "above" if comparison.probability_of_superiority else "below"
         yield f"all runs {side} all of the baseline's"
 

@@ -1,8 +1,8 @@
-"""Bootstrap intervals of weighted sums of arm means; runs are resampled within each arm.
+"""The studentized bootstrap of weighted sums of arm means; runs are resampled within each arm.
 
-At the numbers of seeds people can afford only the studentized bootstrap (Hall 1988) covers what it says; the
-percentile and BCa intervals (Efron 1987) are for comparison (docs/error-rates.md). Of studentized resamples
-the size counts and not the sign: with equal tails the interval covers 93% where runs lie far out.
+At the numbers of seeds people can afford percentile and BCa intervals cover too little (docs/error-rates.md),
+and the studentized bootstrap (Hall 1988) covers what it says. Of its resamples the size counts and not the
+sign: with equal tails the interval covers 93% where runs lie far out.
 
 Shapes: C arms of n runs, B resamples.
 """
@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from eval.significance.statistics.welch import NO_SPREAD
 
-Bootstrap = Literal["studentized", "percentile", "bca"]
 RESAMPLES = 10_000
-MIN_RUNS = {"studentized": 5, "percentile": 2, "bca": 2}
-"""Runs that every arm needs: below five, many resamples of an arm have hardly any spread to divide by."""
+MIN_RUNS = 5
+"""Runs that every arm needs: below, many resamples of an arm have hardly any spread to divide by."""
 
 
 class ResampledArm(NamedTuple):
@@ -89,7 +87,13 @@ def studentized(
 ) -> Studentized | None:
     """Judge a weighted sum of arm means by Welch's t of its resamples.
 
-    Arguments are those of ``bootstrap_interval``; None where no arm has any spread.
+    Args:
+        arms: C arrays of run scores.
+        resampled: What ``resample`` made of each.
+        weights: (C,) contrast weights.
+
+    Returns:
+        None where no arm has any spread.
     """
     estimate = float(sum(w * arm.mean() for w, arm in zip(weights, arms, strict=True)))
     error = math.sqrt(sum(w**2 * c.var(ddof=1) / len(c) for w, c in zip(weights, arms, strict=True)))
@@ -100,53 +104,3 @@ def studentized(
     errors = np.sqrt(np.asarray(sum(squares)))
     usable = errors > NO_SPREAD  # a resample that drew one score only has nothing to divide by
     return Studentized(estimate, error, np.sort(np.abs(estimates[usable] - estimate) / errors[usable]))
-
-
-def bootstrap_interval(
-    method: Bootstrap,
-    arms: Sequence[np.ndarray],
-    resampled: Sequence[ResampledArm],
-    weights: Sequence[float],
-    confidence: float,
-) -> tuple[float, float] | None:
-    """Return both ends of an interval for a weighted sum of arm means.
-
-    Args:
-        method: ``studentized``, ``percentile`` or ``bca``.
-        arms: C arrays of run scores.
-        resampled: What ``resample`` made of each.
-        weights: (C,) contrast weights.
-        confidence: Level of the two-sided interval.
-
-    Returns:
-        None where an arm has fewer runs than ``MIN_RUNS`` or no arm has any spread.
-    """
-    if min(map(len, arms)) < MIN_RUNS[method]:
-        return None
-    found = studentized(arms, resampled, weights)
-    if found is None:
-        return None
-    if method == "studentized":
-        return found.interval(1 - confidence)
-    estimates = np.asarray(sum(w * r.means for w, r in zip(weights, resampled, strict=True)))
-    tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-    if method == "bca":
-        tails = _bca_tails(tails, found.estimate, estimates, arms, weights)
-    low, high = np.quantile(estimates, tails)
-    return float(low), float(high)
-
-
-def _bca_tails(
-    tails: np.ndarray,
-    estimate: float,
-    estimates: np.ndarray,
-    arms: Sequence[np.ndarray],
-    weights: Sequence[float],
-) -> np.ndarray:
-    """Shift the tails by the bias and the acceleration, the latter from the influence of every run."""
-    below = ((estimates < estimate).mean() + (estimates <= estimate).mean()) / 2
-    bias = special.ndtri(below)
-    influence = [w * (c - c.mean()) / len(c) for w, c in zip(weights, arms, strict=True)]
-    cubes, squares = (sum((x**power).sum() for x in influence) for power in (3, 2))
-    shifted = bias + special.ndtri(tails)
-    return special.ndtr(bias + shifted / (1 - cubes / (6 * squares**1.5) * shifted))

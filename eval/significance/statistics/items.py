@@ -1,8 +1,11 @@
-"""Seeds x items bootstrap: how sure a difference is when the items, too, might have been others.
+"""Seeds and items: how sure a difference is when the items, too, might have been others.
 
-Items are resampled within their task, the same ones for every run since runs share their items, and runs
-within their arm (Owen 2007, "The pigeonhole bootstrap"). A resample is a vector of counts, so that the
-resampled data never exist: one matrix product gives every run's score under many resamples of the items.
+Both add to the variance of a difference: seeds by how far runs of an arm lie apart, items by how far these
+lie apart in the difference itself, within their task, as resampling both would find (Owen 2007, "The
+pigeonhole bootstrap"). What a run and an item do together is in both: the interval is rather too wide than
+too narrow.
+
+Shapes: n runs of an arm, I items.
 """
 
 from __future__ import annotations
@@ -12,27 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-
-ITEM_RESAMPLES = 2000
-RUN_RESAMPLES = 5
-MIN_RUNS = 5
-# Entries of the largest array of item counts, 16 MB in float32.
-BLOCK = 1 << 22
-
-
-class TwoWayArm(NamedTuple):
-    """One (family, variant) arm: its scores, and what they might be on other items and with other seeds."""
-
-    num_runs: int
-    mean: float
-    variance: float
-    """Unbiased, over runs; nan for one run."""
-    item_means: np.ndarray
-    """(B,) means of the same runs under B resamples of the items."""
-    means: np.ndarray
-    """(B * K,) means when each of them meets K resamples of the runs."""
-    variances: np.ndarray
-    """(B * K,) unbiased variances of those runs."""
+from scipy import special
 
 
 class ItemInference(NamedTuple):
@@ -42,11 +25,9 @@ class ItemInference(NamedTuple):
     standard_error_seeds: float
     """Stratified Welch standard error over runs, items fixed."""
     standard_error_items: float
-    """Over resampled items, runs fixed."""
+    """Over items, runs fixed."""
     low: float
     high: float
-    num_resamples: int
-    """Resamples that the interval rests on."""
 
 
 def task_sizes(tasks: np.ndarray) -> np.ndarray:
@@ -75,90 +56,39 @@ def benchmark_scores(outcomes: np.ndarray, tasks: np.ndarray) -> np.ndarray:
     return 100 * (np.add.reduceat(outcomes, starts, axis=1, dtype=float) / sizes).mean(axis=1)
 
 
-def item_counts(num_items: int, num_resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """Draw with replacement and return (num_resamples, num_items) how often each item came, as float32."""
-    drawn = generator.integers(num_items, size=(num_resamples, num_items))
-    drawn += np.arange(num_resamples)[:, None] * num_items
-    counts = np.bincount(drawn.ravel(), minlength=drawn.size)
-    return counts.reshape(drawn.shape).astype(np.float32)
+def infer(
+    arms: Sequence[np.ndarray], tasks: np.ndarray, weights: Sequence[float], confidence: float
+) -> ItemInference:
+    """Infer a weighted sum of arm means over both seeds and items, by Student's t.
 
-
-def resample_items(
-    outcomes: np.ndarray, tasks: np.ndarray, num_resamples: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Score every run under resamples of the items, drawn within each task.
+    Degrees of freedom are Satterthwaite's (1946), over the variances of all arms and of all tasks.
 
     Args:
-        outcomes: (R, I) float32. Halves and whole numbers give exact sums, whatever the order of addition.
+        arms: (n, I) outcome of each run of an arm on each item, from 0 to 1.
         tasks: (I,) as ``task_sizes`` wants them.
-        num_resamples: B.
-        generator: Draws task after task.
-
-    Returns:
-        (R, B) scores in percent.
-    """
-    sizes = task_sizes(tasks)
-    scores = np.zeros((len(outcomes), num_resamples))
-    for start, size in zip(np.cumsum(sizes) - sizes, sizes, strict=True):
-        of_task = outcomes[:, start : start + size]
-        step = max(1, BLOCK // size)
-        for first in range(0, num_resamples, step):
-            counts = item_counts(size, min(step, num_resamples - first), generator)
-            scores[:, first : first + step] += (of_task @ counts.T) * (100 / (len(sizes) * size))
-    return scores
-
-
-def resample_arm(
-    scores: np.ndarray, item_scores: np.ndarray, run_resamples: int, generator: np.random.Generator
-) -> TwoWayArm:
-    """Resample the runs of one arm under each resample of the items.
-
-    Args:
-        scores: (n,) scores of the runs in percent.
-        item_scores: (n, B) their scores under resampled items.
-        run_resamples: K, resamples of the runs for each of the items.
-        generator: Draws the runs.
-    """
-    num_runs, num_items = item_scores.shape
-    drawn = generator.integers(num_runs, size=(num_items, run_resamples, num_runs))
-    resampled = np.take_along_axis(item_scores.T[:, None], drawn, axis=2).reshape(-1, num_runs)
-    single = num_runs == 1
-    return TwoWayArm(
-        num_runs,
-        float(scores.mean()),
-        float("nan") if single else float(scores.var(ddof=1)),
-        item_scores.mean(axis=0),
-        resampled.mean(axis=1),
-        np.full(len(resampled), np.nan) if single else resampled.var(axis=1, ddof=1),
-    )
-
-
-def infer(arms: Sequence[TwoWayArm], weights: Sequence[float], confidence: float) -> ItemInference:
-    """Infer a weighted sum of arm means over both seeds and items, by bootstrap-t.
-
-    Each resample is divided by its own standard error, sqrt(seeds^2 + items^2), where the runs resampled give
-    the part of the seeds. Divided by the part of the seeds alone, intervals are too wide where items matter.
-
-    Args:
-        arms: Resampled under the same items.
         weights: (C,) contrast weights.
-        confidence: Level of the two-sided interval, which takes ``MIN_RUNS`` runs in every arm.
+        confidence: Level of the two-sided interval, which takes two runs in every arm.
     """
-    weighted = list(zip(weights, arms, strict=True))
-    estimate = sum(w * arm.mean for w, arm in weighted)
-    seeds = sum(w**2 * arm.variance / arm.num_runs for w, arm in weighted)
-    items = float(np.sum([w * arm.item_means for w, arm in weighted], axis=0).var(ddof=1))
-    known = ItemInference(estimate, math.sqrt(seeds), math.sqrt(items), math.nan, math.nan, 0)
-    if min(arm.num_runs for arm in arms) < MIN_RUNS:
+    scores = [benchmark_scores(arm, tasks) for arm in arms]
+    counts, sizes = np.array([len(x) for x in scores]), task_sizes(tasks)
+    estimate = sum(w * x.mean() for w, x in zip(weights, scores, strict=True))
+    of_seeds = [w**2 * x.var(ddof=1) / len(x) for w, x in zip(weights, scores, strict=True) if len(x) > 1]
+    of_items = _variances_of_tasks(arms, sizes, weights)
+    seeds = sum(of_seeds) if len(of_seeds) == len(arms) else math.nan
+    error = math.sqrt(seeds + of_items.sum())
+    known = ItemInference(float(estimate), math.sqrt(seeds), math.sqrt(of_items.sum()), math.nan, math.nan)
+    if not error > 0:
         return known
-    resampled = np.sum([w * arm.means for w, arm in weighted], axis=0)
-    spread = np.sum([w**2 * arm.variances / arm.num_runs for w, arm in weighted], axis=0) + items
-    usable = spread > 0
-    if not usable.any():
-        return known
-    t = (resampled[usable] - estimate) / np.sqrt(spread[usable])
-    t_low, t_high = np.quantile(t, [(1 - confidence) / 2, (1 + confidence) / 2])
-    total = math.sqrt(seeds + items)
-    return known._replace(
-        low=estimate - t_high * total, high=estimate - t_low * total, num_resamples=int(usable.sum())
-    )
+    parts = np.concatenate([of_seeds, of_items]), np.concatenate([counts, sizes]) - 1.0
+    df = error**4 / sum(part**2 / own for part, own in zip(*parts, strict=True) if own)
+    reach = float(special.stdtrit(df, (1 + confidence) / 2)) * error
+    return known._replace(low=estimate - reach, high=estimate + reach)
+
+
+def _variances_of_tasks(
+    arms: Sequence[np.ndarray], sizes: np.ndarray, weights: Sequence[float]
+) -> np.ndarray:
+    """(T,) what the items of each task add to the variance of the difference; a single one adds nothing."""
+    of_item = 100 * np.sum([w * arm.mean(0, dtype=float) for w, arm in zip(weights, arms, strict=True)], 0)
+    of_task = np.split(of_item, np.cumsum(sizes)[:-1])
+    return np.array([x.var(ddof=1) / len(x) if len(x) > 1 else 0.0 for x in of_task]) / len(sizes) ** 2

@@ -1,41 +1,21 @@
-"""Learning curves of several runs: their mean, their difference, and how much sooner one arm gets somewhere.
+"""Learning curves of several runs: their mean, their difference, and where they fall below a loss.
 
 Shapes: n runs of an arm, K evaluations of a run, G places of an axis that all runs share; any leading
-dimensions are studies of their own. An axis counts what was spent: tokens, FLOPs or hours.
+dimensions are studies of their own. An axis counts tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
-from eval.significance.statistics.welch import CONFIDENCE, NO_SPREAD, Welch, welch
+from eval.significance.statistics.welch import CONFIDENCE, Welch, welch
 
 NUM_PLACES = 400
 """Places of a fine axis: over a range of 10 to 1, each is 0.6% further than the one before."""
-
-
-class SpeedRatio(NamedTuple):
-    """What a variant spends until it has the baseline's final loss, over what the baseline spent.
-
-    Fields have one shape. The true ratio lies between ``low`` and ``high`` with the confidence asked for,
-    whether or not there is an estimate.
-    """
-
-    estimate: np.ndarray
-    """Where the mean curve first meets the baseline's mean final loss; nan where it does not."""
-    low: np.ndarray
-    """nan where it lies before the first evaluation, or where there is no interval."""
-    high: np.ndarray
-    """nan where it lies behind the end of the curve, or where there is no interval."""
-    first: np.ndarray
-    """Ratio at the first evaluation; the estimate is this where the curve had met the loss by then."""
-    last: np.ndarray
-    """Ratio at the end of the variant's curve."""
 
 
 def shared_axis(ends: Sequence[tuple[float, float]], num_places: int = NUM_PLACES) -> np.ndarray | None:
@@ -103,42 +83,6 @@ def difference_curve(variant: ArrayLike, baseline: ArrayLike, confidence: float 
     return welch(means, variances, [count for _, _, count in arms], [1.0, -1.0], confidence)
 
 
-def speed_ratio(
-    places: ArrayLike, variant: ArrayLike, final: ArrayLike, spent: float, confidence: float = CONFIDENCE
-) -> SpeedRatio:
-    """Infer how much of what the baseline spent a variant needs for the baseline's final loss.
-
-    The interval is a test turned round: it holds every ratio r at which Welch's test does not tell the
-    variant's losses at r x ``spent`` from the baseline's final losses. Where these ratios have gaps, as those
-    of curves that rise again may, it goes from the first to the last. At r = 1 the test is that of the final
-    losses, so the interval leaves out 1 exactly where these differ.
-
-    Args:
-        places: (G,) ascending, what the variant has spent.
-        variant: (..., n, G) its losses there.
-        final: (..., m) final losses of the baseline's runs.
-        spent: What the baseline spent for them.
-        confidence: Level of the interval.
-
-    Returns:
-        Fields of shape (...). With a single run in an arm there is no interval.
-    """
-    variant, final = np.asarray(variant, dtype=float), np.asarray(final, dtype=float)
-    ratios = np.asarray(places, dtype=float) / spent
-    found = difference_curve(variant, final[..., None], confidence)
-    excess = found.estimate - NO_SPREAD
-    # Without any spread Welch's interval is not defined, but as narrow as can be.
-    half_width = np.where(found.standard_error == 0, 0.0, found.high - found.estimate)
-    shape = excess.shape[:-1]
-    return SpeedRatio(
-        _first_at_or_below_zero(ratios, excess, shape),
-        _low(ratios, excess - half_width),
-        _high(ratios, excess + half_width + 2 * NO_SPREAD),
-        np.full(shape, ratios[0]),
-        np.full(shape, ratios[-1]),
-    )
-
-
 def first_below(places: ArrayLike, losses: ArrayLike, threshold: float) -> np.ndarray:
     """Return the first of the places at which curves are at or below a loss.
 
@@ -152,20 +96,6 @@ def first_below(places: ArrayLike, losses: ArrayLike, threshold: float) -> np.nd
     """
     excess = np.asarray(losses, dtype=float) - threshold
     return _first_at_or_below_zero(np.asarray(places, dtype=float), excess, excess.shape[:-1])
-
-
-def _low(ratios: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """First ratio at which the variant may have the loss; the last where it never may."""
-    low = _first_at_or_below_zero(ratios, least, least.shape[:-1])
-    unknown = np.isnan(least).any(-1) | (least[..., 0] <= 0)
-    return np.where(unknown, np.nan, np.where(np.isnan(low), ratios[-1], low))
-
-
-def _high(ratios: np.ndarray, most: np.ndarray) -> np.ndarray:
-    """Last ratio at which the variant may not yet have the loss; the first where it surely had it by then."""
-    high = _first_at_or_below_zero(ratios[::-1], -most[..., ::-1], most.shape[:-1])
-    unknown = np.isnan(most).any(-1) | (most[..., -1] >= 0)
-    return np.where(unknown, np.nan, np.where(np.isnan(high), ratios[0], high))
 
 
 def _first_at_or_below_zero(axis: np.ndarray, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

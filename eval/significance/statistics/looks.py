@@ -121,7 +121,7 @@ class PlannedLooks:
 
     A planned look that was not made costs a little power and no error, as its share is not used. One that was
     made beside the plan is in ``taken``. A first look behind the last planned number counts as the last look.
-    Any later one is made at the last look's level, which costs more than the level (``peeking.error_rate``).
+    Any later one is made at the last look's level, which costs more than the level.
     """
 
     plan: tuple[int, ...]

@@ -1,8 +1,8 @@
 """Permutation tests of a contrast: runs are exchanged between arms of one family, or pairs change sign.
 
-The statistic is Welch's t, so that unequal variances distort the test less (Janssen 1997). Where there are
-few enough arrangements all are counted, else some are drawn. Few runs have few arrangements, so no p can be
-below a floor, which belongs beside it.
+The statistic is Welch's t, so that unequal variances distort the test less (Janssen 1997). All arrangements
+are counted. Where they are too many nothing is said: many runs need the test least, and a share of drawn ones
+would hang on the draw. Few runs have few arrangements, so no p can be below a floor, which belongs beside it.
 
 Shapes: A arrangements, N runs of a family.
 """
@@ -19,8 +19,6 @@ import numpy as np
 
 from eval.significance.statistics.welch import NO_SPREAD
 
-DRAWN = 9_999
-"""Arrangements drawn where all would be too many; with the observed one they make 10,000."""
 MAX_EXACT = 1_000_000
 MAX_EXACT_PER_FAMILY = 20_000
 TIE = 1e-9
@@ -41,49 +39,52 @@ class _Arranged(NamedTuple):
 
 
 def permutation_test(
-    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[Hashable], rng: np.random.Generator
-) -> Permutation:
+    arms: Sequence[np.ndarray], weights: Sequence[float], strata: Sequence[Hashable]
+) -> Permutation | None:
     """Test whether runs could change places between the arms of a family.
 
     Args:
         arms: The runs of every arm, at least 2 each.
         weights: One an arm.
         strata: The family of every arm.
-        rng: Draws arrangements where not all are counted.
+
+    Returns:
+        None where there are more arrangements than can be counted.
     """
     families = {
         name: [(c, w) for c, w, s in zip(arms, weights, strata, strict=True) if s == name]
         for name in dict.fromkeys(strata)
     }
     sizes = [tuple(len(arm) for arm, _ in group) for group in families.values()]
-    is_exact = _is_exact([_num_arrangements(of_family) for of_family in sizes])
+    if not _can_be_counted([_num_arrangements(of_family) for of_family in sizes]):
+        return None
     arranged = []
     for group, of_family in zip(families.values(), sizes, strict=True):
         pooled = np.concatenate([arm for arm, _ in group])
-        order = _all_orders(of_family) if is_exact else _drawn_orders(len(pooled), rng)
-        arranged.append(_arrange(pooled[order], of_family, [w for _, w in group]))
-    return _two_sided(arranged, is_exact)
+        arranged.append(_arrange(pooled[_all_orders(of_family)], of_family, [w for _, w in group]))
+    return _two_sided(arranged)
 
 
-def sign_flip_test(
-    differences: Sequence[np.ndarray], weights: Sequence[float], rng: np.random.Generator
-) -> Permutation:
+def sign_flip_test(differences: Sequence[np.ndarray], weights: Sequence[float]) -> Permutation | None:
     """Test whether pairs could have any sign.
 
     Args:
         differences: For every family its differences of pairs, at least 2.
         weights: One a family.
-        rng: Draws signs where not all are counted.
+
+    Returns:
+        None where there are more signs than can be counted.
     """
-    is_exact = _is_exact([2 ** len(x) for x in differences])
-    arranged = []
-    for of_family, weight in zip(differences, weights, strict=True):
-        signs = _all_signs(len(of_family)) if is_exact else _drawn_signs(len(of_family), rng)
-        arranged.append(_arrange(signs * of_family, (len(of_family),), [weight]))
-    return _two_sided(arranged, is_exact)
+    if not _can_be_counted([2 ** len(x) for x in differences]):
+        return None
+    arranged = [
+        _arrange(_all_signs(len(x)) * x, (len(x),), [weight])
+        for x, weight in zip(differences, weights, strict=True)
+    ]
+    return _two_sided(arranged)
 
 
-def _is_exact(counts: Sequence[int]) -> bool:
+def _can_be_counted(counts: Sequence[int]) -> bool:
     return max(counts) <= MAX_EXACT_PER_FAMILY and math.prod(counts) <= MAX_EXACT
 
 
@@ -98,22 +99,17 @@ def _arrange(scores: np.ndarray, sizes: Sequence[int], weights: Sequence[float])
     return _Arranged(np.asarray(estimates), np.asarray(variances))
 
 
-def _two_sided(arranged: Sequence[_Arranged], is_exact: bool) -> Permutation:
-    """Combine families: every arrangement of one with every one of the others, or drawn ones in step."""
+def _two_sided(arranged: Sequence[_Arranged]) -> Permutation:
+    """Combine families: every arrangement of one with every one of the others."""
     estimates, variances = arranged[0]
     for more in arranged[1:]:
-        if is_exact:
-            estimates = np.add.outer(estimates, more.estimates).ravel()
-            variances = np.add.outer(variances, more.variances).ravel()
-        else:
-            estimates, variances = estimates + more.estimates, variances + more.variances
+        estimates = np.add.outer(estimates, more.estimates).ravel()
+        variances = np.add.outer(variances, more.variances).ravel()
     size = np.abs(estimates)
     size[size < NO_SPREAD] = 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.nan_to_num(size / np.sqrt(np.where(variances < NO_SPREAD**2, 0.0, variances)), posinf=np.inf)
-    share = float((t >= t[0] * (1 - TIE)).mean())
-    # A drawn arrangement may lie further out than any drawn so far.
-    floor = float((t >= t.max() * (1 - TIE)).mean()) if is_exact else 1 / len(t)
+    share, floor = (float((t >= size * (1 - TIE)).mean()) for size in (t[0], t.max()))
     return Permutation(share, floor)
 
 
@@ -135,14 +131,5 @@ def _all_orders(sizes: tuple[int, ...]) -> np.ndarray:
     return np.array([dealt for dealt, _ in orders])
 
 
-def _drawn_orders(total: int, rng: np.random.Generator) -> np.ndarray:
-    identity = np.arange(total)
-    return np.vstack([identity, rng.permuted(np.tile(identity, (DRAWN, 1)), axis=1)])
-
-
 def _all_signs(num_pairs: int) -> np.ndarray:
     return 1 - 2 * ((np.arange(2**num_pairs)[:, None] >> np.arange(num_pairs)) & 1)
-
-
-def _drawn_signs(num_pairs: int, rng: np.random.Generator) -> np.ndarray:
-    return np.vstack([np.ones(num_pairs, int), rng.choice([-1, 1], size=(DRAWN, num_pairs))])

@@ -15,15 +15,16 @@ Shapes: S sizes; n runs of a size; P fits; any leading dimensions are fits of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
+
+from eval.significance.statistics.welch import CONFIDENCE
 
 HUBER_DELTA = 1e-3
-DRAWS = 200
-"""Resamples of a bootstrap."""
 EXPONENTS = np.geomspace(0.01, 3.0, 20)
 """From which fits start."""
 NUM_STARTS = 3
@@ -59,15 +60,12 @@ class Prediction(NamedTuple):
     """The loss at the largest size, predicted from the smaller ones, and what it is."""
 
     predicted: float
-    low: float
-    high: float
     observed: float
     """Mean over runs."""
     spread: float
     """Standard deviation over runs; nan of one run."""
-    error_low: float
-    """Interval of predicted - observed, the noise of both in it."""
-    error_high: float
+    error_interval: tuple[float, float] | None
+    """Of predicted - observed, the noise of both in it; None where a size has one run."""
     has_floor: bool
     """Whether the law that predicts has E; with two sizes it has none."""
     next_smaller: float
@@ -114,57 +112,64 @@ def fit_power_law(sizes: ArrayLike, losses: ArrayLike, has_floor: bool = True) -
     return PowerLaw(*(values.reshape(shape) for values in fitted))
 
 
-def bootstrap_law(
+def law_interval(
     sizes: Sequence[float],
     losses: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    draws: int = DRAWS,
+    of: Callable[[PowerLaw], np.ndarray],
+    confidence: float = CONFIDENCE,
     has_floor: bool = True,
-) -> PowerLaw:
-    """Fit the law to resamples of the seeds within each size.
+    beside: ArrayLike = (),
+) -> tuple[float, float] | None:
+    """Return Student's interval of a number of the law, from how it moves with the mean of each size.
+
+    Each mean is moved by half of its standard error to either side. Degrees of freedom are Satterthwaite's.
 
     Args:
         sizes: (S,) sizes.
         losses: (S,) arrays (n,) of the losses of their runs.
-        rng: Of the resamples.
-        draws: How many.
+        of: The number, (...) of laws of shape (...).
+        confidence: Level of the interval.
         has_floor: As of ``fit_power_law``.
+        beside: (m,) further runs, whose mean is taken off the number.
 
     Returns:
-        Fields of shape (draws,).
+        None where a size, or what is beside, has one run.
     """
-    return fit_power_law(sizes, np.stack([resampled_means(x, rng, draws) for x in losses], axis=1), has_floor)
+    arms = [*losses, *([np.asarray(beside)] if np.size(beside) else [])]
+    counts = np.array(list(map(len, arms)))
+    if counts.min() < 2:
+        return None
+    means, errors = (np.array([f(x) for x in arms]) for f in (np.mean, standard_error))
+    number = len(sizes)
+    half = np.diag(errors[:number] / 2)
+    moved = means[:number] + np.concatenate([half, -half, np.zeros((1, number))])
+    values = of(fit_power_law(sizes, moved, has_floor))
+    parts = (values[:number] - values[number:-1]) ** 2
+    parts = np.concatenate([parts, errors[number:] ** 2])
+    value, variance = values[-1] - means[number:].sum(), parts.sum()
+    if not variance:
+        return float(value), float(value)
+    df = variance**2 / (parts**2 / (counts - 1)).sum()
+    reach = float(special.stdtrit(df, (1 + confidence) / 2) * np.sqrt(variance))
+    return float(value) - reach, float(value) + reach
 
 
-def resampled_means(losses: np.ndarray, rng: np.random.Generator, draws: int) -> np.ndarray:
-    """Return (draws,) means of runs drawn with replacement from (n,).
-
-    Their deviations from the mean are stretched by sqrt(n / (n - 1)): as drawn they would have the variance
-    with n in its denominator, which of three runs is two thirds of what it should be.
-    """
-    losses = np.asarray(losses, dtype=float)
-    count = len(losses)
-    if count < 2:
-        return np.full(draws, losses.mean())
-    drawn = losses[rng.integers(count, size=(draws, count))].mean(axis=1)
-    return losses.mean() + (drawn - losses.mean()) * np.sqrt(count / (count - 1))
+def standard_error(runs: np.ndarray) -> float:
+    """Of the mean of two runs or more."""
+    return float(np.std(runs, ddof=1) / np.sqrt(len(runs)))
 
 
 def predict_largest(
     sizes: Sequence[float],
     losses: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    draws: int = DRAWS,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
 ) -> Prediction | None:
     """Predict the mean loss at the largest size from the others.
 
     Args:
         sizes: (S,) ascending.
         losses: (S,) arrays (n,) of the losses of their runs.
-        rng: Of the bootstrap.
-        draws: Its resamples.
-        confidence: Of its percentile intervals.
+        confidence: Of the interval of the error.
 
     Returns:
         None for fewer than three sizes: a law needs two, and one to be held against.
@@ -174,18 +179,14 @@ def predict_largest(
     smaller, largest = losses[:-1], np.asarray(losses[-1], dtype=float)
     has_floor = len(smaller) >= MIN_SIZES_FOR_FLOOR
     law = fit_power_law(sizes[:-1], [x.mean() for x in smaller], has_floor)
-    drawn = bootstrap_law(sizes[:-1], smaller, rng, draws, has_floor).at([sizes[-1]])[:, 0]
-    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    low, high = np.quantile(drawn, tails)
-    error_low, error_high = np.quantile(drawn - resampled_means(largest, rng, draws), tails)
+    error = law_interval(
+        sizes[:-1], smaller, lambda law: law.at([sizes[-1]])[..., 0], confidence, has_floor, beside=largest
+    )
     return Prediction(
         predicted=float(law.at([sizes[-1]])[0]),
-        low=float(low),
-        high=float(high),
         observed=float(largest.mean()),
         spread=float(largest.std(ddof=1)) if len(largest) > 1 else float("nan"),
-        error_low=float(error_low),
-        error_high=float(error_high),
+        error_interval=error,
         has_floor=has_floor,
         next_smaller=float(np.mean(smaller[-1])),
     )

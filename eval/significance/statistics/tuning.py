@@ -1,18 +1,18 @@
 """What a tuning on a grid of rates knows: the choice, the curve about it, and what the choice may miss.
 
-Shapes: any leading dimensions (studies, variants), R rates in rising order, T tuning seeds, D draws. Rates
-stand as their natural logarithms, losses in any unit. What is true of the losses at the rates is drawn from
-what the tuning saw: normal about the means, with a variance over seeds, and a chi-square for what is not
-known of that (the posterior under flat priors; Gelman et al. 2013, section 3.2). The curve between rates is
-the parabola through the lowest of the drawn losses and its neighbours.
+Shapes: any leading dimensions (studies, variants), R rates in rising order, T tuning seeds. Rates stand as
+their natural logarithms, losses in any unit. What may be true of the losses at the rates follows from what
+the tuning saw: normal about the means, with a variance over seeds, and a chi-square for what is not known of
+that (the posterior under flat priors; Gelman et al. 2013, section 3.2). The curve between rates is the
+parabola through the lowest of the losses and its neighbours. Expectations are integrated, nothing is drawn.
 
 The variance is each variant's own, moderated: few runs tell little of it, so it is drawn to what is usual
 among the variants, as are the variances of genes in an experiment of few samples (Smyth 2004). One that is
 pooled over all would be ruled by a single unstable variant.
 
 The regret of a choice is the loss at the chosen rate minus the lowest of the curve. It shifts what the main
-runs find, which can be no better than their rate. Its mean square over draws is added to the variance of an
-arm's mean. A shift b that is added so, as b squared, keeps a two-sided test at its level whatever b is:
+runs find, which can be no better than their rate. Its expected square is added to the variance of an arm's
+mean. A shift b that is added so, as b squared, keeps a two-sided test at its level whatever b is:
 |Z + b| > z sqrt(1 + b^2) has at most the chance of |Z| > z for the levels in use. Regrets of several arms
 add up within a side of a contrast (``welch.sum_of_regrets``).
 """
@@ -20,7 +20,7 @@ add up within a side of a contrast (``welch.sum_of_regrets``).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,12 +30,21 @@ from scipy import special
 
 from eval.significance.statistics.welch import CONFIDENCE, sum_of_regrets
 
-DRAWS = 2_000
 PRIOR_DF = 2.0
 """Of what is usual among variants, when it is weighed against a variant's own runs: few, as spreads do differ
 from variant to variant."""
 WRONG_FACTOR = 3.0
 """How wrong a rate is whose cost is told."""
+SMOOTH_NODES = 24
+"""Of Gauss and Legendre's rule, over the scale and over the lowest loss."""
+NODES = 16
+"""Of the same rule, over the distance of each neighbour."""
+WIDE = 5.0
+"""How many standard errors from its mean a loss may lie."""
+NEGLIGIBLE = 1e-12
+LEAST_ERROR = 1e-12
+SLOPE_STEP = 1e-4
+"""In standard errors."""
 
 
 class Noise(NamedTuple):
@@ -67,13 +76,14 @@ class Estimate:
     """A number with its interval, in the unit of the losses or as a logarithm of a rate."""
 
     value: float
-    low: float
-    high: float
+    interval: tuple[float, float] | None
+    """None where it is the end of what was searched."""
 
     @property
     def exp(self) -> Estimate:
         """The same of what this is the logarithm of."""
-        return Estimate(value=math.exp(self.value), low=math.exp(self.low), high=math.exp(self.high))
+        ends = self.interval and (math.exp(self.interval[0]), math.exp(self.interval[1]))
+        return Estimate(value=math.exp(self.value), interval=ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,101 +181,200 @@ def _divided(x: list[np.ndarray], y: list[np.ndarray]) -> tuple[np.ndarray, np.n
     return left + curvature * (x[1] - x[0]), curvature
 
 
-def draw_losses(
-    means: ArrayLike, error: ArrayLike, df: float, rng: np.random.Generator, draws: int = DRAWS
-) -> np.ndarray:
-    """(D, ..., R) true losses at every rate as they may be.
+def added_variance(
+    means: ArrayLike, error: float, df: float, chosen: int, rates: ArrayLike | None = None
+) -> float:
+    """Return what a choice adds to the variance of an arm's mean: the expected square of its regret.
 
-    Args:
-        means: (..., R) over tuning seeds.
-        error: Standard error of the means, of one shape with them or with fewer dimensions.
-        df: Its degrees of freedom.
-        rng: Random numbers.
-        draws: How many.
-    """
-    means = np.asarray(means, dtype=float)
-    scale = np.sqrt(df / rng.chisquare(df, draws)).reshape(-1, *[1] * means.ndim)
-    return means + scale * np.asarray(error) * rng.standard_normal((draws, *means.shape))
-
-
-def regrets(rates: ArrayLike, drawn: ArrayLike, chosen: ArrayLike) -> np.ndarray:
-    """(...) how far the loss at the chosen rate lies above the lowest.
-
-    Args:
-        rates: (R,) logarithms.
-        drawn: (..., R) losses.
-        chosen: Place of the chosen rate, for all or one for each of the last dimensions but R.
-    """
-    drawn = np.asarray(drawn, dtype=float)
-    places = np.broadcast_to(np.asarray(chosen), drawn.shape[:-1])[..., None]
-    return np.take_along_axis(drawn, places, -1)[..., 0] - lowest(rates, drawn).loss
-
-
-def added_variance(rates: ArrayLike, drawn: ArrayLike, chosen: ArrayLike) -> np.ndarray:
-    """(...) what choices add to the variance of an arm's mean: the mean square of the regret over draws.
-
-    Args:
-        rates: (R,) logarithms.
-        drawn: (D, ..., R) losses.
-        chosen: (...) places of the chosen rates.
-    """
-    return (regrets(rates, drawn, chosen) ** 2).mean(0)
-
-
-def choice_shares(means: ArrayLike, error: float, rng: np.random.Generator, draws: int = DRAWS) -> np.ndarray:
-    """(R,) how often each rate would be chosen with other tuning seeds, if the means (R,) were the truth.
-
-    A parametric bootstrap: few seeds have too few resamples of their own.
+    The expectation is over the losses that may be true at the rates: normal about the means, with one scale
+    for all, which is that of Student's t. It is integrated numerically, nothing is drawn: over the scale, the
+    lowest loss, and how far its neighbours lie above it. What lies further off need only be higher.
 
     Args:
         means: (R,) over tuning seeds.
         error: Standard error of each.
-        rng: Random numbers.
-        draws: How many.
+        df: Its degrees of freedom; up to 2 the expectation is infinite.
+        chosen: Place of the chosen rate.
+        rates: (R,) their logarithms; None of values between which nothing lies.
+    """
+    if df <= 2:
+        return math.inf
+    means, error = np.asarray(means, dtype=float), max(error, LEAST_ERROR)
+    scales, shares = _scales(df)
+    above, weights = _about_the_lowest(scales[:, None] * (means - means.min()) / error)
+    weights = shares[:, None] * weights
+    is_curved = rates is not None and len(means) > 2
+    total = 0.0
+    for best in range(len(means)):
+        middle = min(max(best, 1), len(means) - 2)
+        curve_of = [middle - 1, middle, middle + 1] if is_curved else [best]
+        apart = [x for x in range(len(means)) if x not in (*curve_of, chosen)]
+        weight = weights * _density(above[..., best]) * special.ndtr(above[..., apart]).prod(-1)
+        counts = weight > NEGLIGIBLE
+        places = np.asarray(rates, dtype=float)[curve_of] if is_curved else None
+        squares = _squared_regret(above[counts], best, chosen, curve_of, places)
+        total += float((weight[counts] * squares).sum())
+    return df / (df - 2) * error**2 * total
+
+
+def _scales(df: float) -> tuple[np.ndarray, np.ndarray]:
+    """(K,) how far apart means are in standard errors, for a distance of 1, and the weights of these.
+
+    A regret is as large as the scale of the errors, so the expected square over scales sqrt(df / chi-square)
+    is df / (df - 2) times that of the same regrets in units of the scale, over a chi-square with df - 2.
+    """
+    start, end = (math.sqrt(special.chdtri(df - 2, x) / df) for x in (1 - NEGLIGIBLE, NEGLIGIBLE))
+    nodes, weights = np.polynomial.legendre.leggauss(SMOOTH_NODES)
+    scales = start + (end - start) * ((nodes + 1) / 2) ** 2  # denser where few standard errors are between
+    log_density = (df - 3) * np.log(scales) - df * scales**2 / 2
+    weights = weights * (nodes + 1) * np.exp(log_density - log_density.max())
+    return scales, weights / weights.sum()
+
+
+def _about_the_lowest(means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(..., T, R) how far means lie above what may be the lowest loss, in standard errors, and (T,) weights.
+
+    Args:
+        means: (..., R), the lowest of them 0.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(SMOOTH_NODES)
+    return means[..., None, :] - WIDE * nodes[:, None], WIDE * weights
+
+
+def _squared_regret(
+    above: np.ndarray, best: int, chosen: int, curve_of: Sequence[int], places: np.ndarray | None
+) -> np.ndarray:
+    """(M,) the expected square where the loss at ``best`` is the lowest, times the chance of that.
+
+    Args:
+        above: (M, R) how far the means lie above the lowest loss.
+        best: Whose loss is the lowest.
+        chosen: Whose is the regret.
+        curve_of: Rates of the parabola; only the lowest where there is none.
+        places: Their logarithms, or None.
+    """
+    distances, gain = {best: np.zeros((len(above), 1, 1))}, np.zeros(1)
+    weights = np.ones((len(above), 1, 1))
+    if places is not None:
+        apart = np.abs(places - places[curve_of.index(best)])
+        _, near, far = (curve_of[x] for x in np.argsort(apart, kind="stable"))
+        of_near = _higher(above[:, near], np.zeros((len(above), 1, 0)))
+        distances[near], weights = (x.swapaxes(1, 2) for x in of_near)
+        turns = distances[near] * _turns(np.sort(apart), is_edge=best != curve_of[1])
+        distances[far], of_far = _higher(above[:, far], turns)
+        weights = weights * of_far
+        losses = np.stack([np.broadcast_to(distances[x], weights.shape) for x in curve_of], -1)
+        gain = -lowest(places, losses).loss
+    if chosen in distances:
+        return (weights * (distances[chosen] + gain) ** 2).sum((1, 2))
+    none, first, second = (x[:, None, None] for x in _cut_moments(above[:, chosen]))
+    return (weights * (second + 2 * gain * first + gain**2 * none)).sum((1, 2))
+
+
+def _turns(apart: np.ndarray, is_edge: bool) -> np.ndarray:
+    """Where the lowest of the parabola turns: how high the further neighbour is, in heights of the nearer.
+
+    At an edge of the grid the parabola first opens downwards, then is lowest half a spacing beyond it, then
+    nearer.
+
+    Args:
+        apart: (3,) how far the rates are from that of the lowest loss, in rising order.
+        is_edge: Whether that is none between the others.
+    """
+    _, near, far = apart
+    return np.array([far / near, far * (near + far) / (2 * near**2)] if is_edge else [])
+
+
+def _higher(above: np.ndarray, turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(M, N, K) how far losses with means (M,) may lie above the lowest, and the weights of that.
+
+    Args:
+        above: (M,) how far the means lie above it.
+        turns: (M, N, B) in rising order; between them the integrand is smooth.
+    """
+    above = above[:, None, None]
+    low, high = np.maximum(above - WIDE, 0.0), np.maximum(above, 0.0) + WIDE
+    ends = np.pad(np.clip(turns, low, high), ((0, 0), (0, 0), (1, 1)))
+    ends[..., :1], ends[..., -1:] = low, high
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    halves = np.diff(ends)[..., None] / 2
+    heights, shares = ends[..., :-1, None] + halves * (nodes + 1), halves * weights
+    shares = shares * _density(heights - above[..., None])
+    shape = (*heights.shape[:2], heights.shape[2] * NODES)
+    return heights.reshape(shape), shares.reshape(shape)
+
+
+def _cut_moments(means: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean of 1, x and x^2 where x > 0, else of 0, for normal x with these means and variance 1."""
+    is_above, density = special.ndtr(means), _density(means)
+    return is_above, means * is_above + density, (1 + means**2) * is_above + means * density
+
+
+def _density(x: np.ndarray) -> np.ndarray:
+    return np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+
+
+def choice_share(means: ArrayLike, error: float, chosen: int) -> float:
+    """Return how often a rate would be chosen with other tuning seeds, if the means (R,) were the truth.
+
+    Args:
+        means: (R,) over tuning seeds.
+        error: Standard error of each.
+        chosen: Place of the rate.
     """
     means = np.asarray(means, dtype=float)
-    normal = rng.standard_normal((draws, len(means)))
-    best = (means + error * normal).argmin(-1)
-    return np.bincount(best, minlength=len(means)) / draws
+    above, weights = _about_the_lowest((means - means.min()) / max(error, LEAST_ERROR))
+    others = np.delete(above, chosen, -1)
+    return float((weights * _density(above[:, chosen]) * special.ndtr(others).prod(-1)).sum())
 
 
-def curve(rates: ArrayLike, means: ArrayLike, drawn: ArrayLike, confidence: float = CONFIDENCE) -> Curve:
+def curve(
+    rates: ArrayLike, means: ArrayLike, error: float, df: float, confidence: float = CONFIDENCE
+) -> Curve:
     """Say where a variant's loss is lowest, and what a threefold wrong rate costs.
+
+    Intervals are Student's, with the error that the means carry into each number by its slopes (the delta
+    method).
 
     Args:
         rates: (R,) logarithms.
         means: (R,) mean losses.
-        drawn: (D, R) of ``draw_losses``.
+        error: Standard error of each.
+        df: Its degrees of freedom.
         confidence: Level of the intervals.
     """
-    rates, means, drawn = (np.asarray(x, dtype=float) for x in (rates, means, drawn))
-    found, spread = lowest(rates, means), lowest(rates, drawn)
-    lower, higher = (_cost(rates, means, drawn, found, spread, side, confidence) for side in (-1, 1))
+    rates, means = np.asarray(rates, dtype=float), np.asarray(means, dtype=float)
+    reach = float(special.stdtrit(df, (1 + confidence) / 2)) * error
+
+    def estimate(of: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+        step = SLOPE_STEP * max(error, LEAST_ERROR) * np.eye(len(means))
+        slopes = (of(means + step) - of(means - step)) / (2 * step.max())
+        value, half = float(of(means)), reach * float(np.linalg.norm(slopes))
+        return Estimate(value=value, interval=(value - half, value + half) if slopes.any() else None)
+
+    def cost(side: int) -> Estimate | None:
+        step = side * math.log(WRONG_FACTOR)
+        margin = np.diff(rates).max() / 2 if len(rates) > 2 else -np.inf
+        if not rates[0] - margin <= lowest(rates, means).place + step <= rates[-1] + margin:
+            return None
+
+        def of(losses: np.ndarray) -> np.ndarray:
+            best = lowest(rates, losses)
+            return loss_at(rates, losses, best.place + step) - best.loss
+
+        return estimate(of)
+
+    optimum = estimate(lambda losses: lowest(rates, losses).place)
+    if optimum.interval is not None:
+        ends = 1.5 * rates[[0, -1]] - 0.5 * rates[[1, -2]]
+        low, high = np.clip(optimum.interval, *ends).tolist()
+        optimum = Estimate(value=optimum.value, interval=(low, high))
     return Curve(
-        optimum=_estimate(found.place, spread.place, confidence),
-        loss=_estimate(found.loss, spread.loss, confidence),
-        lower=lower,
-        higher=higher,
+        optimum=optimum,
+        loss=estimate(lambda losses: lowest(rates, losses).loss),
+        lower=cost(-1),
+        higher=cost(1),
     )
-
-
-def _cost(
-    rates: np.ndarray,
-    means: np.ndarray,
-    drawn: np.ndarray,
-    found: Lowest,
-    spread: Lowest,
-    side: int,
-    confidence: float,
-) -> Estimate | None:
-    """What a wrong rate costs in the curve of the means, with the interval over drawn curves."""
-    step = side * math.log(WRONG_FACTOR)
-    place = float(found.place) + step
-    margin = np.diff(rates).max() / 2 if len(rates) > 2 else -np.inf
-    if not rates[0] - margin <= place <= rates[-1] + margin:
-        return None
-    value = loss_at(rates, means, found.place + step) - found.loss
-    return _estimate(value, loss_at(rates, drawn, spread.place + step) - spread.loss, confidence)
 
 
 def loss_at(rates: ArrayLike, losses: ArrayLike, place: ArrayLike) -> np.ndarray:
@@ -282,13 +391,6 @@ def loss_at(rates: ArrayLike, losses: ArrayLike, place: ArrayLike) -> np.ndarray
     x, y = (_triple(values, middle) for values in (np.broadcast_to(rates, losses.shape), losses))
     slope, curvature = _divided(x, y)
     return y[1] + slope * (place - x[1]) + curvature * (place - x[1]) ** 2
-
-
-def _estimate(value: ArrayLike, drawn: np.ndarray, confidence: float) -> Estimate:
-    """The value, with the quantiles of its draws, widened where they leave it out."""
-    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2])
-    found = float(np.asarray(value))
-    return Estimate(value=found, low=min(float(low), found), high=max(float(high), found))
 
 
 def expected_best(losses: ArrayLike) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +14,14 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq
 
 from eval.report.analyse import analyse
-from eval.report.curves.learning_curves import LearningCurves, Speed, analyse_curves
+from eval.report.curves.learning_curves import LearningCurves, analyse_curves
 from eval.report.curves.plateaus import LEAST_FALL, LEAST_SPREAD, Plateau, find_plateau
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.run_facts import Evaluation, RunFacts, read_facts
 from eval.report.inputs.sources import read_source
 from eval.report.markdown_report import render
 from eval.report.sections.context import Context
-from eval.report.sections.learning_curves import family_sentence, plateau_sentence, ratio_text
+from eval.report.sections.learning_curves import family_sentence, plateau_sentence
 from pretrain.run.folders import RunFolder
 
 SHARES = np.linspace(0.1, 1.0, 10)
@@ -86,48 +85,12 @@ def example() -> LearningCurves:
     )
 
 
-def speed_of(curves: LearningCurves, spending: str = "tokens") -> Speed:
-    speed = curves.speed("gpt_neo", "kan", spending)
-    assert speed is not None
-    return speed
-
-
 @pytest.fixture(scope="module")
 def fast() -> LearningCurves:
-    """A variant that needs 0.8 of the tokens, at twice the FLOPs and 1.5 times the hours for each."""
+    """A variant that needs 0.8 of the tokens."""
     baseline = [run_facts("gpt_neo", "gelu", s, curve(SHARES) + OFF[s]) for s in SEEDS]
-    variant = [
-        run_facts("gpt_neo", "kan", s, curve(SHARES / 0.8) + OFF[s] / 2, flops_per_token=2000, hours=1.5)
-        for s in SEEDS
-    ]
+    variant = [run_facts("gpt_neo", "kan", s, curve(SHARES / 0.8) + OFF[s] / 2) for s in SEEDS]
     return curves_of(*baseline, *variant)
-
-
-@pytest.mark.parametrize(
-    ("spending", "ratio", "spent"), [("tokens", 0.8, 1e6), ("FLOPs", 1.6, 1e9), ("hours", 1.2, 1.0)]
-)
-def test_a_known_ratio_is_found_in_tokens_flops_and_hours(fast, spending: str, ratio: float, spent: float):
-    speed = speed_of(fast, spending)
-    assert speed.spent == pytest.approx(spent)
-    assert speed.ratio == pytest.approx(ratio, rel=0.01)
-    assert speed.low < speed.ratio < speed.high
-    assert speed.low / ratio == pytest.approx(speed_of(fast).low / 0.8, rel=1e-6)  # one test, other units
-
-
-def test_losses_at_equal_spending_are_read_where_both_have_spent_as_much(fast):
-    final = [curve(1.0) + OFF[s] for s in SEEDS]
-    for spending, share in (("tokens", 1.0), ("FLOPs", 0.5)):  # both are places of an evaluation
-        speed = speed_of(fast, spending)
-        losses = [curve(share / 0.8) + OFF[s] / 2 for s in SEEDS]
-        test = stats.ttest_ind(losses, final, equal_var=False)
-        interval = test.confidence_interval()
-        assert speed.at == pytest.approx(speed.spent)
-        assert [speed.loss, speed.baseline_loss] == pytest.approx([np.mean(losses), np.mean(final)])
-        assert [speed.difference, speed.difference_low, speed.difference_high] == pytest.approx(
-            [np.mean(losses) - np.mean(final), interval.low, interval.high]
-        )
-    hours = PchipInterpolator(np.log(1.5 * SHARES), curve(SHARES / 0.8))(0.0)
-    assert speed_of(fast, "hours").loss == pytest.approx(hours)
 
 
 def test_mean_curves_and_differences_are_those_of_the_evaluations(fast):
@@ -158,8 +121,6 @@ def test_runs_that_did_not_finish_or_do_not_tell_are_left_out():
     untold = [Evaluation(x.step, x.loss) for x in whole[0].curve]
     old = [run_facts("gpt_neo", v, 1, curve(SHARES), curve=tuple(untold)) for v in ("gelu", "kan")]
     assert curves_of(*old) == LearningCurves()
-    no_flops = [run_facts("gpt_neo", v, 1, curve(SHARES), flops_per_token=None) for v in ("gelu", "kan")]
-    assert {x.spending for x in curves_of(*no_flops).speeds} == {"tokens", "hours"}
 
 
 def test_a_run_whose_counts_do_not_grow_tells_nothing():
@@ -167,25 +128,6 @@ def test_a_run_whose_counts_do_not_grow_tells_nothing():
     torn = tuple(x._replace(tokens=5000, hours=-1.0) for x in whole[0].curve)
     broken = run_facts("roberta", "kan", 3, falling(0.5), curve=torn, word_frequency_loss=OF_FREQUENCIES)
     assert curves_of(*whole, broken) == curves_of(*whole)
-
-
-def test_ratios_are_written_as_what_is_known():
-    def text(shift: float, num_runs: int = 5, off: float = 1.0, final: float = 0.0) -> str:
-        runs = [
-            run_facts("gpt_neo", variant, s, curve(SHARES) + by + off * OFF[s])
-            for variant, by in (("gelu", final), ("kan", final + shift))
-            for s in SEEDS[:num_runs]
-        ]
-        return ratio_text(speed_of(curves_of(*runs)))
-
-    assert re.fullmatch(r"0\.66x \[0\.\d\d, 0\.\d\d\]", text(-0.1))  # 0.9 to the power of 4
-    assert text(-0.001).startswith("1.00x [0.9")
-    assert text(-0.001).endswith(", over 1.00]")
-    assert text(+0.001).startswith("not reached, over 0.9")
-    assert text(+0.5) == "not reached, over 1.00x"
-    assert text(-0.1, num_runs=1) == "0.66x"
-    assert text(+0.1, num_runs=1) == "not reached"
-    assert text(-3.0) == "under 0.10x [under 0.10, 0.10]"
 
 
 def test_the_example_tells_speed_from_level():
@@ -430,11 +372,6 @@ def test_a_report_shows_and_exports_them(study: Path):
     assert report["plateaus"][0]["num_left"] == len(report["plateau_runs"]) == 6
     assert report["plateau_leads"][0]["variant"] == "kan"
 
-    in_tokens = next(x for x in report["speed"] if x["spending"] == "tokens")
-    speed = analysis.curves.speed("roberta", "kan", "tokens")
-    assert in_tokens["ratio"] == pytest.approx(speed.ratio)
-    assert f"| RoBERTa | `kan` | {'**' if speed.high and speed.high < 1 else ''}{ratio_text(speed)}" in text
-    assert in_tokens["difference"] == pytest.approx(-0.250, abs=1e-3)
     assert len(report["learning_curves"]) == 2 * 10
     assert report["curves"]["roberta/kan/seed2-0a1b2c3d"][6] == {
         "step": 700, "loss": 3.189, "tokens": 700_000, "hours": pytest.approx(0.07)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -211,22 +210,6 @@ def test_an_exponent_is_told_of_losses_that_have_one(analysis: Analysis, paramet
         assert "No exponent is given" in text
 
 
-def test_decisions_are_counted_against_the_largest_size(analysis: Analysis):
-    means = {
-        size: {variant: scores(analysis.source, variant, size).mean() for variant in SHAPES}
-        for size in PARAMETERS
-    }
-    found = {x.size: x for x in analysis.sizes.agreements}
-    for size in ("0.2M", "0.5M"):
-        right = [
-            (means[size][a] < means[size][b]) == (means["2M"][a] < means["2M"][b])
-            for a, b in combinations(SHAPES, 2)
-        ]
-        assert found[size].of_means is not None
-        assert found[size].of_means.estimate == pytest.approx(np.mean(right))
-    assert found["2M"].of_means is None
-
-
 def test_settings_beside_size_are_averaged():
     source = made(families=("gpt_neo", "roberta"))
     sizes = sizes_of(source)
@@ -341,4 +324,4 @@ def test_every_number_is_in_the_files(analysis: Analysis):
     assert list(tables["size_trends"].verdict) == [x.verdict for x in analysis.sizes.verdicts]
     predicted = {x.variant: x.prediction.predicted for x in analysis.sizes.laws if x.prediction}
     assert dict(zip(tables["size_laws"].variant, tables["size_laws"].predicted, strict=True)) == predicted
-    assert {"size_differences", "size_decisions"} <= set(content)
+    assert {"size_differences", "size_trends", "size_laws"} <= set(content)

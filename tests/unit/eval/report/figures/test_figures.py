@@ -208,7 +208,7 @@ def test_every_axis_has_a_unit(tmp_path: Path):
 
 
 def test_heat_map_shows_the_comparisons(tmp_path: Path):
-    analysis = replace(make_analysis(tmp_path, parts=5), bayesian=())
+    analysis = make_analysis(tmp_path, parts=5)
     figure, alt = draw_heat_map(analysis, BLIMP)
     axes, scale = figure.axes
     rows, columns = ([t.get_text() for t in a.get_ticklabels()] for a in (axes.yaxis, axes.xaxis))
@@ -254,28 +254,12 @@ def test_heat_map_of_many_cells_has_the_same_colours_and_no_numbers(tmp_path: Pa
     np.testing.assert_array_equal(*values)
 
 
-def test_heat_map_shows_shrunken_differences_where_there_are_any(tmp_path: Path):
-    analysis = make_analysis(tmp_path, parts=5)
-    figure, alt = draw_heat_map(analysis, BLIMP)
-    axes, scale = figure.axes
-    shown = {t.get_position(): t.get_text() for t in axes.texts}
-    places = {name: place for place, name in enumerate(("kan", "relu", "swish"))}
-    medians = {(x.variant, x.part): x.median for x in analysis.bayesian if x.part}
-    for (variant, part), median in medians.items():
-        where = places[variant] + 0.5, int(part.removeprefix("task ")) + 0.53
-        assert float(shown[where]) == pytest.approx(median, abs=0.051)
-    raw = {(c.contrast.compared, c.part): c.estimate for c in analysis.parts}
-    assert np.var(list(medians.values())) < np.var([raw[key] for key in medians])
-    assert scale.get_xlabel() == "shrunken difference to gelu (percentage points)"
-    assert "shrunken" in alt
-
-
 @pytest.mark.ci
 def test_heat_map_turns_where_variants_are_the_longer_list_and_caps_its_colours(tmp_path: Path):
     analysis = make_analysis(tmp_path, parts=2)
     far = max(analysis.parts, key=lambda c: c.p is not None)
     parts = [replace(c, estimate=-90.0) if c is far else c for c in analysis.parts]
-    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts), bayesian=()), BLIMP)
+    figure, _ = draw_heat_map(replace(analysis, parts=tuple(parts)), BLIMP)
     axes = figure.axes[0]
     assert [t.get_text() for t in axes.get_yticklabels()] == ["kan", "relu", "swish"]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["task 0", "task 1"]

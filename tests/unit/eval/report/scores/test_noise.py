@@ -249,11 +249,11 @@ def test_section_says_where_the_noise_is(made: Path):
     assert "no effect" not in text
 
 
-def test_few_runs_give_no_interval_over_items(study: Path):
-    for path in study.glob("*/*/seed5-*/eval/rows.parquet"):
+def test_one_run_gives_no_interval_over_items(study: Path):
+    for path in study.glob("*/*/seed[2-9]-*/eval/rows.parquet"):
         path.unlink()
     found = analysed(study)
-    assert {(c.low, c.num_resamples) for c in found.comparisons} == {(None, 0)}
+    assert {c.low for c in found.comparisons} == {None}
     assert all(c.standard_error_items > 0 for c in found.comparisons)
     kan = next(line for line in noise_section(found, ()).splitlines() if line.startswith("| `kan - gelu`"))
     assert kan.split(" | ")[3:5] == ["-", "-"]

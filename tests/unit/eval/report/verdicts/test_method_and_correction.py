@@ -52,10 +52,12 @@ def test_bootstrap_is_said_wherever_welch_would_be(tmp_path: Path):
     assert "95% intervals of the studentized bootstrap" in text
     assert "*Alone*: the studentized bootstrap's 95% interval" in text
     assert "| Welch | p (permutation) |" in text
-    assert "Beside this stand Welch's 95% interval and p" in text
+    assert "Beside this stands Welch's 95% interval and p" in text
+    assert "with generator seed 0, knows a p of 0.05 to 0.004" in text
     usual = render(of_table(tmp_path, 6), NO_FIGURES)
     assert "*Alone*: Welch's 95% interval" in usual
-    assert "| studentized bootstrap | p (permutation) |" in usual
+    assert "| smallest margin | p (permutation) |" in usual
+    assert "generator seed" not in usual
 
 
 def test_too_few_runs_are_said_in_the_cell(tmp_path: Path):
@@ -102,8 +104,3 @@ def test_other_names_are_refused_in_one_line(tmp_path: Path, name: str):
     with pytest.raises(UsageError, match=f"report.{name} in .*'jackknife'") as refused:
         of_study(tmp_path, {name: "jackknife"})
     assert "\n" not in str(refused.value)
-
-
-def test_percentiles_are_no_ground_for_a_verdict(tmp_path: Path):
-    with pytest.raises(UsageError, match=r"--bootstrap percentile is no ground for a verdict.*leave it out"):
-        of_table(tmp_path, 6, method="bootstrap", bootstrap="percentile")

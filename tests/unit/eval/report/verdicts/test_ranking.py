@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -14,9 +15,12 @@ from scipy import stats
 
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.document.markdown import amount
+from eval.report.exports import as_json, number_tables
 from eval.report.figures import draw_all
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import read_source
+from eval.report.sections.answer import answer
 from eval.report.sections.context import Context
 from eval.report.sections.ranking import ranking_section
 
@@ -165,3 +169,32 @@ def test_time_is_that_of_the_fastest_run_whatever_it_was_made_for(analysis):
     found = {line[0 if line[0].startswith("`") else 1].strip("`"): line[-1] for line in lines[1:]}
     assert header[-1] == "time"
     assert found == {"swiglu": "1.11x", "gelu": "1.00x", "relu": "0.80x", "kan": "1.11x", "none": "1.11x"}
+
+
+def test_the_order_is_in_the_tables_and_in_the_json(analysis):
+    (ranking,) = analysis.rankings
+    tables = number_tables(analysis)
+    assert list(tables["ranking"].variant) == [x.variant for x in ranking.places]
+    assert list(tables["ranking"].place) == [1, 2, 3, 4, 5]
+    context = Context(command="", versions={}, figures={})
+    records = json.loads(as_json(analysis, context, tables, "scores"))["ranking"]
+    assert [(x["variant"], x["letters"]) for x in records] == [(x.variant, x.letters) for x in ranking.places]
+    assert records[0]["better_than"] == ", ".join(map(str, ranking.places[0].better_than)) != ""
+
+
+def test_a_bound_is_said_to_be_of_whom_it_is(tmp_path):
+    """Fewest runs leave the widest interval, and the variant that has it is not among those named first."""
+    rng = np.random.default_rng(0)
+    names = ["gelu", "a", "b", "c", "d", "e"]
+    rows = [
+        ("gpt_neo", name, seed, "blimp", 60 + (9 if name == "e" else 1) * rng.normal())
+        for name in names
+        for seed in range(1, 4)
+    ]
+    frame = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
+    frame.to_csv(tmp_path / "scores.csv", index=False)
+    found = analyse(read_source(tmp_path / "scores.csv"), Request(baseline="gelu"))
+    widest = max(found.comparisons, key=lambda c: c.largest_remaining or 0.0)
+    assert widest.contrast.compared == "e"
+    said = " ".join(answer(found))
+    assert f"(differences up to {amount(widest.largest_remaining, widest)}, of `e`, remain possible)" in said

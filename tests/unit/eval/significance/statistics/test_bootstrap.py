@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from eval.significance.statistics.bootstrap import Studentized, bootstrap_interval, resample, studentized
+from benchmarks.coverage import bootstrap_interval
+from eval.significance.statistics.bootstrap import Studentized, resample, studentized
 from eval.significance.statistics.welch import Welch, welch
 
 

@@ -18,7 +18,6 @@ from eval.significance.statistics.looks import (
     nominal_levels,
     one_sided,
 )
-from eval.significance.statistics.peeking import error_rate
 
 STUDIES = 20_000
 PLANS = [(3, 6, 10), (3, 4, 5, 6, 7, 8, 9, 10), (2, 4, 6), (3, 5, 10, 20), (5, 10)]
@@ -183,23 +182,3 @@ def test_one_side_of_a_plan_is_wrong_in_at_most_5_percent():
         look = plan.at(num_runs, 4)
         claimed |= np.array([one_sided(look, p) for p in stats.t.sf(t, df)]) < 0.05
     assert 0.04 < claimed.mean() <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / STUDIES)
-
-
-@pytest.mark.parametrize(("last", "expected"), [(10, 0.145), (20, 0.207)])
-def test_uncorrected_looks_cost_what_direct_simulation_says(last: int, expected: float):
-    """Against counting over looks from three runs on."""
-    scores = draw("normal", 1, last, STUDIES, 11)
-    counted = np.zeros(STUDIES, dtype=bool)
-    for num_runs in range(3, last + 1):
-        counted |= (
-            stats.ttest_ind(*scores[..., :num_runs].swapaxes(0, 1), axis=-1, equal_var=False).pvalue < 0.05
-        )
-    found = error_rate(range(3, last + 1))
-    assert found == pytest.approx(counted.mean(), abs=0.01)
-    assert found == pytest.approx(expected, abs=0.006)
-
-
-def test_error_rate_of_planned_levels_is_the_level():
-    levels = nominal_levels((3, 6, 10), 10, 0.05)
-    assert error_rate((3, 6, 10), levels.tolist()) == pytest.approx(0.05, abs=0.003)
-    assert error_rate([]) == 0

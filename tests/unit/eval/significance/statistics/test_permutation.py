@@ -34,7 +34,7 @@ def test_permutation_of_one_family_equals_scipy(sizes: tuple[int, int]):
     expected = stats.permutation_test(
         (a, b), welch_t, vectorized=True, n_resamples=np.inf, alternative="greater"
     )
-    found = permutation_test([a, b], [1, -1], ["f", "f"], np.random.default_rng(0))
+    found = permutation_test([a, b], [1, -1], ["f", "f"])
     assert found.p == pytest.approx(expected.pvalue)
     distribution = expected.null_distribution
     assert found.floor == pytest.approx((distribution >= distribution.max() * (1 - 1e-9)).mean())
@@ -58,22 +58,16 @@ def test_permutation_of_two_families_equals_a_loop():
             t_values.append(abs(estimate) / np.sqrt(variance))
     observed = float(abs(of_cells(a, b, c, d, weights=[0.5, -0.5, 0.5, -0.5]).estimate))
     observed /= float(of_cells(a, b, c, d, weights=[0.5, -0.5, 0.5, -0.5]).standard_error)
-    found = permutation_test(
-        [a, b, c, d], [0.5, -0.5, 0.5, -0.5], ["f", "f", "g", "g"], np.random.default_rng(0)
-    )
+    found = permutation_test([a, b, c, d], [0.5, -0.5, 0.5, -0.5], ["f", "f", "g", "g"])
     assert len(t_values) == 20 * 10
     assert found.p == pytest.approx((np.array(t_values) >= observed * (1 - 1e-9)).mean())
 
 
-def test_drawn_permutations_come_close_to_all_of_them():
-    """Groups of two variants have too many arrangements to count; halves of one cell each have few."""
+def test_of_more_arrangements_than_can_be_counted_nothing_is_said():
     a, b = arms(6, 6, shift=2.0)
-    exact = permutation_test([a, b], [1, -1], ["f", "f"], np.random.default_rng(0))
     halves = [a[:3], a[3:], b[:3], b[3:]]
-    drawn = permutation_test(halves, [0.5, 0.5, -0.5, -0.5], ["f"] * 4, np.random.default_rng(0))
-    assert drawn.floor == pytest.approx(1 / 10_000)
-    # Another studentisation of the same difference of means: near, not equal.
-    assert drawn.p == pytest.approx(exact.p, abs=0.02)
+    assert permutation_test(halves, [0.5, 0.5, -0.5, -0.5], ["f"] * 4) is None
+    assert sign_flip_test([np.arange(15.0)], [1.0]) is None
 
 
 def test_sign_flips_equal_scipy():
@@ -85,6 +79,6 @@ def test_sign_flips_equal_scipy():
     expected = stats.permutation_test(
         (a - b,), t, permutation_type="samples", vectorized=True, n_resamples=np.inf, alternative="greater"
     )
-    found = sign_flip_test([a - b], [1.0], np.random.default_rng(0))
+    found = sign_flip_test([a - b], [1.0])
     assert found.p == pytest.approx(expected.pvalue)
     assert found.floor == pytest.approx(2 / 2**7)

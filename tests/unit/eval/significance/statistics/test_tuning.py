@@ -1,4 +1,4 @@
-"""What a tuning knows: against scipy, brute force, and parabolas that are known; its level, simulated."""
+"""What a tuning knows: against scipy, random draws, and parabolas that are known; its level, simulated."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.tuning_error_rates import BASE, REVERSED, Setting, simulate
+from benchmarks.tuning_error_rates import BASE, REVERSED, Setting, drawn_variance, simulate
+from eval.significance.statistics import tuning
 from eval.significance.statistics.tuning import (
     Selection,
     added_variance,
-    choice_shares,
+    choice_share,
     combined,
     curve,
-    draw_losses,
     expected_best,
     loss_at,
     lowest,
@@ -116,54 +116,104 @@ def test_a_contrast_of_groups_is_shown_in_few_studies_of_equal_variants() -> Non
     assert (found.p < 0.05).mean() < 0.05
 
 
-def test_of_two_rates_the_mean_square_of_the_regret_is_that_of_a_cut_normal() -> None:
+def test_of_two_rates_the_expected_square_of_the_regret_is_that_of_a_cut_normal() -> None:
     error, gap = 0.02, 0.015
-    drawn = draw_losses([1.0, 1.0 + gap], error, 1e9, np.random.default_rng(0), 400_000)
     apart = stats.norm(-gap, error * np.sqrt(2))
     expected = apart.expect(lambda regret: regret**2, lb=0)
-    assert added_variance([0.0, 1.0], drawn, 0) == pytest.approx(expected, rel=0.03)
+    for rates in (None, [0.0, 1.0]):
+        assert added_variance([1.0, 1.0 + gap], error, 1e6, 0, rates) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("df", [3.0, 4.0, 7.0, 20.0])
+@pytest.mark.parametrize("chosen", [0, 1, 3])
+@pytest.mark.parametrize("is_curved", [True, False])
+@pytest.mark.ci
+def test_the_integral_is_the_mean_over_random_draws(df: float, chosen: int, is_curved: bool) -> None:
+    """At an edge, beside one, and within; rates that are not evenly spaced; scipy's t in place of a scale."""
+    means = _parabola(RATES[chosen] + 0.2) + np.array([0.004, -0.007, 0.006, 0.001])
+    error, rng, draws = 0.03 if is_curved else 0.2, np.random.default_rng(7), 400_000
+    scales = stats.invgamma(df / 2 - 1, scale=df / 2).rvs(draws, random_state=rng)[:, None] ** 0.5
+    units = means / (error * scales) + rng.standard_normal((draws, 4))
+    best = lowest(RATES, units).loss if is_curved else units.min(-1)
+    squares = df / (df - 2) * error**2 * (units[:, chosen] - best) ** 2
+    found = added_variance(means, error, df, chosen, RATES if is_curved else None)
+    assert found == pytest.approx(squares.mean(), abs=4 * squares.std() / np.sqrt(draws))
+    assert squares.std() / np.sqrt(draws) < 0.01 * found
+
+
+def test_the_integral_hardly_moves_with_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    means = _parabola(np.log(5e-3)) + np.array([0.004, -0.007, 0.006, 0.001])
+    found = added_variance(means, 0.03, 7, 2, RATES)
+    monkeypatch.setattr(tuning, "NODES", 20)
+    monkeypatch.setattr(tuning, "SMOOTH_NODES", 30)
+    assert added_variance(means, 0.03, 7, 2, RATES) == pytest.approx(found, rel=1e-4)
+
+
+def test_the_benchmarks_draws_have_the_integral_as_their_mean() -> None:
+    means = np.stack([_parabola(np.log(5e-3)), _parabola(np.log(9e-3))])
+    error, rng = np.full((2, 1), 0.03), np.random.default_rng(0)
+    found = drawn_variance(RATES, means, error, 7, np.array([2, 2]), rng, 100_000)
+    assert found == pytest.approx([added_variance(x, 0.03, 7, 2, RATES) for x in means], rel=0.03)
+
+
+def test_two_degrees_of_freedom_leave_the_regret_without_a_bound() -> None:
+    assert added_variance([1.0, 1.1], 0.02, 2.0, 0) == np.inf
 
 
 def test_without_noise_the_regret_is_what_the_spacing_hides() -> None:
-    losses = np.stack([_parabola(np.log(3e-3)), _parabola(np.log(6e-3))])
-    drawn = draw_losses(losses, 1e-12, 10, np.random.default_rng(0), 50)
     hidden = 0.1 * np.log(1.5) ** 2
-    assert added_variance(RATES, drawn, [1, 2]) == pytest.approx([hidden**2, 0.0], abs=1e-9)
-
-
-def test_few_degrees_of_freedom_spread_the_draws_as_student_does() -> None:
-    drawn = draw_losses([0.0], 1.0, 5, np.random.default_rng(0), 200_000)[:, 0]
-    assert np.quantile(drawn, [0.9, 0.99]) == pytest.approx(stats.t(5).ppf([0.9, 0.99]), rel=0.03)
+    for place, chosen, expected in ((3e-3, 1, hidden**2), (6e-3, 2, 0.0)):
+        found = added_variance(_parabola(np.log(place)), 0.0, 10, chosen, RATES)
+        assert found == pytest.approx(expected, abs=1e-8)
 
 
 def test_of_two_rates_the_choice_falls_as_their_gap_over_its_error() -> None:
-    shares = choice_shares([1.0, 1.03], 0.02, np.random.default_rng(0), 100_000)
-    assert shares == pytest.approx([stats.norm.cdf(0.03 / 0.02 / np.sqrt(2)), shares[1]], abs=0.005)
-    assert shares.sum() == 1
+    found = choice_share([1.0, 1.03], 0.02, 0)
+    assert found == pytest.approx(stats.norm.cdf(0.03 / 0.02 / np.sqrt(2)), abs=1e-6)
+
+
+def test_shares_of_all_rates_are_those_of_draws_and_add_up_to_one() -> None:
+    means, rng = np.array([1.0, 1.01, 1.05, 0.99]), np.random.default_rng(0)
+    drawn = np.bincount((means + 0.02 * rng.standard_normal((200_000, 4))).argmin(-1)) / 200_000
+    found = [choice_share(means, 0.02, place) for place in range(4)]
+    assert found == pytest.approx(drawn, abs=0.004)
+    assert sum(found) == pytest.approx(1, abs=1e-6)
 
 
 def test_what_a_threefold_wrong_rate_costs() -> None:
     optimum = np.log(4e-3)
-    drawn = draw_losses(_parabola(optimum), 1e-4, 20, np.random.default_rng(0))
-    found = curve(RATES, _parabola(optimum), drawn)
+    found = curve(RATES, _parabola(optimum), 1e-4, 20)
     assert found.optimum.value == pytest.approx(optimum)
     cost = 0.1 * np.log(3) ** 2
     for side in (found.lower, found.higher):
         assert side is not None
         assert side.value == pytest.approx(cost)
-        assert 0.9 * cost < side.low < cost < side.high < 1.1 * cost
-    beyond = _parabola(np.log(1.5e-2))
-    assert curve(RATES, beyond, drawn).higher is None
+        assert side.interval is not None
+        low, high = side.interval
+        assert 0.9 * cost < low < cost < high < 1.1 * cost
+    assert curve(RATES, _parabola(np.log(1.5e-2)), 1e-4, 20).higher is None
 
 
-def test_the_interval_of_the_optimum_holds_it() -> None:
+def test_the_interval_of_the_loss_at_a_rate_that_was_tried_is_students() -> None:
+    """The lowest of a parabola at its middle rate hangs on the loss there alone."""
+    found = curve([0.0, 1.0, 2.0], [1.1, 1.0, 1.1], 0.01, 5).loss.interval
+    assert found == pytest.approx(stats.t(5, loc=1.0, scale=0.01).interval(0.95))
+
+
+def test_an_optimum_at_the_end_of_what_was_searched_has_no_interval() -> None:
+    found = curve(RATES, _parabola(np.log(1e-1)), 1e-4, 20).optimum
+    assert (found.value, found.interval) == (pytest.approx(RATES[-1] + np.diff(RATES)[-1] / 2), None)
+    assert found.exp.interval is None
+
+
+def test_intervals_of_the_optimum_and_of_costs_hold_the_truth() -> None:
     rng, held = np.random.default_rng(0), []
     for _ in range(300):
         place = rng.uniform(RATES[1], RATES[2])
-        means = _parabola(place) + 0.01 * rng.standard_normal(4)
-        found = curve(RATES, means, draw_losses(means, 0.01, 1e6, rng, 400)).optimum
-        held.append(found.low <= place <= found.high)
-    assert np.mean(held) >= 0.92
+        found = curve(RATES, _parabola(place) + 0.01 * rng.standard_normal(4), 0.01, 1e6)
+        truths = ((found.optimum, place), (found.loss, 3.0))
+        held.append([x.interval is not None and x.interval[0] <= y <= x.interval[1] for x, y in truths])
+    assert np.mean(held, axis=0).min() >= 0.92
 
 
 def test_the_expected_best_is_the_mean_over_all_subsets() -> None:
