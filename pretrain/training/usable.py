@@ -33,10 +33,10 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
     _check_memory(resolve(config))
-    corpus.check_present(config.data)
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
+    corpus.check_present(config.data)
 
 
 def check_all_usable(configs: Iterable[RunConfig], num_processes: int = 1) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ffn_variants
+from base.errors import AbsentError
 from eval.classification.cost import CHARACTERS_PER_TOKEN
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
@@ -40,7 +42,7 @@ def shape_of(config: RunConfig) -> Shape:
 
 
 def num_tokens(config: RunConfig) -> int | None:
-    """Return the tokens of a run's training; None for text of the hub of which only a part is taken.
+    """Return the tokens of a run's training; None for text that is not here, or a part of one of the hub.
 
     Of text that is not prepared they are about so many: those of full rows where the number of steps is
     given, else by its letters.
@@ -49,9 +51,10 @@ def num_tokens(config: RunConfig) -> int | None:
         return known
     if steps := config.optim.max_steps:
         return steps * config.train.batch_size * config.data.block_size
-    if config.data.source != "embedded" and not corpus.files(config.data)["train"]:
-        return None
-    return round(config.optim.num_train_epochs * _letters(config.data) / CHARACTERS_PER_TOKEN)
+    with suppress(AbsentError):
+        if config.data.source == "embedded" or corpus.files(config.data)["train"]:
+            return round(config.optim.num_train_epochs * _letters(config.data) / CHARACTERS_PER_TOKEN)
+    return None
 
 
 def is_guess(config: RunConfig) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from base.errors import UsageError
+from base.errors import AbsentError, UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
@@ -71,12 +72,14 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
             f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
             "leave out --no-report"
         )
-    _check_usable(study, options)
     if options.dry_run:
+        with suppress(AbsentError):  # which a plan names
+            _check_usable(study, options)
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, make_plan(study, todo.cells, options), submitter)
+    _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)
