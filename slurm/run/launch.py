@@ -12,6 +12,7 @@ from base.errors import AbsentError, UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
+from base.seeds import note_on_one
 from eval.models.identity import admit_run
 from eval.runner.work_units import check_sources
 from pretrain.data.prepare import prepare_data
@@ -56,6 +57,8 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     overrides = runs_dir_override(options.runs_dir)
     if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
         return cancel_study(folder)  # which runs nothing of the study
+    if note := note_on_one(options.seeds or ""):
+        print(note)
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load(options.study, overrides, options.trust_remote_code, asked=asked)
     if options.cancel:
