@@ -59,8 +59,8 @@ class ReportArgs:
 
     source: Annotated[Path | None, tyro.conf.Positional] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a
-    column for each benchmark; a file or folder of results of lm-eval, lighteval, HELM or Inspect; or a
-    published table, thesis:table5 or thesis:all-seeds."""
+    column for each benchmark; a file or folder of results of lm-eval; or a published table,
+    thesis:table5 or thesis:all-seeds."""
     columns: tuple[str, ...] = ()
     """What a table calls its columns, "variant=Activation seed=config.seed"; "name=Run" is the one that names
     runs."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from base.errors import UsageError
+from base.sentences import first_few
 from eval.report.analysis import Analysis, Request
 from eval.report.curves.equal_cost import analyse_costs
 from eval.report.curves.learning_curves import analyse_curves
@@ -155,10 +156,12 @@ def _seen(source: Source, request: Request) -> tuple[Source, pd.DataFrame, list[
     naming = Relabelling.of_rows(source.rows, factor, request.head, listed, str(source.path), source.axes)
     # Whole runs are looked at for copies: under one head alone, different runs may well score the same.
     rows, copied = clean_rows(source.rows)
-    rows = naming.rows(rows)
-    if rows.empty:
-        raise UsageError(f"{source.path}: no score is left to compare; {'; '.join(copied)}")
-    return seen_by(source, naming), rows, copied
+    if lost := sorted(set(source.rows.variant) - set(rows.variant)):
+        raise UsageError(
+            f"{source.path}: no score of {lost[0]} is left to compare; {'; '.join(copied)}; keep one of "
+            "each, or name the column that tells them apart: --axis COLUMN"
+        )
+    return seen_by(source, naming), naming.rows(rows), copied
 
 
 def _refuse_axes(source: Source, request: Request) -> None:
@@ -241,6 +244,11 @@ def _counted(
 
 def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Request) -> _Scores:
     tasks = comparable_scores(rows)
+    if tasks.empty:
+        raise UsageError(
+            f"{source.path}: nothing is known of {', '.join(sorted(rows.metric.unique()))}, so nothing is "
+            "compared; give the scores as a table, in which lower_is_better says which are better"
+        )
     names = [name for found in tasks.benchmark.unique() for name in (str(found), found.name)]
     check_names(request.declared, [*names, *rows.metric.unique()])
     said = request.declared.over(source.declared)
@@ -256,9 +264,23 @@ def _scores(source: Source, rows: pd.DataFrame, copied: list[str], request: Requ
     runs, left_out = mean_scores(tasks)
     if runs.empty:
         raise UsageError(f"{source.path}: no benchmark has a task that most of its runs share")
-    return _Scores(
-        source, rows, tasks, runs, kinds, (*source.notes, *copied, *left_out, *by_name_note(kinds.values()))
+    notes = (
+        *source.notes,
+        *copied,
+        *left_out,
+        *_not_compared(source, rows, tasks),
+        *by_name_note(kinds.values()),
     )
+    return _Scores(source, rows, tasks, runs, kinds, notes)
+
+
+def _not_compared(source: Source, rows: pd.DataFrame, tasks: pd.DataFrame) -> Iterable[str]:
+    """Name benchmarks of which nothing is compared, and of a table the metrics that stand for no task."""
+    columns = ["benchmark", "metric"] if source.is_table else ["benchmark"]
+    compared, measured = (set(scores[columns].itertuples(index=False, name=None)) for scores in (tasks, rows))
+    names = [" ".join(map(str, place)) for place in measured - compared]
+    if names:
+        yield f"measured and not compared: {first_few(sorted(names), 4)}"
 
 
 def _with_tuning(scores: _Scores, source: Source) -> _Scores:

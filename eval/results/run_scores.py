@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
-from base.errors import UsageError
+from base.errors import UsageError, shown
 from eval.results.each import of_each
 from eval.results.rows import LARGEST, NO_HEAD, NO_METRIC, ROW_COLUMNS, check_axis, with_primary
 from eval.suites.blimp_paradigms import phenomenon_name
-from eval.suites.registry import FOREIGN_PREFIXES, is_percentage, unit_of
+from eval.suites.registry import HARNESS_PREFIX, is_percentage, unit_of
 
 REQUIRED_COLUMNS = ("family", "variant", "seed", "benchmark", "score")
 SINGLE_TASK = "all"  # task of a table that has one score per run and benchmark
@@ -32,6 +32,7 @@ def normalise_rows(frame: pd.DataFrame, origin: str = "rows", axes: Sequence[str
 
     Args:
         frame: At least family, variant, seed, benchmark, score (percent); the rest of the schema is optional.
+            Errors name a row by its label where the index has a name, such as ``row``.
         origin: Where the table comes from, named in errors.
         axes: Further columns that tell runs apart, of texts.
 
@@ -92,8 +93,14 @@ def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
     text = column.astype(str).str.strip()
     empty = np.flatnonzero(column.isna() | (text == ""))
     if empty.size:
-        raise UsageError(f"{origin}: data row {empty[0] + 1} has no {name}; every row needs one")
+        raise UsageError(f"{origin}: {_place(column, empty[0])} has no {name}; every row needs one")
     return text
+
+
+def _place(column: pd.Series, number: int) -> str:
+    """Say where a cell stands."""
+    name, label = column.index.name, column.index[number]
+    return f"{name} {label}" if name else f"data row {number + 1}"
 
 
 def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
@@ -101,8 +108,8 @@ def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:
     bad = np.flatnonzero(~(numbers.abs() < LARGEST))
     if bad.size:
         raise UsageError(
-            f"{origin}: {name} {str(column.iloc[bad[0]])!r} in data row {bad[0] + 1} is not a number "
-            f"({bad.size} such row(s)); correct or remove it"
+            f"{origin}: {name} {shown(str(column.iloc[bad[0]]))} in {_place(column, bad[0])} is not a number "
+            f"({bad.size} such cell(s)); correct or remove it"
         )
     return numbers
 
@@ -118,8 +125,8 @@ def _seeds(column: pd.Series, origin: str) -> pd.Series:
     bad = [place for place, seed in enumerate(seeds) if not 0 <= seed < 2**63 or seed % 1 != 0]
     if bad:
         raise UsageError(
-            f"{origin}: seed {column.iloc[bad[0]]} in data row {bad[0] + 1} is not a whole number from 0 to "
-            f"{2**63 - 1} ({len(bad)} such row(s)); correct or remove it"
+            f"{origin}: seed {column.iloc[bad[0]]} in {_place(column, bad[0])} is not a whole number from 0 "
+            f"to {2**63 - 1} ({len(bad)} such cell(s)); correct or remove it"
         )
     return pd.Series([int(seed) for seed in seeds], column.index, dtype="int64")
 
@@ -175,9 +182,7 @@ def comparable_scores(rows: pd.DataFrame) -> pd.DataFrame:
         rows[of_each(rows["metric"], lambda metric: unit_of(metric) is not None).astype(bool)]
     )
     in_percent = is_percent(scores["metric"])
-    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(FOREIGN_PREFIXES)).astype(
-        bool
-    )
+    is_foreign = of_each(scores["benchmark"], lambda name: str(name).startswith(HARNESS_PREFIX)).astype(bool)
     has_percent = in_percent.groupby(scores["benchmark"]).transform("any") if len(scores) else in_percent
     return scores[in_percent | ~(has_percent & is_foreign)].reset_index(drop=True)
 
@@ -195,25 +200,26 @@ def mean_scores(scores: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         A table of run_id, family, variant, seed, benchmark, score, and sentences that name what was
         left out.
     """
-    kept, notes = [], []
-    if scores.empty:
-        columns = ["family", "variant", "seed", "run_id", "score", "benchmark"]
-        return pd.DataFrame(columns=columns), notes
+    notes: list[str] = []
+    kept = [pd.DataFrame(columns=["family", "variant", "seed", "run_id", "score", "benchmark"])]
     for benchmark, of_benchmark in scores.groupby("benchmark", sort=True):
         table = of_benchmark.pivot_table(
             index=["family", "variant", "seed", "run_id"], columns="task", values="score"
         )
         common = table.columns[table.notna().mean() > 0.5]
+        if common.empty:
+            notes.append(f"{benchmark}: left out, most of its runs share no task")
+            continue
         if len(rare := table.columns.difference(common)):
             notes.append(f"{benchmark}: task(s) {', '.join(rare)} left out of the mean, most runs lack them")
-        complete = table[common].notna().all(axis=1) & (len(common) > 0)
+        complete = table[common].notna().all(axis=1)
         notes += [
             f"{benchmark}: run {run} left out, it has no score for {lacking}"
             for run, lacking in _lacking(table, table.loc[~complete, common])
         ]
         mean = table.loc[complete, common].mean(axis=1).rename("score").reset_index()
         kept.append(mean.assign(benchmark=benchmark))
-    return pd.concat(kept, ignore_index=True), notes
+    return pd.concat(kept[1:] or kept, ignore_index=True), notes
 
 
 def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str, str]]:
@@ -222,4 +228,4 @@ def _lacking(table: pd.DataFrame, left_out: pd.DataFrame) -> Iterable[tuple[str,
     if not table.index.get_level_values("run_id").is_unique:
         run_ids = run_ids + " (" + left_out.index.get_level_values("variant").map(str) + ")"
     for run, gaps in zip(run_ids, left_out.isna().to_numpy(), strict=True):
-        yield str(run), ", ".join(left_out.columns[gaps]) or "every common task"
+        yield str(run), ", ".join(left_out.columns[gaps])

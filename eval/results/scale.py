@@ -12,6 +12,8 @@ from eval.results.declarations import Scale
 from eval.results.outcome import Outcome
 
 ARM = ["benchmark", "family", "variant"]
+NEAR = 1.5
+"""Times a score may differ from the others of its task and be like them."""
 
 
 def in_percent(
@@ -38,6 +40,7 @@ def in_percent(
         return tasks.assign(score=tasks["score"].where(~is_percent, 100 * tasks["score"]))
     if scale is None:
         _refuse_fractions(chosen, origin)
+        _refuse_mixtures(chosen, origin)
     return tasks
 
 
@@ -59,4 +62,16 @@ def _refuse_fractions(chosen: pd.DataFrame, origin: str) -> None:
                 f"{origin}: no score of {' '.join(map(str, names))} is above 1; are these fractions? Scores "
                 "are percentages: add --scale fraction to have all of them times 100, or --scale percent if "
                 "they are that small"
+            )
+
+
+def _refuse_mixtures(chosen: pd.DataFrame, origin: str) -> None:
+    """Refuse a task of which some scores are above 1, and the others like them once taken times 100."""
+    for (benchmark, task, _), scores in chosen[chosen["size"] > 0].groupby(["benchmark", "task", "metric"]):
+        small, large = (scores["size"][is_small] for is_small in (scores["size"] <= 1, scores["size"] > 1))
+        if len(small) and (100 * small).between(large.min() / NEAR, large.max() * NEAR).all():
+            raise UsageError(
+                f"{origin}: scores of {benchmark} {task} are {scores['score'][small.idxmax()]:g} and "
+                f"{scores['score'][large.idxmax()]:g}; write all as percentages, or add --scale percent if "
+                "some are that small"
             )

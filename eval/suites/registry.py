@@ -14,8 +14,6 @@ from eval.suites.spec import MEAN_OF_TASKS, PERCENTAGES, MeanSpec, MetricSpec, S
 
 HARNESS_PREFIX = "lm-eval-"
 """Before the name of a task of lm-eval, in the benchmark that its rows belong to."""
-FOREIGN_PREFIXES = (HARNESS_PREFIX, "lighteval-", "helm-", "inspect-")
-"""Before the names of benchmarks that other tools measured: their protocols are not those of suites here."""
 HARNESS_FINDER = "eval.zero_shot.lm_eval_tasks:find_harness_tasks"
 """Lists the tasks of lm-eval that an ``EvalConfig`` names."""
 UNGROUPED = "classification"

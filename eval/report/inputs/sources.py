@@ -151,9 +151,6 @@ def source_of_frame(table: pd.DataFrame, axes: Sequence[str] = (), reading: Read
     Raises:
         UsageError: If it is unusable.
     """
-    twice = table.columns[table.columns.duplicated()]
-    if len(twice):
-        raise UsageError(f"the data frame has the column {twice[0]!r} twice; name each once")
     path = Path("the data frame")
     found = to_rows(table.reset_index(drop=True), reading or Reading(), axes, str(path))
     return replace(_of_found(replace(found, kind=FRAME), path, axes), title="scores")

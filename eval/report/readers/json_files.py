@@ -17,7 +17,7 @@ def read_json(path: Path) -> Any:
     """
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # bytes that are no text, numbers without an end
         raise UsageError(f"{path} is not JSON ({first_line(error)}); was it cut off?") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None

@@ -168,7 +168,9 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
                 if missing := [metric for metric in item["metrics"] if metric not in item]:
                     raise UsageError(f"{path} line {number} has no {missing[0]}; was it edited?")
                 yield item
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except UsageError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON lines ({first_line(error)}); was it cut off?") from None
 
 

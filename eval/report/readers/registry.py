@@ -6,23 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from base.errors import UsageError
-from eval.report.readers import helm, inspect_logs, lighteval, lm_eval
+from eval.report.readers import lm_eval
 from eval.report.readers.reading import Found, Reading
 from eval.report.readers.results import Result, to_table
 from eval.report.readers.spec import ReaderSpec
 
-READERS = {
-    spec.name: spec
-    for spec in (
-        lm_eval.RESULTS,
-        lighteval.RESULTS,
-        helm.RESULTS,
-        inspect_logs.RESULTS,
-        lm_eval.SAMPLES,
-    )
-}
-"""By the name of the tool. Where a folder has results and samples of one tool, the results count."""
-SUFFIXES = (".json", ".jsonl", ".eval")
+READERS = {spec.name: spec for spec in (lm_eval.RESULTS, lm_eval.SAMPLES)}
+"""By the name of the tool; where a folder has results and samples, the results count."""
+SUFFIXES = (".json", ".jsonl")
 """Of a file that a reader may take."""
 
 
@@ -38,28 +29,32 @@ def read_result_files(path: Path, reading: Reading, axes: Sequence[str]) -> Foun
         None for a folder that holds none.
 
     Raises:
-        UsageError: For a file that is damaged or of no known format, or files of several tools.
+        UsageError: For a file of a tool that is damaged, or a file of no known format.
     """
-    found = {name: results for name, spec in READERS.items() if (results := _read(spec, path))}
-    if lm_eval.RESULTS.name in found:
-        found.pop(lm_eval.SAMPLES.name, None)
-    if len(found) > 1:
-        raise UsageError(f"{path} holds results of {' and '.join(found)}; give those of one tool")
-    if not found:
-        if path.is_dir():
-            return None
-        names = ", ".join(READERS)
-        raise UsageError(f"{path} is no result file that is known here; those of {names} are")
-    ((name, results),) = found.items()
-    read = to_table(results, reading, axes, str(path))
-    return Found(table=read.table, notes=read.notes, kind=READERS[name].label)
+    for spec in READERS.values():
+        results, notes = _read(spec, path)
+        if results:
+            found = to_table(results, reading, axes, path)
+            return Found(table=found.table, notes=(*found.notes, *notes), kind=spec.label)
+    if path.is_dir():
+        return None
+    raise UsageError(f"{path} is no result file that is known here; those of {', '.join(READERS)} are")
 
 
-def _read(spec: ReaderSpec, path: Path) -> list[Result]:
-    files = [path] if path.is_file() else sorted({f for p in spec.patterns for f in path.rglob(p)})
+def _read(spec: ReaderSpec, path: Path) -> tuple[list[Result], list[str]]:
+    """Read a file, or those of a folder: one that only might be the tool's may be anything."""
+    if path.is_file():
+        is_of_tool = any(path.match(pattern) for pattern in spec.patterns)
+        return list(spec.read(path) or ()) if is_of_tool else [], []
     results: list[Result] = []
-    for file in files:
-        if not any(file.match(pattern) for pattern in spec.patterns):
+    notes: list[str] = []
+    for file in sorted({file for pattern in spec.patterns for file in path.rglob(pattern)}):
+        if not file.is_file() or file.name.startswith("._"):  # what macOS puts beside a file
             continue
-        results += spec.read(file) or ()
-    return results
+        try:
+            results += spec.read(file) or ()
+        except UsageError as error:
+            if file.match(spec.patterns[0]):
+                raise
+            notes.append(f"not read: {error}")
+    return results, notes

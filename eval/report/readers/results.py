@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -51,14 +51,14 @@ class Result:
     path: Path = Path()
 
 
-def to_table(results: Iterable[Result], reading: Reading, axes: Sequence[str], origin: str) -> Found:
+def to_table(results: Iterable[Result], reading: Reading, axes: Sequence[str], origin: Path) -> Found:
     """Bring results into rows, each model's last measurement of a task.
 
     Args:
         results: Of any number of files.
         reading: What the user said of them; ``names`` is how a model's name is read.
         axes: Fields of names that are axes.
-        origin: Where they are from, named in errors.
+        origin: The file or folder that they are from.
 
     Raises:
         UsageError: For flags of tables, names that do not fit, or a task measured in two ways.
@@ -66,10 +66,12 @@ def to_table(results: Iterable[Result], reading: Reading, axes: Sequence[str], o
     if reading.columns or reading.scores:
         flag = "--columns" if reading.columns else "--scores"
         raise UsageError(f"{flag} is about a table, and {origin} holds result files; leave it out")
-    kept, notes = _last(results, origin)
+    results, said_of_names = _named_by_folders(list(results), origin)
+    kept, notes = _last(results, str(origin))
+    notes += said_of_names
     notes += _different_settings(kept)
     names = [result.name for result in kept]
-    read, said = split_names(names, reading.names, axes, origin)
+    read, said = split_names(names, reading.names, axes, str(origin))
     table = pd.DataFrame(
         {
             "run_id": names,
@@ -85,6 +87,33 @@ def to_table(results: Iterable[Result], reading: Reading, axes: Sequence[str], o
 
 
 _FIELDS = ("benchmark", "task", "group", "metric", "score", "lower_is_better", "n_items", "primary")
+
+
+def _named_by_folders(results: list[Result], root: Path) -> tuple[list[Result], list[str]]:
+    """Call models by their folders where one name on a disk, as ``./model``, is that of several.
+
+    A task that scored differently in two folders tells them from one model that was measured again.
+    """
+    scores: dict[tuple[str, ...], dict[Path, float]] = defaultdict(dict)
+    for result in results:
+        if result.name.startswith(".") or "/" not in result.name:
+            key = (result.name, result.benchmark, result.task, result.metric, result.setting)
+            scores[key][result.path.parent] = result.score
+    shared = sorted({key[0] for key, of_folders in scores.items() if len(set(of_folders.values())) > 1})
+    folders = {result.path.parent for result in results if result.name in shared}
+    # lm-eval puts a file into a folder of the model's name, which then tells nothing.
+    depth = 1 if len({folder.name for folder in folders}) == 1 else 0
+    has_others = len({result.name for result in results}) > 1
+
+    def named(result: Result) -> Result:
+        if result.name not in shared:
+            return result
+        parts = result.path.parent.relative_to(root).parts
+        parts = parts[: len(parts) - depth] + ((Path(result.name).name,) if has_others else ())
+        return replace(result, name="/".join(parts) or result.name)
+
+    notes = [f"{name} is the name of several models, which are called by their folders" for name in shared]
+    return [named(result) for result in results], notes
 
 
 def _last(results: Iterable[Result], origin: str) -> tuple[list[Result], list[str]]:

@@ -6,28 +6,37 @@ those, an export of a chart has a column for each run, and an export of a histor
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import numbers
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
-from base.errors import UsageError, unknown_name
+from base.errors import UsageError, shown, unknown_name
 from eval.report.readers.names import split_names
 from eval.report.readers.reading import DECLARATIONS, NAME, ONLY_FAMILY, Found, Reading
-from eval.report.readers.text_tables import refuse_mixed_percents, tidy_numbers
+from eval.report.readers.text_tables import ROW, refuse_mixed_percents, tidy_numbers
 from eval.report.readers.trackers import SHOWN, finished, is_bookkeeping, key, without_bookkeeping
 from eval.results.outcome import looks_like_a_loss
 from eval.results.rows import ROW_COLUMNS, some_of
 from eval.suites.registry import SUITES, known_metric
 
-_NAME_COLUMNS = ("name", "run", "run_name", "model", "model_name")
+_NAME_COLUMNS = ("name", "run", "run_name", "model", "model_name", "method")
 """Where a table names its runs, if ``--columns`` does not say it."""
 _STEPS = ("step", "_step", "global_step", "trainer/global_step", "train/global_step", "epoch")
 _RUN_TABLE = {"name", "state", "created", "runtime"}
 """Columns by which an export of W&B's table of runs is known."""
 _CHART = re.compile(r"(?P<run>.+) - (?P<metric>.+?)(?P<bound>__MIN|__MAX)?")
 """A column of W&B's export of a chart."""
+_OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>\d+)\W*", re.IGNORECASE)
+"""A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
+_PLACE = ("benchmark", "task", "metric", "head")
+"""What one run has several scores of."""
+CELLS_SHOWN = 6
+"""Cells that a message names."""
 
 
 def to_rows(
@@ -45,18 +54,25 @@ def to_rows(
     Raises:
         UsageError: For a column that is not there, or a shape that cannot be told.
     """
+    if table.index.name != ROW:
+        table = table.set_axis(pd.RangeIndex(1, len(table) + 1, name="data row"))
     table = _renamed(table, reading, axes, origin)
     if table.empty:
         return Found(table=table)
     notes: list[str] = []
+    table = _of_plain_values(table, reading, axes, origin, notes)
     if charts := _charted(table):
         table = _of_chart(table, charts)
+        table = table.set_axis(pd.Index(table[NAME] + " - " + table["benchmark"], name="column"))
     table = finished(table, axes, _name_column(table), origin, notes)
+    columns = _seed_columns(table, reading)
+    if columns:
+        table = _of_seed_columns(table, columns, axes, origin, notes)
     table = _identified(table, reading, axes, origin, notes)
     _refuse_without_variant(table, origin)
     if "score" not in table.columns and "variant" in table.columns:
         table = _melted(table, reading, axes, origin, notes)
-    elif reading.scores:
+    elif reading.scores and not columns:
         raise UsageError(
             f"{origin} has a column score, so it has a row for each score; leave out --scores, or write "
             f"--columns score={reading.scores[0]}"
@@ -69,7 +85,7 @@ def to_rows(
 
 def _refuse_without_variant(table: pd.DataFrame, origin: str) -> None:
     """Ask which column has the variants, where some could."""
-    texts = [str(name) for name in table.columns if name not in ROW_COLUMNS and not _is_numeric(table[name])]
+    texts = [str(name) for name in table.columns if name not in ROW_COLUMNS and not _has_number(table[name])]
     if "variant" not in table.columns and texts:
         raise UsageError(
             f"{origin} has no column variant; say which it is, such as --columns "
@@ -80,6 +96,8 @@ def _refuse_without_variant(table: pd.DataFrame, origin: str) -> None:
 def _renamed(table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str) -> pd.DataFrame:
     """Give columns the names that rows have for them, as the user says, or where they differ in letters."""
     theirs = [str(name) for name in table.columns]
+    if twice := next((name for name in theirs if theirs.count(name) > 1), None):
+        raise UsageError(f"{origin} has the column {twice!r} twice; name each once")
     own: dict[str, str] = {}
     for name, wanted in reading.columns.items():
         if wanted not in theirs:
@@ -101,6 +119,66 @@ def _renamed(table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin:
             raise unknown_name("column in --scores", name, theirs)
     renamed = table.set_axis(theirs, axis=1).rename(columns=own)
     return renamed.drop(columns=[name for name in renamed.columns if name.endswith(" (not used)")])
+
+
+def _of_plain_values(
+    table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, notes: list[str]
+) -> pd.DataFrame:
+    """Leave out columns of structures, bytes or times, which only files with types have.
+
+    Raises:
+        UsageError: For such a column that the report would be made from.
+    """
+    plain = {name: column for name in table.columns if (column := _plain(table[name])) is not None}
+    odd = [name for name in table.columns if name not in plain]
+    for name in odd:
+        is_used = name in (*ROW_COLUMNS, *DECLARATIONS, *axes, *reading.scores) or key(name) in _NAME_COLUMNS
+        if is_used or _is_known(name):
+            raise UsageError(
+                f"{origin}: the column {name} holds neither texts nor numbers, as "
+                f"{shown(table[name].iloc[0])}; write it as text or leave it out"
+            )
+    if odd:
+        notes.append(f"columns of neither texts nor numbers are not read: {some_of(odd, SHOWN)}")
+    return pd.DataFrame(plain, table.index)
+
+
+def _plain(column: pd.Series) -> pd.Series | None:
+    """Return a column of texts and numbers, bytes read as text; None for another."""
+    if column.dtype != object:
+        return None if column.dtype.kind in "cmM" else column
+    try:
+        column = column.map(lambda cell: cell.decode() if isinstance(cell, bytes) else cell)
+    except UnicodeDecodeError:
+        return None
+    types = (str, numbers.Real, decimal.Decimal, datetime.date, type(None), type(pd.NA), type(pd.NaT))
+    return column if all(issubclass(kind, types) for kind in column.map(type).unique()) else None
+
+
+def _seed_columns(table: pd.DataFrame, reading: Reading) -> dict[str, re.Match[str]]:
+    """Return the columns that hold one seed's scores each; nothing for a table that says its seeds itself."""
+    names = reading.scores or table.columns
+    columns = {name: each for name in names if (each := _OF_SEED.fullmatch(name))}
+    is_asked_for_more = reading.scores and len(columns) < len(names)
+    return {} if {"seed", "score"} & set(table.columns) or is_asked_for_more else columns
+
+
+def _of_seed_columns(
+    table: pd.DataFrame,
+    columns: Mapping[str, re.Match[str]],
+    axes: Sequence[str],
+    origin: str,
+    notes: list[str],
+) -> pd.DataFrame:
+    """Make a row of each score of a table with a column for each seed."""
+    others = [name for name in table.columns if name not in columns]
+    _note_unread(table, [name for name in others if _is_open(name, axes)], notes)
+    long = _long(table, others, list(columns), "seed", origin, notes)
+    named = {name: each["benchmark"] for name, each in columns.items() if each["benchmark"]}
+    if named:
+        what = "metric" if "benchmark" in others else "benchmark"
+        long = long.assign(**{what: long["seed"].map(named)})
+    return long.assign(seed=long["seed"].map({name: each["seed"] for name, each in columns.items()}))
 
 
 def _charted(table: pd.DataFrame) -> dict[str, tuple[str, str]]:
@@ -148,25 +226,50 @@ def _identified(
             )
         return _with_seeds(table, origin, notes)
     read, said = split_names(list(map(str, table[named])), reading.names, axes, origin)
-    if "variant" in table.columns and reading.names is None:
-        if "seed" not in read.columns or not said.startswith("variants"):
-            return _with_seeds(table, origin, notes)
-        read = read[["seed"]]
+    if reading.names is None:
+        read, said = _guessed(read, said, table, named, axes)
     notes += [said] if said else []
     kept = table.drop(columns=[*(set(read.columns) & set(table.columns)), named])
-    return pd.concat([read.set_axis(table.index), kept], axis=1)
+    return _with_seeds(pd.concat([read.set_axis(table.index), kept], axis=1), origin, notes)
+
+
+def _guessed(
+    read: pd.DataFrame, said: str, table: pd.DataFrame, named: str, axes: Sequence[str]
+) -> tuple[pd.DataFrame, str]:
+    """Keep of what names seem to say what no column says, and the sentence on it."""
+    has_seeds = said.startswith("variants")
+    if "seed" in table.columns:
+        seeds, theirs = (pd.to_numeric(x["seed"], errors="coerce").to_numpy() for x in (read, table))
+        if has_seeds and not (seeds == theirs).all():  # `gelu-s2` may be of size 2
+            read, has_seeds = pd.DataFrame({"variant": list(map(str, table[named]))}), False
+        said = said if has_seeds else ""
+    elif not has_seeds and ("variant" in table.columns or _repeats(table, named, axes)):
+        read, said = read.drop(columns="seed"), ""
+    return read[[name for name in read.columns if name not in table.columns]], said
+
+
+def _repeats(table: pd.DataFrame, named: str, axes: Sequence[str]) -> bool:
+    """Whether a name is that of several runs: of several rows that differ neither in task nor in step."""
+    if _step_column(table):
+        return False
+    keys = [name for name in ("family", *_PLACE, *axes) if name in table.columns]
+    return bool(table.duplicated([named, *keys]).any())
 
 
 def _with_seeds(table: pd.DataFrame, origin: str, notes: list[str]) -> pd.DataFrame:
     """Number the runs of an arm where each row is one, and nothing says their seeds."""
     if "variant" not in table.columns or "seed" in table.columns:
         return table
-    if "score" in table.columns and "benchmark" in table.columns and table["benchmark"].nunique() > 1:
+    arm = [name for name in ("family", "variant") if name in table.columns]
+    places = [name for name in _PLACE if name in table.columns]
+    steps = [name for name in table.columns if key(name) in _STEPS]
+    is_history = steps and table.duplicated(arm).any() and not table.duplicated([*arm, *steps]).any()
+    has_tasks = "score" in table.columns and places and len(table[places].drop_duplicates()) > 1
+    if has_tasks or is_history:
         raise UsageError(
             f"{origin}: nothing says which scores are of one run; add a column seed, or say which it is: "
             "--columns seed=COLUMN"
         )
-    arm = [name for name in ("family", "variant") if name in table.columns]
     notes.append("no column says seeds, so every row counts as a run of its own; runs are not paired")
     return table.assign(seed=(table.groupby(arm, sort=False).cumcount() + 1).astype(str))
 
@@ -175,17 +278,20 @@ def _melted(
     table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, notes: list[str]
 ) -> pd.DataFrame:
     """Make a row of each score of a wide table."""
-    if "benchmark" in table.columns and not reading.scores:
+    scores = list(reading.scores) or _score_columns(table, axes, origin, notes)
+    if not scores:
         return table  # which lacks its scores, as is told next
-    scores = list(reading.scores) or _score_columns(table, axes, origin)
     step = _step_column(table, scores)
-    kept = [name for name in (*ROW_COLUMNS, *axes) if name in table.columns and name not in scores]
+    known = (*ROW_COLUMNS, *DECLARATIONS, *axes)
+    kept = [name for name in known if name in table.columns and name not in scores]
     ids = [*kept, *([step] if step and step not in kept else [])]
-    long = table.melt(id_vars=ids, value_vars=scores, var_name="benchmark", value_name="score")
-    is_there = ~long["score"].astype(str).str.strip().str.lower().isin(["", "nan", "none", "null"])
-    if missing := int((~is_there).sum()):
-        notes.append(f"{missing} cell(s) of the table are empty, and count as not scored")
-    return long[is_there].reset_index(drop=True)
+    variable = next((name for name in ("benchmark", "metric") if name not in kept), None)
+    if variable is None:
+        raise UsageError(
+            f"{origin} has columns benchmark and metric, so one column has its scores; write --columns "
+            f"score={shlex.quote(scores[0])}"
+        )
+    return _long(table, ids, scores, variable, origin, notes)
 
 
 def _step_column(table: pd.DataFrame, scores: Iterable[str] = ()) -> str | None:
@@ -193,20 +299,41 @@ def _step_column(table: pd.DataFrame, scores: Iterable[str] = ()) -> str | None:
     return next((steps[name] for name in _STEPS if name in steps), None)
 
 
-def _score_columns(table: pd.DataFrame, axes: Sequence[str], origin: str) -> list[str]:
+def _long(
+    table: pd.DataFrame, ids: list[str], scores: list[str], variable: str, origin: str, notes: list[str]
+) -> pd.DataFrame:
+    """Make a row of each cell that holds a score, and name the others.
+
+    Its index says where each cell stands. A cell with a digit that is no number, as ``60.2*``, stays: it
+    holds a score, and is refused with those of other tables.
+    """
+    long = table.melt(
+        id_vars=ids, value_vars=scores, var_name=variable, value_name="score", ignore_index=False
+    )
+    places = long[variable] + f", {table.index.name} " + long.index.astype(str)
+    long = long.set_axis(pd.Index(places, name="column"))
+    is_gap = _numbers(long["score"]).isna() & ~long["score"].astype(str).str.contains(r"\d")
+    gaps = long["score"].astype(str).str.strip()[is_gap]
+    named = [f"{place} ({shown(cell) if cell else 'empty'})" for place, cell in gaps.items()]
+    if is_gap.all():
+        raise UsageError(
+            f"{origin}: no cell of a column of scores holds a number: {some_of(named, CELLS_SHOWN)}"
+        )
+    if named:
+        listed = some_of(named, CELLS_SHOWN)
+        notes.append(f"{len(named)} cell(s) hold no number and count as not scored: {listed}")
+    return long[~is_gap]
+
+
+def _score_columns(table: pd.DataFrame, axes: Sequence[str], origin: str, notes: list[str]) -> list[str]:
     """Return the columns that are scores without doubt: names that are known, and no other numbers."""
-    others = [
-        name
-        for name in table.columns
-        if name not in (*ROW_COLUMNS, *DECLARATIONS, *axes)
-        and key(name) not in (*_NAME_COLUMNS, "created", "runtime")
-        and not is_bookkeeping(name)
-    ]
-    numeric = [name for name in others if _is_numeric(table[name])]
+    others = [name for name in table.columns if _is_open(name, axes)]
+    numeric = [name for name in others if _holds_scores(table, name)]
     if not numeric:
-        return []
-    known = [name for name in numeric if name in SUITES or known_metric(name) or looks_like_a_loss(name)]
+        return [name for name in others if _is_known(name)]
+    known = [name for name in numeric if _is_known(name)]
     if known == numeric and not _is_run_table(table):
+        _note_unread(table, [name for name in others if name not in known], notes)
         return known
     raise UsageError(
         f"{origin} has no column score; say which columns are scores, with --scores: it has numbers in "
@@ -214,10 +341,39 @@ def _score_columns(table: pd.DataFrame, axes: Sequence[str], origin: str) -> lis
     )
 
 
-def _is_numeric(column: pd.Series) -> bool:
-    texts, _ = tidy_numbers(column, ";")
-    texts = texts[~texts.str.lower().isin(["", "nan", "none", "null"])]
-    return bool(len(texts)) and bool(pd.to_numeric(texts, errors="coerce").notna().all())
+def _is_open(name: str, axes: Sequence[str]) -> bool:
+    """Whether a column's name leaves open what it holds; one without a name is an index of pandas."""
+    known = (*_NAME_COLUMNS, "created", "runtime", "")
+    is_other = is_bookkeeping(name) or key(name).startswith("unnamed:")  # an index of pandas
+    return not is_other and name not in (*ROW_COLUMNS, *DECLARATIONS, *axes) and key(name) not in known
+
+
+def _is_known(name: str) -> bool:
+    return bool(name in SUITES or known_metric(name) or looks_like_a_loss(name))
+
+
+def _holds_scores(table: pd.DataFrame, name: str) -> bool:
+    """Whether a column holds numbers, or is called as scores are and holds figures, as ``60.2 (0.3)``."""
+    return _has_number(table[name]) or (_is_known(name) and _has_figures(table[name]))
+
+
+def _has_figures(column: pd.Series) -> bool:
+    return bool(column.astype(str).str.match(r"\W*\d").any())
+
+
+def _note_unread(table: pd.DataFrame, names: Iterable[str], notes: list[str]) -> None:
+    """Name columns that are not read as scores, though they are called so or figures stand in them."""
+    unread = [name for name in names if _is_known(name) or _has_figures(table[name])]
+    if unread:
+        notes.append(f"not read as scores: {some_of(unread, SHOWN)}")
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(tidy_numbers(column, ";")[0], errors="coerce")
+
+
+def _has_number(column: pd.Series) -> bool:
+    return bool(_numbers(column).notna().any())
 
 
 def _last_steps(rows: pd.DataFrame, axes: Sequence[str], origin: str, notes: list[str]) -> pd.DataFrame:
@@ -252,9 +408,10 @@ def _with_numbers(table: pd.DataFrame, delimiter: str, origin: str, notes: list[
     """Take signs off scores that are written as text."""
     if "score" not in table.columns or pd.api.types.is_numeric_dtype(table["score"]):
         return table
-    if "benchmark" in table.columns:
-        refuse_mixed_percents(table, origin)
     scores, has_commas = tidy_numbers(table["score"], delimiter)
+    is_number = pd.to_numeric(scores, errors="coerce").notna()
+    if "benchmark" in table.columns:
+        refuse_mixed_percents(table[is_number], origin)
     if has_commas:
         notes.append("commas in scores are read as decimal ones")
-    return table.assign(score=scores)
+    return table.assign(score=scores.where(is_number, table["score"]))

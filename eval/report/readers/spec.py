@@ -16,7 +16,7 @@ class ReaderSpec:
     Attributes:
         name: Of the tool.
         label: What messages call its files.
-        patterns: Names of its files, as ``Path.glob`` has them.
+        patterns: Names of its files, as ``Path.glob`` has them; the first is the tool's own.
         read: Yields the results of one file; None where the file is not of this format. Raises ``UsageError``
             for a file that is, and is damaged.
         docs: Where the format is described.

@@ -432,22 +432,22 @@ GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53
         (HEADER, "holds no rows"),
         ("family,variant,seed,score\nf,gelu,1,50\n", "missing column.* benchmark"),
         ("family,variant,seed,mmlu,arc\nf,gelu,1,50,60\n", "say which columns are scores, with --scores"),
-        (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in data row 5 is not a number"),
-        (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in data row 5"),
-        (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in data row 5"),
-        (HEADER + GOOD + "f,kan,1.5,blimp,50\n", "seed 1.5 in data row 5 is not a whole number"),
-        (HEADER + GOOD + "f,kan,-1,blimp,50\n", "seed -1 in data row 5 is not a whole number from 0 to"),
+        (HEADER + GOOD + "f,kan,3,blimp,high\n", "score 'high' in row 6 is not a number"),
+        (HEADER + GOOD + "f,kan,3,blimp,\n", "score '' in row 6"),
+        (HEADER + GOOD + "f,kan,3,blimp,inf\n", "score 'inf' in row 6"),
+        (HEADER + GOOD + "f,kan,1.5,blimp,50\n", "seed 1.5 in row 6 is not a whole number"),
+        (HEADER + GOOD + "f,kan,-1,blimp,50\n", "seed -1 in row 6 is not a whole number from 0 to"),
         *(
-            (HEADER + GOOD + f"f,kan,{seed},blimp,50\n", "seed .* in data row . is not a whole number")
+            (HEADER + GOOD + f"f,kan,{seed},blimp,50\n", "seed .* in row . is not a whole number")
             for seed in (2**63, 2**64, 10**40)
         ),
-        (HEADER + GOOD + "f,,3,blimp,50\n", "data row 5 has no variant"),
+        (HEADER + GOOD + "f,,3,blimp,50\n", "row 6 has no variant"),
         (HEADER + "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\n", "one variant only"),
         (HEADER + GOOD.replace("gelu", "relu"), "unknown baseline .* 'gelu'.*Available: kan, relu"),
         (HEADER + 'f,"gelu,1,blimp,50\n', "not a readable CSV"),
         (
             HEADER + "f,gelu,1,blimp,50\nf,gelu,1,blimp,51\n",
-            "no score is left to compare; several scores under",
+            "no score of gelu is left to compare; duplicates with",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_repeated_rows_count_once_and_conflicting_ones_not_at_all():
     ]
     assert notes == [
         "repeated rows, counted once: f a seed 1 blimp x",
-        "several scores under one key, all left out: f b seed 1 blimp x",
+        "duplicates with different scores, all left out: f b seed 1 blimp x",
     ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -314,7 +313,7 @@ GOOD = "gelu,1,blimp,50\ngelu,2,blimp,51\nkan,1,blimp,52\nkan,2,blimp,53\n"
         (HEADER + GOOD + "kan,3,blimp,54%\n", Reading(), "some scores of blimp have a percent sign"),
         ("Variant,variant,seed,benchmark,score\na,a,1,b,1\n", Reading(), "'variant' twice"),
         (HEADER + "gelu,1,blimp,50,51\n", Reading(), "not a readable CSV.*Expected 4 fields"),
-        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in data row 1"),
+        (HEADER + "gelu,1,blimp\n", Reading(), "score '' in row 2"),
         ("variant,benchmark,score\na,x,1\na,y,1\n", Reading(), "nothing says which scores are of one run"),
         ("Activation,seed,benchmark,score\na,1,b,1\n", Reading(), "--columns variant=Activation: there"),
         ("name,loss\nfirst,1\n", Reading(names="{variant}-{seed}"), "'first' does not fit --names"),
@@ -375,51 +374,6 @@ def write_lm_eval(folder: Path, name: str, accuracy: float, date: float = 1.0, *
     return path
 
 
-def write_lighteval(folder: Path, name: str, accuracy: float) -> Path:
-    content = {
-        "config_general": {"lighteval_sha": "0", "max_samples": None, "model_name": name},
-        "results": {
-            "leaderboard|first:a|5|0": {"acc": accuracy, "acc_stderr": 0.1},
-            "leaderboard|first:b|5|0": {"acc": accuracy / 2, "acc_stderr": 0.1, "qem": 0.5},
-            "leaderboard|first:_average|5": {"acc": 0.9},
-            "all": {"acc": 0.9},
-        },
-        "versions": {},
-    }
-    path = folder / "results" / name / "results_2026-01-01T00-00-00.000000.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(content))
-    return path
-
-
-def write_helm(folder: Path, name: str, accuracy: float) -> Path:
-    for task, mean in (("a", accuracy), ("b", accuracy / 2)):
-        run = folder / "runs" / "v1" / f"first:subject={task},model={name.replace('/', '_')}"
-        run.mkdir(parents=True)
-        of_split: dict[str, Any] = {"name": "exact_match", "split": "test"}
-        stats = [
-            {"name": of_split, "count": 1, "sum": mean, "mean": mean},
-            {"name": {**of_split, "perturbation": {"name": "typos"}}, "count": 1, "sum": 0.9, "mean": 0.9},
-            {"name": {"name": "exact_match", "split": "valid"}, "count": 1, "sum": 0.8, "mean": 0.8},
-            {"name": {"name": "num_prompt_tokens", "split": "test"}, "count": 1, "sum": 80, "mean": 80},
-        ]
-        (run / "stats.json").write_text(json.dumps(stats))
-        spec = {"name": f"first:subject={task},model={name}", "adapter_spec": {"model": name}}
-        (run / "run_spec.json").write_text(json.dumps(spec))
-    return run / "stats.json"
-
-
-def write_inspect(folder: Path, name: str, accuracy: float) -> Path:
-    """A log that Inspect 0.3.285 wrote, of which model and values are changed."""
-    for task, value in (("a", accuracy), ("b", accuracy / 2)):
-        content = json.loads(Path(__file__).with_name("inspect-0.3.285.json").read_text())
-        content["eval"] |= {"model": name, "task": f"first_{task}"}
-        content["results"]["scores"][0]["metrics"]["accuracy"]["value"] = value
-        path = folder / f"2026_{task}_{name.replace('/', '_')}.json"
-        path.write_text(json.dumps(content))
-    return path
-
-
 def write_samples(folder: Path, name: str, accuracy: float) -> Path:
     for task, share in (("a", accuracy), ("b", accuracy / 2)):
         right = round(16 * share)
@@ -435,9 +389,6 @@ def write_samples(folder: Path, name: str, accuracy: float) -> Path:
 
 WRITERS: Mapping[str, Callable[[Path, str, float], Path]] = {
     "lm-eval": write_lm_eval,
-    "lighteval": write_lighteval,
-    "HELM": write_helm,
-    "Inspect": write_inspect,
     "lm-eval samples": write_samples,
 }
 MODELS = {"gelu-seed1": 0.5, "gelu-seed2": 0.25, "kan-seed1": 0.75, "kan-seed2": 1.0}
@@ -535,32 +486,46 @@ def test_which_scores_are_better_is_read_where_lm_eval_says_it(tmp_path: Path):
     }
 
 
-def test_results_of_two_tools_are_told_apart(tmp_path: Path):
+def test_models_of_one_name_on_a_disk_are_called_by_their_folders(tmp_path: Path):
+    """``--model_args pretrained=./model`` in a folder of each model's own."""
+    for name, accuracy in MODELS.items():
+        write_lm_eval(tmp_path / name, "./model", accuracy)
+    source = read_source(tmp_path)
+    assert {(v, s) for v, s in zip(source.rows.variant, source.rows.seed, strict=True)} == {
+        ("gelu", 1), ("gelu", 2), ("kan", 1), ("kan", 2)
+    }  # fmt: skip
+    assert "./model is the name of several models, which are called by their folders" in source.notes
+    write_lm_eval(tmp_path / "plain", "relu-seed1", 0.5)
+    assert set(read_source(tmp_path).rows.variant) == {*(f"{name}/model" for name in MODELS), "relu-seed1"}
+
+
+def test_one_model_in_folders_of_its_tasks_stays_one(tmp_path: Path):
+    for date, folder in enumerate(("again", "first")):
+        write_lm_eval(tmp_path / folder, "./model", 0.5, date=1.0 + date)
+    assert set(read_source(tmp_path).rows.variant) == {"model"}
+
+
+STRAY = {
+    "predictions.json": b'{"id": 1}\n{"id": 2}\n',
+    "number.json": b"1" * 10_000,
+    "deep.json": b"[" * 100_000,
+    "binary.json": b"\xff\x00\x81",
+    "list.json": b"[1, 2]",
+    "._results_2026-01-01T00-00-00.json": b"\x00\x05\x16\x07",
+}
+
+
+@pytest.mark.parametrize("name", STRAY)
+def test_odd_files_of_a_results_folder_stop_nothing(name: str, tmp_path: Path):
     write_lm_eval(tmp_path, "gelu-seed1", 0.5)
-    write_inspect(tmp_path, "gelu-seed1", 0.5)
-    with pytest.raises(UsageError, match="holds results of lm-eval and Inspect; give those of one tool"):
-        read_source(tmp_path)
-
-
-def test_logs_of_inspect_that_did_not_end_or_are_packed(tmp_path: Path):
-    path = write_inspect(tmp_path, "gelu-seed1", 0.5)
-    content = json.loads(path.read_text())
-    with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
-        log.writestr("header.json", path.read_text())
-    assert read(read_source(tmp_path / "log.eval")) == read(read_source(path))
-    path.write_text(json.dumps({**content, "status": "cancelled"}))
-    with pytest.raises(UsageError, match="ended with 'cancelled'; run it again"):
-        read_source(path)
-    (tmp_path / "log.eval").write_bytes(b"PK\x03\x04")
-    with pytest.raises(UsageError, match="not a whole log of Inspect"):
-        read_source(tmp_path / "log.eval")
-
-
-def test_helm_needs_its_specification(tmp_path: Path):
-    path = write_helm(tmp_path, "gelu-seed1", 0.5)
-    path.with_name("run_spec.json").unlink()
-    with pytest.raises(UsageError, match=r"run_spec\.json beside it"):
-        read_source(path)
+    (tmp_path / "results_of_my_study.json").mkdir()
+    (tmp_path / name).write_bytes(STRAY[name])
+    source = read_source(tmp_path)
+    assert set(source.rows.variant) == {"gelu"}
+    is_named = any(f"{name} is not JSON" in note for note in source.notes)
+    assert is_named == (name not in ("list.json", "._results_2026-01-01T00-00-00.json"))
+    with pytest.raises(UsageError, match=r"is not JSON|no result file"):
+        read_source(tmp_path / name)
 
 
 def test_flags_of_tables_are_refused_of_result_files(tmp_path: Path):
