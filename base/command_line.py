@@ -138,7 +138,7 @@ def read_flags(
         raise _unknown(unknown[0], flags)
     if empty:
         raise UsageError(f"{empty.name} needs a value; --help says more")
-    if read is None:
+    if read is None or any(flag.is_required and flag.name not in words for flag in flags):
         raise _missing(flags, words)
     return CommandLine(kind, _typed(flags[1:], words), False)
 

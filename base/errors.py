@@ -35,6 +35,10 @@ class OccupiedError(UsageError):
     """Another process is at work where this one would write; whoever can wait may try again."""
 
 
+class AbsentError(UsageError):
+    """Data are not where they are named; all but reading them goes on without, as a plan does."""
+
+
 _ENDLESS = re.compile(r"[^\s;,]{400,}")
 LONGEST_SHOWN = 80
 """Characters of a user's value that a message repeats."""

@@ -37,6 +37,13 @@ def parse_seeds(values: Iterable[object], label: str, example: str) -> tuple[int
     return tuple(seeds)
 
 
+def note_on_one(text: str) -> str:
+    """Say of ``--seeds 3`` that it is seed 3 and not three seeds; empty for all that means one thing."""
+    if not re.fullmatch(r"\d{1,10}", text) or int(text) < 2:
+        return ""
+    return f"note: --seeds {text} is seed {text} alone; --seeds 1-{text} are {text} seeds"
+
+
 def _numbers(word: str, label: str) -> range:
     """Read one number or one range; empty where it is neither, or a number is too large."""
     found = re.fullmatch(r"(\d{1,10})(?:-(\d{1,10}))?", word)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from base.errors import UsageError
+from base.text.absent import absent
 
 FORMATS = (".jsonl", ".jsonl.gz", ".parquet", ".txt", ".txt.gz")
 
@@ -57,7 +58,7 @@ def check_file(path: Path) -> None:
     if path.is_dir():
         raise UsageError(f"{path}: is a folder, and one file is needed, for example {path}/train.jsonl")
     if not path.is_file():
-        raise UsageError(f"{path}: no such file; check the path")
+        raise absent(path, f"{path}: no such file; check the path")
     if format_of(path) is None:
         cure = _CURES.get(path.suffix.lower(), "; plain text by another name must end in .txt")
         told = cure.format(name=path.name, stem=path.stem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from base.errors import UsageError
+from base.text.absent import absent
 from eval.config import EvalConfig
 
 
@@ -20,7 +21,7 @@ def data_folder(suite: str, config: EvalConfig) -> Path:
             "BabyLM 2025 evaluation pipeline (https://github.com/babylm/evaluation-pipeline-2025)"
         )
     if not config.babylm25_dir.is_dir():
-        raise UsageError(f"no folder {config.babylm25_dir}; --babylm25-dir names one")
+        raise absent(config.babylm25_dir, f"no folder {config.babylm25_dir}; --babylm25-dir names one")
     return config.babylm25_dir
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from base.errors import UsageError
+from base.text.absent import absent
 from eval.config import EvalConfig
 from eval.files import fingerprint, list_data_files, read_hub_rows, read_json_rows
 from eval.suites.registry import SUITES
@@ -92,10 +93,8 @@ def _one_of(folder: Path, names: tuple[str, ...], suite: str) -> Path:
     for name in names:
         if (folder / name).is_dir():
             return folder / name
-    raise UsageError(
-        f"no folder {folder / names[0]}; --blimp-dir, in a study evaluation.blimp_dir, must "
-        f"hold it for the suite {suite}"
-    )
+    must = f"--blimp-dir, in a study evaluation.blimp_dir, must hold it for the suite {suite}"
+    raise absent(folder / names[0], f"no folder {folder / names[0]}; {must}")
 
 
 def _read_hub(uid: str) -> list[dict]:

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from base.errors import UsageError
 from base.faults import naming
+from base.text.absent import absent
 from base.text.files import TextSplit, check_split, is_read_anew, read_documents
 from base.text.paths import FORMATS, check_file, files_of, format_of, is_plain_text
 from pretrain.config import DataConfig
@@ -140,9 +141,8 @@ def _files(data: DataConfig, split: Split) -> list[Path]:
         return files_of(map(Path, data.train_files if split == "train" else data.validation_files))
     folder = Path(data.tinystories_dir or "")
     if not folder.is_dir():
-        raise UsageError(
-            f"{folder}: no such folder; data.tinystories_dir must hold train* and validation* files"
-        )
+        must = "data.tinystories_dir must hold train* and validation* files"
+        raise absent(folder, f"{folder}: no such folder; {must}")
     files = _matching(folder, split)
     if not files:
         raise UsageError(f"{folder}: has no train* file of a known format ({', '.join(FORMATS)})")

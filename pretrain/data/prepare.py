@@ -25,7 +25,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from transformers import PreTrainedTokenizerFast
 
-from base.errors import UsageError
+from base.errors import AbsentError, UsageError
 from base.families import get_family
 from base.faults import naming
 from base.files import remove_leftovers, replace_durably
@@ -123,8 +123,10 @@ def prepare_data(config: RunConfig) -> PreparedData:
 
 
 def cached_summary(config: RunConfig) -> dict[str, Any] | None:
-    """Sizes of prepared data, or None where it has not been prepared yet."""
-    return peek_record(RowsRecord.file(_rows_folder(_cache_folder(config), config.data))) or None
+    """Sizes of prepared data, or None where it has not been prepared yet, or is not here."""
+    with contextlib.suppress(AbsentError):
+        return peek_record(RowsRecord.file(_rows_folder(_cache_folder(config), config.data))) or None
+    return None
 
 
 def find(config: RunConfig) -> tuple[str, list[str]]:

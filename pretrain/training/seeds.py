@@ -17,7 +17,7 @@ from typing import Any
 
 from base.command_line import CommandLine, Typed
 from base.errors import UsageError, as_usage_error
-from base.seeds import parse_seeds
+from base.seeds import note_on_one, parse_seeds
 from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
 from pretrain.data.prepare import prepare_data
@@ -40,9 +40,16 @@ def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
         One configuration, or one for each of ``--seeds`` in their order.
 
     Raises:
-        UsageError: As ``load_config``, or if ``--seeds`` is misused.
+        UsageError: As ``load_config``, if ``--seeds`` is misused, or if nothing was typed at all.
     """
+    if not line.typed.values:
+        raise UsageError(
+            "usage: ffn-ablations train [CONFIG] [--FLAG VALUE ...]; CONFIG is a YAML file or a shipped one, "
+            "such as tiny (ffn-ablations configs lists them); for the defaults alone say --seed 1"
+        )
     several = line.typed.values.get(("seeds",))
+    if (note := note_on_one(" ".join(several or ()))) and os.environ.get("RANK", "0") == "0":
+        print(note)
     return find_configs(config_path(line), None, line.typed.below("run"), several)
 
 

@@ -35,10 +35,10 @@ def check_usable(config: RunConfig, num_processes: int = 1) -> None:
     cut_step(config.train, num_processes)
     _check_tracker(config.train.tracker)
     _check_memory(resolve(config))
-    corpus.check_present(config.data)
     if config.data.tokenizer:
         load_tokenizer(config.data.tokenizer, get_family(config.family).objective)
     check_folder(Path(config.output.runs_dir))
+    corpus.check_present(config.data)
     if config.optim.max_steps:
         check_warmup(config.optim, config.optim.max_steps)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ffn_variants
+from base.errors import AbsentError
 from eval.classification.cost import CHARACTERS_PER_TOKEN
 from pretrain.config import RunConfig
 from pretrain.data import corpus
@@ -39,7 +41,7 @@ def shape_of(config: RunConfig) -> Shape:
 
 
 def num_tokens(config: RunConfig) -> int | None:
-    """Return about how many tokens a run trains on; None for text of the hub of which only a part is taken.
+    """Return about how many tokens a run trains on; None for text that is not here, or a part of the hub's.
 
     They are told by the config and the text alone, prepared or not: those of full rows where the number of
     steps is given, else by the letters.
@@ -48,9 +50,10 @@ def num_tokens(config: RunConfig) -> int | None:
         return hub_budget(config)
     if steps := config.optim.max_steps:
         return steps * config.train.batch_size * config.data.block_size
-    if config.data.source != "embedded" and not corpus.files(config.data)["train"]:
-        return None
-    return round(config.optim.num_train_epochs * _letters(config) / CHARACTERS_PER_TOKEN)
+    with suppress(AbsentError):
+        if config.data.source == "embedded" or corpus.files(config.data)["train"]:
+            return round(config.optim.num_train_epochs * _letters(config) / CHARACTERS_PER_TOKEN)
+    return None
 
 
 def is_guess(config: RunConfig) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from base.errors import AbsentError
 from eval.classification.heads.registry import DEFAULT_HEAD
 from eval.classification.tasks.schema import benchmarks_asked_for
 from eval.models.backbones import StudyBackbone
 from eval.results.stages import TUNE
+from eval.runner.work_units import check_sources
+from pretrain.data.corpus import check_present
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve
 from slurm.plan.lines import StudyPlan
@@ -53,6 +58,8 @@ def show_dry_run(study: Study, todo: Todo, plan: StudyPlan, submitter: SlurmSubm
     if study.later:
         print(f"if nothing is decided before {config.looks[-1]} seeds, {len(study.later)} more cells")
     print(render(plan))
+    for missing in _absent_data(study):
+        print(f"needed before it runs: {missing}")
     if submitter is not None and todo.cells:
         print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")
     return 0
@@ -101,8 +108,25 @@ def _show_texts(study: Study) -> None:
     """Say what the texts hold that the study trains on; those of most studies are the same for all cells."""
     configs = {cell.config.data.model_dump_json(): cell.config for cell in trained_cells(study.cells)}
     for config in configs.values():
-        found, doubts = find(resolve(config))
-        print(f"  texts     {found}", *doubts, sep="\n")
+        with suppress(AbsentError):
+            found, doubts = find(resolve(config))
+            print(f"  texts     {found}", *doubts, sep="\n")
+
+
+def _absent_data(study: Study) -> list[str]:
+    """Name the texts and tasks that a study needs and that are not here, and how to get them."""
+    texts = {cell.config.data.model_dump_json(): cell.config.data for cell in trained_cells(study.planned)}
+    whole = study.config.evaluation
+    parts = [whole.model_copy(update={"suites": (suite,)}) for suite in whole.suites]
+    checks = [partial(check_present, data) for data in texts.values()]
+    checks += [partial(check_sources, part) for part in (*parts, whole)]
+    told = []
+    for check in checks:
+        try:
+            check()
+        except AbsentError as error:
+            told.append(str(error))
+    return list(dict.fromkeys(told))
 
 
 def _seeds(study: Study) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from base.errors import UsageError
+from base.errors import AbsentError, UsageError
 from base.faults import naming
 from base.files import ABANDONED_S, remove_leftovers
 from base.progress import duration
+from base.seeds import note_on_one
 from eval.models.identity import admit_run
 from eval.runner.work_units import check_sources
 from ffn_variants.models.devices import use_gpu
@@ -56,6 +58,8 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     overrides = runs_dir_override(options.runs_dir)
     if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
         return cancel_study(folder)  # which runs nothing of the study
+    if note := note_on_one(options.seeds or ""):
+        print(note)
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load(options.study, overrides, options.trust_remote_code, asked=asked)
     if options.cancel:
@@ -72,12 +76,14 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
             f"the job that writes the report of {study.config.name} also hands in what its tuning chose; "
             "leave out --no-report"
         )
-    _check_usable(study, options)
     if options.dry_run:
+        with suppress(AbsentError):  # which a plan names
+            _check_usable(study, options)
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
         return show_dry_run(study, todo, make_plan(study, todo.cells, options), submitter)
+    _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
         queue = settle(study.folder)

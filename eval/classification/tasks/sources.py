@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from base.errors import UsageError
+from base.text.absent import absent
 from eval.classification.tasks.schema import HubSource
 from eval.files import DATA_SUFFIXES, list_data_files, read_hub_rows, read_json_rows
 
@@ -98,7 +99,8 @@ def find_in_folder(name: str, task: str, folder: Path, flag: str) -> Path:
         UsageError: If the folder or the file is absent; says which names are looked for.
     """
     if not folder.is_dir():
-        raise UsageError(f"no folder {folder}; {flag} must hold <task>.train.jsonl and .validation.jsonl")
+        must = f"{flag} must hold <task>.train.jsonl and .validation.jsonl"
+        raise absent(folder, f"no folder {folder}; {must}")
     files = list_data_files(folder)
     if name not in files:
         raise UsageError(f"{folder} has no {name}.jsonl, .jsonl.gz or .json; add it or leave {task} out")

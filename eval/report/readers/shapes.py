@@ -345,9 +345,8 @@ def _score_columns(table: pd.DataFrame, axes: Sequence[str], origin: str, notes:
 def _is_open(name: str, axes: Sequence[str]) -> bool:
     """Whether a column's name leaves open what it holds; one without a name is an index of pandas."""
     known = (*_NAME_COLUMNS, "created", "runtime", "")
-    is_index = key(name).startswith("unnamed:")
-    is_told = name in (*ROW_COLUMNS, *DECLARATIONS, *axes) or key(name) in known
-    return not (is_told or is_index or is_bookkeeping(name))
+    is_other = is_bookkeeping(name) or key(name).startswith("unnamed:")  # an index of pandas
+    return not is_other and name not in (*ROW_COLUMNS, *DECLARATIONS, *axes) and key(name) not in known
 
 
 def _is_known(name: str) -> bool:

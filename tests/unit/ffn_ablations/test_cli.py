@@ -101,3 +101,22 @@ def test_the_page_of_commands_lists_them_all() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `ffn-ablations ([\w -]+)` \| `([^`]+)` \| (.+) \|$", page, re.MULTILINE)
     assert rows == [(each.words, each.elsewhere, each.help) for each in COMMANDS.values()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "study run", "study pilot", "study status", "study cancel", "study list", "study archive",
+        "study restore", "train", "generate", "eval", "check", "swap", "push", "report", "inspect",
+        "compare-items", "babylm-predictions", "explain", "explainable-segments", "sufficiency",
+        "concept-space",
+    ],
+)  # fmt: skip
+def test_a_command_without_what_it_needs_says_so(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"usage|is missing: .+ --help says more|name .+") as caught:
+        main(command.split())
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())

@@ -11,6 +11,7 @@ import pytest
 
 from base.command_line import read_flags
 from base.errors import UsageError
+from base.seeds import note_on_one
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
@@ -197,3 +198,26 @@ def test_a_signal_between_two_runs_ends_all(seeds, capsys):
         "stopped by SIGTERM between two runs; the same command continues\n"
     )
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("3", "note: --seeds 3 is seed 3 alone; --seeds 1-3 are 3 seeds"),
+        ("42", "note: --seeds 42 is seed 42 alone; --seeds 1-42 are 42 seeds"),
+        ("1", ""), ("0", ""), ("1-3", ""), ("1,3", ""), ("1 3", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_one_number_is_a_seed_and_not_how_many(text: str, note: str) -> None:
+    assert note_on_one(text) == note
+
+
+def test_the_command_says_which_seed_it_means(capsys: pytest.CaptureFixture[str]) -> None:
+    for flags, is_told in ((["--seeds", "3"], True), (["--seeds", "1,3"], False), (["--seed", "3"], False)):
+        load_configs(read_flags(TrainArgs, flags))
+        assert ("is seed 3 alone" in capsys.readouterr().out) == is_told
+
+
+def test_nothing_typed_is_no_training() -> None:
+    with pytest.raises(UsageError, match=r"^usage: ffn-ablations train \[CONFIG\]"):
+        load_configs(read_flags(TrainArgs, []))
