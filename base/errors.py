@@ -36,7 +36,7 @@ class OccupiedError(UsageError):
 
 
 class AbsentError(UsageError):
-    """Data are not where they are named; all but reading them goes on without, as a plan does."""
+    """What does not ship is not there yet, and no mistake; a plan goes on without."""
 
 
 _ENDLESS = re.compile(r"[^\s;,]{400,}")

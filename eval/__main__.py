@@ -39,7 +39,7 @@ rest."""
 class EvaluateArgs:
     """What ``python -m eval`` is asked to do."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""

@@ -870,7 +870,7 @@ TYPED: list[tuple[str, str]] = [
     ("ffn_ablations configs --copy", "--copy needs the name"),
     ("ffn_ablations configs tiny quickstart", "one word too many"),
     # Evaluation.
-    ("eval", "no run given"),
+    ("eval", "RUN is missing: Folders of runs"),
     ("eval absent", "absent"),
     ("eval folder", "folder"),
     ("eval tiny.yaml", "tiny.yaml"),

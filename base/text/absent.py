@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from base.errors import AbsentError
+from base.errors import AbsentError, UsageError
 
 _NOT_SHIPPED = {
     "../shared/data/tinystories": "text of TinyStories (roneneldan/TinyStories on the hub)",
@@ -15,8 +15,8 @@ _NOT_SHIPPED = {
 """Where shipped studies look for data, and what it is."""
 
 
-def absent(path: Path, message: str) -> AbsentError:
-    """Build the error for a file or folder that is not there.
+def absent(path: Path, message: str) -> UsageError:
+    """Build the error for a file or folder that is not there; an ``AbsentError`` where shipped studies look.
 
     Args:
         path: As it was named.
@@ -24,7 +24,7 @@ def absent(path: Path, message: str) -> AbsentError:
     """
     place = next((place for place in _NOT_SHIPPED if path.is_relative_to(place)), None)
     if place is None:
-        return AbsentError(message)
+        return UsageError(message)
     folder = Path(place).parent
     link = f"mkdir -p {folder}; " * (folder != Path()) + f"ln -s FOLDER {place}"
     return AbsentError(

@@ -310,7 +310,7 @@ def test_the_command_scores_runs_and_a_broken_one_does_not_stop_the_rest(make_ru
         (("RUN", "--suites", "glue", "--glue-dir", "absent"), "no folder absent"),
         (("RUN", "--suite", "glue", "--finetune.tasks", "rt"), "rte"),
         (("RUN", "--suites", "embedded-pairs", "--pair-tasks", f"{SIX[0]}s"), f"did you mean '{SIX[0]}'"),
-        ((), "no run given"),
+        ((), "RUN is missing"),
         (("absent", "--suites", "embedded-pairs"), "absent"),
         (
             ("RUN", "--head"),
