@@ -43,6 +43,16 @@ _TURNED = _words(
     "delta|diff(erence)?|change|saved|recovered|advantage"
 )
 """What turns the direction of the word beside it, or may."""
+_COSTS = _words(
+    "latency|[a-z]*time|seconds|secs?|ms|memory|[a-z]*flops|params|parameters|cost|energy|distance|toxicity|fid|"
+    "rank|miss(es|_rate)?"
+)
+"""What is rather better when lower, and no score that a table is searched for."""
+_ARROWS: Mapping[Better, tuple[str, ...]] = {
+    "lower": ("\u2193", "lower is better"),
+    "higher": ("\u2191", "higher is better"),
+}
+"""How a name itself says its direction."""
 _NO_NAMES = (NO_METRIC, "value", "mean", "result")
 """What a metric is called where nobody names it."""
 
@@ -62,6 +72,7 @@ class Outcome:
             is averaged over them are ratios. Every score then has one sign.
         metrics: Those that stand for its tasks.
         is_by_name: Whether its name alone says which scores are better.
+        is_assumed: Whether nothing does, and scores are taken as those of a benchmark.
     """
 
     name: str
@@ -72,6 +83,7 @@ class Outcome:
     is_relative: bool = False
     metrics: tuple[str, ...] = field(default=(), compare=False)
     is_by_name: bool = field(default=False, compare=False)
+    is_assumed: bool = field(default=False, compare=False)
 
     @property
     def is_percentage(self) -> bool:
@@ -159,6 +171,7 @@ def find_outcome(
         is_relative=is_loss and not is_own and _have_one_sign(scores),
         metrics=tuple(specs),
         is_by_name=not is_told,
+        is_assumed=any(find_direction(benchmark, metric, declared, label) is None for metric in specs),
     )
 
 
@@ -206,6 +219,9 @@ def _is_unnamed(benchmark: str, metric: str) -> bool:
 
 def _direction_of_name(name: str) -> Better | None:
     text, known = _plain(name), known_metric(name)
+    for better, signs in _ARROWS.items():
+        if any(sign in name.lower() for sign in signs):
+            return better
     if _TURNED.search(text):
         return None
     is_loss = _LOSSES.search(text) is not None
@@ -246,7 +262,8 @@ def _spec(benchmark: str, metric: str, label: str, declared: Declared, guessed: 
 
 
 def _is_doubtful(name: str) -> bool:
-    return looks_like_a_loss(name) or _TURNED.search(_plain(name)) is not None
+    text = _plain(name)
+    return looks_like_a_loss(name) or any(words.search(text) for words in (_TURNED, _COSTS))
 
 
 def _unknown_direction(name: str) -> UsageError:
@@ -258,14 +275,25 @@ def _unknown_direction(name: str) -> UsageError:
 
 
 def by_name_note(outcomes: Iterable[Outcome]) -> list[str]:
-    """Say of which outcomes lower scores are taken as better by their name alone."""
-    names = [outcome.name for outcome in outcomes if outcome.is_by_name and outcome.better == "lower"]
-    if not names:
-        return []
-    return [
-        f"lower scores are taken as better, by the name: {', '.join(names)}; where that is wrong, say "
-        f"--higher-is-better {shlex.quote(names[0])}"
-    ]
+    """Say of which outcomes a direction is taken by their name alone, or for want of any word of it."""
+    outcomes = list(outcomes)
+    lower = [x for x in outcomes if x.is_by_name and x.better == "lower"]
+    assumed = [x.name for x in outcomes if x.is_assumed]
+    notes = []
+    if lower:
+        names = ", ".join(
+            x.name if {*x.metrics} <= {x.name, *_NO_NAMES} else f"{x.name} {x.metrics[0]}" for x in lower
+        )
+        notes.append(
+            f"lower scores are taken as better, by the name: {names}; where that is wrong, say "
+            f"--higher-is-better {shlex.quote(lower[0].name)}"
+        )
+    if assumed:
+        notes.append(
+            f"higher scores are taken as better, as nothing says which are: {', '.join(assumed)}; where that "
+            f"is wrong, say --lower-is-better {shlex.quote(assumed[0])}"
+        )
+    return notes
 
 
 def _are_percentages(scores: Sequence[float]) -> bool:

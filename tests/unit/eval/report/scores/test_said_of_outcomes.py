@@ -172,6 +172,32 @@ def test_a_report_says_what_it_took_from_a_name(tmp_path: Path):
         assert not any("by the name" in x for x in told.warnings)
 
 
+def test_a_report_says_what_it_took_for_want_of_a_word(tmp_path: Path):
+    (note,) = (x for x in analysis_of(tmp_path, table("mine", LOSSES)).warnings if "nothing says" in x)
+    assert note.startswith("higher scores are taken as better, as nothing says which are: mine; where")
+    told = analysis_of(tmp_path, table("mine", LOSSES, lower_is_better=False))
+    assert not any(
+        "nothing says" in x for x in (*told.warnings, *analysis_of(tmp_path, table("f1", LOSSES)).warnings)
+    )
+
+
+@pytest.mark.parametrize("name", ["latency_ms", "train_time", "FID", "params", "GFLOPs", "miss_rate", "rank"])
+def test_a_cost_is_not_taken_for_a_score(name: str):
+    with pytest.raises(UsageError, match=f"nothing says which scores of {name} are better"):
+        find_outcome(name, ["score"], [30.0], Declared())
+
+
+@pytest.mark.parametrize("name", ["accuracy \u2193", "latency (lower is better)", "PPL \u2193"])
+def test_an_arrow_in_a_name_says_its_direction(name: str):
+    assert find_outcome(name, ["score"], [30.0], Declared()).better == "lower"
+    assert (
+        find_outcome(
+            name.replace("\u2193", "\u2191").replace("lower", "higher"), ["score"], [30.0], Declared()
+        ).better
+        == "higher"
+    )
+
+
 SEVERAL_METRICS = [("accuracy", True), ("perplexity", False), ("raw_toxicity", False), ("raw_bleu", False)]
 
 
