@@ -12,8 +12,11 @@ from eval.results.rows import some_of
 
 SHOWN = 12
 """Names that a message lists."""
-_STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)")
-_ENDED = ("finished", "completed", "complete", "success", "succeeded", "done", "terminated", "inactive")
+_STATE = re.compile(r"(.*[./])?(run_?|trial_?)?(state|status)|(is_|has_)?(finished|completed?|succeeded)")
+_ENDED = (
+    *("finished", "completed", "complete", "success", "succeeded", "done", "terminated", "inactive"),
+    *("ok", "passed", "true", "yes"),
+)
 _OTHERS = (
     *(
         "crashed",
@@ -28,7 +31,7 @@ _OTHERS = (
         "aborted",
     ),
     *("stopped", "running", "active", "pending", "queued", "scheduled", "waiting", "preempted", "preempting"),
-    *("paused", "pruned", "timeout", "out_of_memory", "node_fail", "diverged", "interrupted"),
+    *("paused", "pruned", "timeout", "out_of_memory", "node_fail", "diverged", "interrupted", "false", "no"),
 )
 _PLACE = re.compile(r"(.*[./])?(_(step|runtime|timestamp|wandb.*)|(global_)?step|epoch)(__(min|max))?")
 
@@ -76,6 +79,7 @@ def finished(
     Raises:
         UsageError: If no run finished.
     """
+    is_left = pd.Series(True, table.index)
     for column in table.columns:
         if column in (*axes, "variant", "family") or not _STATE.fullmatch(key(column)):
             continue
@@ -91,8 +95,10 @@ def finished(
             notes.append(
                 f"left out, not finished: {some_of(_named(table, name_column, ~is_ended, states), SHOWN)}"
             )
-        return table[is_ended]
-    return table
+        is_left &= is_ended
+    if not is_left.any():
+        raise UsageError(f"{origin}: of no run all columns on its state say that it finished")
+    return table[is_left]
 
 
 def _named(table: pd.DataFrame, column: str | None, chosen: pd.Series, states: pd.Series) -> list[str]:

@@ -246,7 +246,7 @@ def test_a_long_history_counts_its_last_steps(step: str, tmp_path: Path):
     [
         ("state", "finished", "crashed"), ("State", "finished", "running"), ("Status", "FINISHED", "KILLED"),
         ("status", "FINISHED", ""), ("sys/state", "Inactive", "Active"), ("trial_state", "COMPLETE", "FAIL"),
-        ("run.status", "success", "weird"),
+        ("run.status", "success", "weird"), ("status", "ok", "failed"), ("finished", "True", "False"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("is_long", [True, False])
@@ -267,6 +267,15 @@ def test_runs_that_a_tracker_says_did_not_finish_are_left_out(
     source = read_source(path)
     assert read(source) == SCORES
     assert source.notes == (f"left out, not finished: none 4 ({other.lower() or 'no state'})",)
+
+
+def test_every_column_on_states_is_heeded(tmp_path: Path):
+    rows = [[v, s, *(SCORES[v, s, b] for b in BENCHMARKS), "finished", "ok"] for v, s in RUNS]
+    rows += [["none", 4, 1.0, 1.0, "finished", "failed"], ["none", 5, 1.0, 1.0, "crashed", "ok"]]
+    as_text(tmp_path / "a.csv", ["variant", "seed", *BENCHMARKS, "state", "status"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert source.notes == tuple(f"left out, not finished: none {x}" for x in ("5 (crashed)", "4 (failed)"))
 
 
 def test_a_state_that_is_no_run_s_leaves_runs_alone(tmp_path: Path):
