@@ -387,21 +387,25 @@ def _last_steps(rows: pd.DataFrame, axes: Sequence[str], origin: str, notes: lis
         *run,
         *(name for name in ("benchmark", "task", "group", "metric", "head") if name in rows.columns),
     ]
-    if not rows.duplicated(keys).any():
-        return rows.drop(columns=step)
     steps = pd.to_numeric(rows[step], errors="coerce")
     if steps.isna().any():
+        if not rows.duplicated(keys).any():
+            return rows.drop(columns=step)
         raise UsageError(f"{origin}: {step} {rows[step][steps.isna()].iloc[0]!r} is not a number")
     rows = rows.assign(**{step: steps})
     last = rows[steps == rows.groupby(keys, dropna=False)[step].transform("max")]
     if len(last) < len(rows):
         notes.append("each run's last step counts")
+    ends_of: dict[str, list[str]] = {}
     for benchmark, ends in last.groupby(["benchmark", *run], sort=False)[step].max().groupby("benchmark"):
         early = ends[ends < ends.max()].sort_values(kind="stable")
         names = [f"{' '.join(map(str, run[1:-1]))} seed {run[-1]} at {at:g}" for run, at in early.items()]
         if names:
-            said, end = some_of(names, SHOWN), ends.max()
-            notes.append(f"{benchmark}: runs end at different steps, {said} and others at {end:g}")
+            ends_of.setdefault(f"{some_of(names, SHOWN)} and others at {ends.max():g}", []).append(
+                str(benchmark)
+            )
+    for said, benchmarks in ends_of.items():
+        notes.append(f"{some_of(benchmarks, SHOWN)}: runs end at different steps, {said}")
     return last.drop(columns=step)
 
 

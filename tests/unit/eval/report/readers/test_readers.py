@@ -184,6 +184,16 @@ def test_runs_that_end_at_different_steps_are_named(tmp_path: Path):
     assert "loss: runs end at different steps, kan seed 1 at 10 and others at 20" in "; ".join(source.notes)
 
 
+@pytest.mark.parametrize("step", ["global_step", "epoch"])
+def test_runs_of_one_row_that_end_at_different_steps_are_named(step: str, tmp_path: Path):
+    rows = [[v, s, 10 if s == 3 else 20, *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
+    as_text(tmp_path / "a.csv", ["variant", "seed", step, *BENCHMARKS], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    said = "runs end at different steps, gelu seed 3 at 10, none seed 3 at 10 and others at 20"
+    assert source.notes == (f"blimp, ewok: {said}",)
+
+
 def test_runs_of_a_chart_that_end_early_are_named_and_bookkeeping_is_no_score(tmp_path: Path):
     """W&B has `_step` beside each metric, with its bounds; here a column of another's too."""
     columns: dict[str, list[Any]] = {"Step": [100, 200, 300]}
