@@ -65,7 +65,7 @@ def to_rows(
         table = _of_chart(table, charts)
         places = table[NAME] + " - " + table["benchmark"] + ", step " + table["step"].astype(str)
         table = table.set_axis(pd.Index(places, name="column"))
-    table = finished(table, axes, _name_column(table), origin, notes)
+    table = finished(table, axes, _name_column(table, reading), origin, notes)
     columns = _seed_columns(table, reading)
     if columns:
         table = _of_seed_columns(table, columns, axes, origin, notes)
@@ -203,10 +203,19 @@ def _of_chart(table: pd.DataFrame, charts: Mapping[str, tuple[str, str]]) -> pd.
     return rows[rows["score"] != ""].reset_index(drop=True)
 
 
-def _name_column(table: pd.DataFrame) -> str | None:
-    """Return the column that names runs, by what the user says or by its own name."""
-    named = NAME if NAME in table.columns else None
-    return named or next((name for name in table.columns if key(name) in _NAME_COLUMNS), None)
+def _name_column(table: pd.DataFrame, reading: Reading) -> str | None:
+    """Return the column that names runs, by what the user says or by its own name.
+
+    Of several beside a seed it is the one that has fewest names and repeats none under one seed: of runs r1
+    to r4 of two models with two seeds each, the models. A column of numbers is the last choice.
+    """
+    names = [name for name in table.columns if key(name) in _NAME_COLUMNS]
+    names.sort(key=lambda name: _numbers(table[name]).notna().all())
+    if NAME in reading.columns or len(names) < 2 or "seed" not in table.columns:
+        return NAME if NAME in reading.columns else next(iter(names), None)
+    keys = ["seed", *(name for name in ("family", *_PLACE, _step_column(table)) if name in table.columns)]
+    telling = [name for name in names if not table.duplicated([name, *keys]).any()]
+    return min(telling or names[:1], key=lambda name: table[name].nunique())
 
 
 def _is_run_table(table: pd.DataFrame) -> bool:
@@ -217,7 +226,7 @@ def _identified(
     table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin: str, notes: list[str]
 ) -> pd.DataFrame:
     """Give rows a variant and a seed, from the names of runs where no columns say them."""
-    named = _name_column(table)
+    named = _name_column(table, reading)
     if "variant" in table.columns and "seed" in table.columns and reading.names is None:
         return table
     if named is None:
@@ -231,7 +240,17 @@ def _identified(
         read, said = _guessed(read, said, table, named, axes)
     notes += [said] if said else []
     kept = table.drop(columns=[*(set(read.columns) & set(table.columns)), named])
-    return _with_seeds(pd.concat([read.set_axis(table.index), kept], axis=1), origin, notes)
+    told = _with_seeds(pd.concat([read.set_axis(table.index), kept], axis=1), origin, notes)
+    _note_unread_names(table, told, "" if read.empty else named, notes)
+    return told
+
+
+def _note_unread_names(table: pd.DataFrame, told: pd.DataFrame, named: str, notes: list[str]) -> None:
+    """Name columns that could have named runs, were not read, and are shared by some runs and not by all."""
+    num_runs = len(told[[name for name in ("family", "variant", "seed") if name in told]].drop_duplicates())
+    others = [name for name in table.columns if key(name) in _NAME_COLUMNS and name != named]
+    if unread := [name for name in others if 1 < table[name].nunique() < num_runs]:
+        notes.append(f"not read, though runs differ in it: {some_of(unread, SHOWN)}")
 
 
 def _guessed(

@@ -194,6 +194,30 @@ def test_runs_of_one_row_that_end_at_different_steps_are_named(step: str, tmp_pa
     assert source.notes == (f"blimp, ewok: {said}",)
 
 
+@pytest.mark.parametrize("header", ["name,model", "Name,method", "run,model", "model,run_name", "model,Name"])
+def test_of_two_columns_of_names_beside_seeds_the_variant_is_the_one_that_seeds_share(
+    header: str, tmp_path: Path
+):
+    rows = [
+        {"variant": v, "name": f"fluffy-{s}{v}", "seed": s, **{b: SCORES[v, s, b] for b in BENCHMARKS}}
+        for v, s in RUNS
+    ]
+    order = ["variant", "name"] if header.startswith("model") else ["name", "variant"]
+    names = [*header.split(","), "seed", *BENCHMARKS]
+    as_text(tmp_path / "a.csv", names, [[row[x] for x in (*order, "seed", *BENCHMARKS)] for row in rows])
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert source.notes == ()
+
+
+def test_a_second_column_of_names_that_tells_arms_apart_is_named(tmp_path: Path):
+    rows = [[s, v, f"m{s % 2}", *(SCORES[v, s, b] for b in BENCHMARKS)] for v, s in RUNS]
+    as_text(tmp_path / "a.csv", ["run", "method", "model", *BENCHMARKS], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert "not read, though runs differ in it: run, model" in source.notes
+
+
 def test_runs_of_a_chart_that_end_early_are_named_and_bookkeeping_is_no_score(tmp_path: Path):
     """W&B has `_step` beside each metric, with its bounds; here a column of another's too."""
     columns: dict[str, list[Any]] = {"Step": [100, 200, 300]}
