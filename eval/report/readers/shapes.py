@@ -35,6 +35,8 @@ _OF_SEED = re.compile(r"(?:(?P<benchmark>.+?)[\W_]+)?(?:seed|run)[\W_]*(?P<seed>
 """A column that holds the scores of one seed, ``seed_1`` or ``blimp seed 1``."""
 _PLACE = ("benchmark", "task", "metric", "head")
 """What one run has several scores of."""
+_TRUTHS = {"true": "false", "yes": "no", "1": "0", "false": "true", "no": "yes", "0": "1"}
+"""Each word for one to its opposite."""
 CELLS_SHOWN = 6
 """Cells that a message names."""
 
@@ -60,7 +62,7 @@ def to_rows(
     if table.empty:
         return Found(table=table)
     notes: list[str] = []
-    table = _of_plain_values(table, reading, axes, origin, notes)
+    table = _with_direction(_of_plain_values(table, reading, axes, origin, notes))
     if charts := _charted(table):
         table = _of_chart(table, charts)
         places = table[NAME] + " - " + table["benchmark"] + ", step " + table["step"].astype(str)
@@ -77,6 +79,10 @@ def to_rows(
         raise UsageError(
             f"{origin} has a column score, so it has a row for each score; leave out --scores, or write "
             f"--columns score={reading.scores[0]}"
+        )
+    elif not columns:
+        _note_unread(
+            table, [name for name in table.columns if _is_open(name, axes) and _is_known(name)], notes
         )
     table = _last_steps(without_bookkeeping(table, reading.scores, notes), axes, origin, notes)
     if "family" not in table.columns:
@@ -120,6 +126,15 @@ def _renamed(table: pd.DataFrame, reading: Reading, axes: Sequence[str], origin:
             raise unknown_name("column in --scores", name, theirs)
     renamed = table.set_axis(theirs, axis=1).rename(columns=own)
     return renamed.drop(columns=[name for name in renamed.columns if name.endswith(" (not used)")])
+
+
+def _with_direction(table: pd.DataFrame) -> pd.DataFrame:
+    """Turn a column higher_is_better, as lm-eval has it, into what rows have."""
+    theirs = next((name for name in table.columns if key(name) == "higher_is_better"), None)
+    if theirs is None or "lower_is_better" in table.columns:
+        return table
+    turned = table[theirs].map(lambda cell: _TRUTHS.get(str(cell).strip().lower(), cell))
+    return table.drop(columns=theirs).assign(lower_is_better=turned)
 
 
 def _of_plain_values(
@@ -342,6 +357,10 @@ def _long(
     if named:
         listed = some_of(named, CELLS_SHOWN)
         notes.append(f"{len(named)} cell(s) hold no number and count as not scored: {listed}")
+    arm = next((name for name in long.columns if name == "variant" or key(name) in _NAME_COLUMNS), "score")
+    by_arm = (~is_gap).groupby(long[arm], sort=False).any()
+    if arm != "score" and (lost := list(map(str, by_arm.index[~by_arm]))):
+        notes.append(f"left out, as no score of it is left: {some_of(lost, SHOWN)}")
     return long[~is_gap]
 
 

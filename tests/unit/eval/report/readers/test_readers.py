@@ -218,6 +218,32 @@ def test_a_second_column_of_names_that_tells_arms_apart_is_named(tmp_path: Path)
     assert "not read, though runs differ in it: run, model" in source.notes
 
 
+def test_a_variant_without_a_score_is_named(tmp_path: Path):
+    rows = [[v, s, SCORES.get((v, s, "blimp"), "-")] for v in ("gelu", "none", "kan") for s in (1, 2, 3)]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "blimp"], rows)
+    assert "left out, as no score of it is left: kan" in read_source(tmp_path / "a.csv").notes
+    as_text(
+        tmp_path / "b.csv", ["model", "benchmark", "seed_1"], [["kan", "blimp", "-"], ["gelu", "blimp", 1]]
+    )
+    assert "left out, as no score of it is left: kan" in read_source(tmp_path / "b.csv").notes
+
+
+@pytest.mark.parametrize(("cell", "is_lower"), [("false", True), ("True", False), ("0", True)])
+def test_a_column_that_says_what_is_better_when_higher_is_heeded(cell: str, is_lower: bool, tmp_path: Path):
+    rows = [[*key, score, cell] for key, score in SCORES.items()]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score", "higher_is_better"], rows)
+    said = read_source(tmp_path / "a.csv").declared.lower_is_better
+    assert set(said.values()) == {is_lower}
+
+
+def test_a_score_beside_the_column_score_is_named(tmp_path: Path):
+    rows = [[*key, score, 1.0, 2] for key, score in SCORES.items()]
+    as_text(tmp_path / "a.csv", ["variant", "seed", "benchmark", "score", "accuracy", "n"], rows)
+    source = read_source(tmp_path / "a.csv")
+    assert read(source) == SCORES
+    assert source.notes == ("not read as scores: accuracy",)
+
+
 def test_runs_of_a_chart_that_end_early_are_named_and_bookkeeping_is_no_score(tmp_path: Path):
     """W&B has `_step` beside each metric, with its bounds; here a column of another's too."""
     columns: dict[str, list[Any]] = {"Step": [100, 200, 300]}
