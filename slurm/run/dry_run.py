@@ -120,13 +120,13 @@ def _absent_data(study: Study) -> list[str]:
     parts = [whole.model_copy(update={"suites": (suite,)}) for suite in whole.suites]
     checks = [partial(check_present, data) for data in texts.values()]
     checks += [partial(check_sources, part) for part in (*parts, whole)]
-    told = []
+    missing: dict[str, None] = {}  # in order, each once
     for check in checks:
         try:
             check()
         except AbsentError as error:
-            told.append(str(error))
-    return list(dict.fromkeys(told))
+            missing[str(error)] = None
+    return list(missing)
 
 
 def _seeds(study: Study) -> str:
