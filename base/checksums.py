@@ -40,27 +40,26 @@ def fingerprint(files: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()[:16]
 
 
-def damage(folder: Path, states: Mapping[str, FileState], deep: bool = True) -> dict[str, str]:
+def damage(folder: Path, states: Mapping[str, FileState]) -> dict[str, str]:
     """Compare files with what they were.
 
     Args:
         folder: What the names are below.
         states: What the files were.
-        deep: Whether to compare their content too, and not only their sizes.
 
     Returns:
         By name what is wrong with a file, as in "has 12 bytes, and had 40"; empty where all is well.
     """
-    found = {name: _wrong(folder / name, state, deep) for name, state in states.items()}
+    found = {name: _wrong(folder / name, state) for name, state in states.items()}
     return {name: wrong for name, wrong in found.items() if wrong}
 
 
-def _wrong(path: Path, state: FileState, deep: bool) -> str | None:
+def _wrong(path: Path, state: FileState) -> str | None:
     try:
         size = path.stat().st_size
         if size != state.size:
             return f"has {size:,} bytes, and had {state.size:,}"
-        if deep and sha256_once(path) != state.sha256:
+        if sha256_once(path) != state.sha256:
             return "has other content than when it was written"
     except (FileNotFoundError, NotADirectoryError):
         return "is gone"

@@ -250,7 +250,8 @@ def _unknown(word: str, flags: Sequence[Flag]) -> UsageError:
     typed = word.partition("=")[0].replace("_", "-")
     names = [name for flag in flags if not flag.is_positional for name in (*flag.names, *flag.opposites)]
     same = [name for name in names if name.rpartition(".")[2] == typed.removeprefix("--")]
-    close = same or difflib.get_close_matches(typed, names, n=1)
+    bare = {name.lstrip("-"): name for name in names}  # as dashes are alike in all
+    close = same or [bare[name] for name in difflib.get_close_matches(typed.lstrip("-"), bare, n=1)]
     hint = f"did you mean {close[0]}?" if close else "--help lists all flags"
     return UsageError(f"unknown flag {word}, {hint}")
 

@@ -36,8 +36,8 @@ class _Loader(_SAFE_LOADER):
     def descend_resolver(self, *place: Any) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            told = "it is nested deeper than any configuration; is it the right file?"
-            raise yaml.constructor.ConstructorError(None, None, told)
+            problem = "it is nested deeper than any configuration; is it the right file?"
+            raise yaml.constructor.ConstructorError(None, None, problem)
         super().descend_resolver(*place)
 
     def ascend_resolver(self) -> None:
@@ -47,13 +47,13 @@ class _Loader(_SAFE_LOADER):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         kind = node.tag.rpartition(":")[2]
         if kind == "int" and len(node.value) > MOST_DIGITS:
-            told = f"a whole number has {len(node.value):,} digits; give at most {MOST_DIGITS}"
-            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark)
+            problem = f"a whole number has {len(node.value):,} digits; give at most {MOST_DIGITS}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         try:
             return super().construct_object(node, deep)
         except (ValueError, AttributeError, KeyError):
-            told = f"{shown(node.value)} is no {kind}"
-            raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from None
+            problem = f"{shown(node.value)} is no {kind}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]

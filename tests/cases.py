@@ -1,4 +1,4 @@
-"""Cases of tests that take long: which of them are in the fast set."""
+"""What several tests share: which long cases are in the fast set, and what is wrong with a run's files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
+
+from base.checksums import damage
+from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import read_completion
+
+
+def run_damage(run: RunFolder) -> dict[str, str]:
+    """By name what is wrong with the files of a finished run; empty for one that is not finished."""
+    completion = read_completion(run)
+    return damage(run.path, completion.files) if completion else {}
 
 
 def first_is_fast(values: Iterable[Any]) -> list[Any]:

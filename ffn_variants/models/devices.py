@@ -22,15 +22,9 @@ NONE_THERE = ("Found no NVIDIA driver", "No CUDA GPUs are available")
 def is_cpu_asked_for() -> bool:
     """Whether the environment asks for the CPU: by hiding every GPU, or by Accelerate's variable for it."""
     names = os.environ.get(VISIBLE)
-    hides_all = names is not None and not re.match(r"\s*(\+?\d|GPU-|MIG-)", names)
-    return hides_all or os.environ.get("ACCELERATE_USE_CPU", "").lower() in (
-        "1",
-        "y",
-        "yes",
-        "t",
-        "true",
-        "on",
-    )
+    if names is not None and not re.match(r"\s*(\+?\d|GPU-|MIG-)", names):
+        return True
+    return os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "y", "yes", "t", "true", "on")
 
 
 def visible_gpus() -> list[str]:

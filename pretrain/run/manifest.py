@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from base.checksums import FileState, damage, file_states, fingerprint
+from base.checksums import FileState, file_states, fingerprint
 from base.records import peek_record, read_record, set_aside, write_record
 from pretrain.run.folders import RUN_NAME, RunFolder
 
@@ -60,8 +60,8 @@ def config_hashes(run: RunFolder) -> dict[str, str]:
     named = RUN_NAME.fullmatch(run.path.name)
     hashes = {"its name": named["hash"]} if named else {}
     for file in (run.provenance_file, run.completion_marker):
-        if said := peek_record(file).get("config_hash"):
-            hashes[file.name] = said
+        if value := peek_record(file).get("config_hash"):
+            hashes[file.name] = value
     return hashes
 
 
@@ -70,21 +70,8 @@ def mixed_up(run: RunFolder) -> str | None:
     hashes = config_hashes(run)
     if len(set(hashes.values())) < 2:
         return None
-    told = ", ".join(f"{name} {said}" for name, said in hashes.items())
-    return (
-        f"{run.path} holds files of several runs ({told}); was a folder renamed, or one copied into another?"
-    )
-
-
-def run_damage(run: RunFolder, deep: bool = True) -> dict[str, str]:
-    """Compare the files of a finished run with what its training left.
-
-    Returns:
-        By name what is wrong with a file; empty where all is well, and where nothing is known: for a run that
-        is not finished, and for one that finished before checksums were kept.
-    """
-    completion = read_completion(run)
-    return damage(run.path, completion.files, deep) if completion else {}
+    places = ", ".join(f"{name} {value}" for name, value in hashes.items())
+    return f"{run.path} holds files of several runs ({places}); was a folder renamed, or copied into another?"
 
 
 def read_completion(run: RunFolder) -> Completion | None:

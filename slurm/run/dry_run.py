@@ -105,12 +105,15 @@ def _show_after_tuning(study: Study) -> None:
 
 
 def _show_texts(study: Study) -> None:
-    """Say what the texts hold that the study trains on; those of most studies are the same for all cells."""
+    """Say what the texts hold that the study trains on; those of most studies are the same for all."""
     configs = {cell.config.data.model_dump_json(): cell.config for cell in trained_cells(study.cells)}
+    lines: dict[str, None] = {}  # in order, each once
     for config in configs.values():
         with suppress(AbsentError):
-            found, doubts = find(resolve(config))
-            print(f"  texts     {found}", *doubts, sep="\n")
+            text, doubts = find(resolve(config))
+            lines |= dict.fromkeys([f"  texts     {text}", *doubts])
+    for line in lines:
+        print(line)
 
 
 def _absent_data(study: Study) -> list[str]:
@@ -120,13 +123,13 @@ def _absent_data(study: Study) -> list[str]:
     parts = [whole.model_copy(update={"suites": (suite,)}) for suite in whole.suites]
     checks = [partial(check_present, data) for data in texts.values()]
     checks += [partial(check_sources, part) for part in (*parts, whole)]
-    told = []
+    missing: dict[str, None] = {}  # in order, each once
     for check in checks:
         try:
             check()
         except AbsentError as error:
-            told.append(str(error))
-    return list(dict.fromkeys(told))
+            missing[str(error)] = None
+    return list(missing)
 
 
 def _seeds(study: Study) -> str:

@@ -171,8 +171,4 @@ def _limit(axes: Axes, values: Sequence[float | None]) -> None:
 def _handles(analysis: Analysis, points: Sequence[Point]) -> list[Line2D]:
     styles = variant_styles(analysis.variants)
     shown = [name for name in analysis.variants if any(x.variant == name for x in points)]
-    return [_handle(str(name), styles[name]) for name in shown]
-
-
-def _handle(name: str, style: VariantStyle) -> Line2D:
-    return Line2D([], [], color=style.colour, ls=style.dashes, lw=1.7, label=name)
+    return [styles[name].line(str(name)) for name in shown]

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
@@ -57,6 +58,10 @@ class VariantStyle(NamedTuple):
     marker: str
     hollow: bool
     dashes: str
+
+    def line(self, label: str) -> Line2D:
+        """Return its line in a legend."""
+        return Line2D([], [], color=self.colour, ls=self.dashes, lw=1.7, label=label)
 
 
 class Panel(NamedTuple):

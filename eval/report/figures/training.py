@@ -108,7 +108,7 @@ def _panel(axes: Axes, analysis: Analysis, family: Family, curves: Curves) -> No
 def _handles(analysis: Analysis, curves: Curves) -> list[Line2D]:
     styles = variant_styles(analysis.variants)
     shown = [name for name in analysis.variants if any(variant == name for _, variant in curves)]
-    return [_handle(str(name), styles[name]) for name in shown]
+    return [styles[name].line(str(name)) for name in shown]
 
 
 def _lines(axes: Axes, curves: Sequence[Curve], style: VariantStyle) -> None:
@@ -132,7 +132,3 @@ def thin(curve: Curve, most: int = MOST_POINTS) -> list[tuple[float, float]]:
     if len(curve) <= most:
         return list(curve)
     return [tuple(group.mean(0).tolist()) for group in np.array_split(np.asarray(curve, dtype=float), most)]
-
-
-def _handle(name: str, style: VariantStyle) -> Line2D:
-    return Line2D([], [], color=style.colour, ls=style.dashes, lw=1.7, label=name)

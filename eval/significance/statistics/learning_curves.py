@@ -6,32 +6,11 @@ dimensions are studies of their own. An axis counts tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 
 from eval.significance.statistics.welch import CONFIDENCE, Welch, welch
-
-NUM_PLACES = 400
-"""Places of a fine axis: over a range of 10 to 1, each is 0.6% further than the one before."""
-
-
-def shared_axis(ends: Sequence[tuple[float, float]], num_places: int = NUM_PLACES) -> np.ndarray | None:
-    """Places at equal ratios, from where all runs have been evaluated to where the last one ends.
-
-    Args:
-        ends: First and last place of each run's curve, above zero.
-        num_places: G.
-
-    Returns:
-        (G,) ascending, or None where a run ends before another's first evaluation.
-    """
-    first, last = max(start for start, _ in ends), max(end for _, end in ends)
-    if first >= min(end for _, end in ends):
-        return None
-    return np.geomspace(first, last, num_places)
 
 
 def resample(x: ArrayLike, losses: ArrayLike, places: ArrayLike) -> np.ndarray:
@@ -84,7 +63,7 @@ def difference_curve(variant: ArrayLike, baseline: ArrayLike, confidence: float 
 
 
 def first_below(places: ArrayLike, losses: ArrayLike, threshold: float) -> np.ndarray:
-    """Return the first of the places at which curves are at or below a loss.
+    """Return where curves first are at or below a loss; between two places, in the logarithm of the place.
 
     Args:
         places: (G,) ascending, above zero.
@@ -94,20 +73,15 @@ def first_below(places: ArrayLike, losses: ArrayLike, threshold: float) -> np.nd
     Returns:
         (...) places; the first of all where a curve begins below, nan where it stays above.
     """
-    excess = np.asarray(losses, dtype=float) - threshold
-    return _first_at_or_below_zero(np.asarray(places, dtype=float), excess, excess.shape[:-1])
-
-
-def _first_at_or_below_zero(axis: np.ndarray, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Place on an axis where (..., G) values first are zero or less; in its logarithm between two places."""
-    is_below = values <= 0
+    axis, excess = np.asarray(places, dtype=float), np.asarray(losses, dtype=float) - threshold
+    is_below = excess <= 0
     after = is_below.argmax(-1)
     before = np.maximum(after - 1, 0)
-    upper, lower = (np.take_along_axis(values, i[..., None], -1)[..., 0] for i in (before, after))
+    upper, lower = (np.take_along_axis(excess, i[..., None], -1)[..., 0] for i in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(after > 0, upper / (upper - lower), 0.0)
     place = axis[before] * (axis[after] / axis[before]) ** share
-    return np.where(is_below.any(-1), place, np.nan).reshape(shape)
+    return np.where(is_below.any(-1), place, np.nan)
 
 
 def _moments(losses: ArrayLike) -> tuple[np.ndarray, np.ndarray, int]:

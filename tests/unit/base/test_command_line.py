@@ -54,6 +54,7 @@ def test_flags_are_read() -> None:
             "unknown value of --color: 'gren'; did you mean 'green'? Available: red, green",
         ),
         (["here", "--colour", "red"], "unknown flag --colour, did you mean --color?"),
+        (["here", "--sage", "3"], "unknown flag --sage, --help lists all flags"),
         (
             ["here", "--workers", "two"],
             "--workers: must be a whole number (is two)",

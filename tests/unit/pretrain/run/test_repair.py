@@ -12,10 +12,9 @@ from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import run_damage
 from pretrain.run.run_dir import read_run, run_dir
 from pretrain.training.train import train
-from tests.cases import diagonal_is_fast
+from tests.cases import diagonal_is_fast, run_damage
 
 MODEL = ["model/model.safetensors", "model/config.json", "model/tokenizer.json"]
 NAMED = ["provenance.json", "metrics.jsonl"]
@@ -174,7 +173,7 @@ def test_folders_that_were_exchanged_are_refused(finished):
         UsageError, match=r"holds files of several runs \(its name \w{8}, provenance.json \w{8}, "
     ):
         train(config)
-    with pytest.raises(UsageError, match=r"was a folder renamed, or one copied into another\? Put it back"):
+    with pytest.raises(UsageError, match=r"was a folder renamed, or copied into another\? Put it back"):
         read_run(run.path)
     assert (contents(other.path), contents(run.path)) == before
 

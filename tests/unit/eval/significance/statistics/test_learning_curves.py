@@ -11,7 +11,6 @@ from eval.significance.statistics.learning_curves import (
     first_below,
     mean_curve,
     resample,
-    shared_axis,
 )
 
 EVALUATIONS = np.linspace(0.1, 1.0, 10)
@@ -47,14 +46,6 @@ def test_curves_are_read_off_between_their_evaluations():
         np.diff(resample(EVALUATIONS, [3, 2, 2.5, 2.5, 1, 1, 1, 0, 0, 0], between)[between > 0.5]) <= 0
     ).all()
     assert resample(EVALUATIONS, losses, [1.0, 1.3]).tolist() == [losses[-1]] * 2  # a run that has ended
-
-
-def test_an_axis_goes_from_the_last_first_evaluation_to_the_last_end():
-    axis = shared_axis([(1, 9), (2, 10)])
-    assert axis is not None
-    assert (axis[0], axis[-1]) == (2, 10)
-    assert np.ptp(axis[1:] / axis[:-1]) < 1e-12
-    assert shared_axis([(1, 2), (3, 9)]) is None
 
 
 def test_a_threshold_is_met_where_the_curve_crosses_it():
