@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -94,14 +95,14 @@ def load_backbone(
     return model.to(choose_device(device))
 
 
-def _padding(model_dir: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, int]:
+def _padding(model_dir: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     """Say which token is padding; a masked model keeps its own, from which RoBERTa counts its positions."""
     saved = peek_record(model_dir / "config.json")
     kind = str(saved.get("model_type"))
     is_masked = kind.removeprefix("ffn_") in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if is_masked and saved.get("pad_token_id") is not None:
         return {}
-    return {"pad_token_id": int(tokenizer.pad_token_id)}  # type: ignore[arg-type]
+    return {"pad_token_id": tokenizer.pad_token_id}
 
 
 def load_for_task(

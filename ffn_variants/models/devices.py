@@ -45,7 +45,7 @@ def visible_gpus() -> list[str]:
     given = os.environ.get(VISIBLE)
     if given is None or not number:
         return [str(index) for index in range(number)]
-    names = [*takewhile(bool, map(str.strip, given.split(",")))]
+    names = [*takewhile(bool, (name.strip() for name in given.split(",")))]
     # A process counts one MIG device at most, however many it is given.
     return names if names[0].startswith("MIG-") else names[:number]
 
