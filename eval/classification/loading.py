@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import (
@@ -11,8 +12,10 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from base.errors import UsageError
+from base.records import peek_record
 from base.text.special_tokens import with_ends
 from eval.classification.classifier import HeadClassifier, PaddedClassifier, make_classifier
 from eval.classification.config import Finetuning
@@ -64,7 +67,7 @@ def load_classifier(
         AutoModelForSequenceClassification,
         model_dir,
         num_labels=num_labels,
-        pad_token_id=tokenizer.pad_token_id,
+        **_padding(model_dir, tokenizer),
     )
     check_loaded(info, backbone=model.base_model_prefix, folder=model_dir)
     return model.to(choose_device(device))
@@ -83,13 +86,23 @@ def load_backbone(
     Raises:
         UsageError: If weights are missing.
     """
-    model, info = load_pretrained(AutoModel, model_dir, pad_token_id=tokenizer.pad_token_id)
+    model, info = load_pretrained(AutoModel, model_dir, **_padding(model_dir, tokenizer))
     # BERT's and RoBERTa's own layer behind the first token, which language models lack.
     info["missing_keys"] = [key for key in info["missing_keys"] if not key.startswith("pooler.")]
     check_loaded(info, backbone=None, folder=model_dir)
     if getattr(model, "pooler", None) is not None:
         model.pooler = None
     return model.to(choose_device(device))
+
+
+def _padding(model_dir: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Say which token is padding; a masked model keeps its own, from which RoBERTa counts its positions."""
+    saved = peek_record(model_dir / "config.json")
+    kind = str(saved.get("model_type"))
+    is_masked = kind.removeprefix("ffn_") in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if is_masked and saved.get("pad_token_id") is not None:
+        return {}
+    return {"pad_token_id": tokenizer.pad_token_id}
 
 
 def load_for_task(

@@ -8,6 +8,7 @@ import sys
 import warnings
 from functools import cache
 from glob import glob
+from itertools import takewhile
 
 import torch
 
@@ -17,14 +18,16 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 ADVICE = f"mend that, or compute on the CPU: {VISIBLE}= before the command"
 NONE_THERE = ("Found no NVIDIA driver", "No CUDA GPUs are available")
 """What torch says where there is no GPU, rather than one that it cannot use."""
+_HIDES_ALL = re.compile(r"\s*(-|(none|void|nodevfiles)?\s*$)", re.IGNORECASE)
+"""What people and schedulers write to hide every GPU. To torch, what names none (``cuda:0``) is the same."""
 
 
 def is_cpu_asked_for() -> bool:
     """Whether the environment asks for the CPU: by hiding every GPU, or by Accelerate's variable for it."""
     names = os.environ.get(VISIBLE)
-    if names is not None and not re.match(r"\s*(\+?\d|GPU-|MIG-)", names):
-        return True
-    return os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("1", "y", "yes", "t", "true", "on")
+    hides_all = names is not None and _HIDES_ALL.match(names) is not None
+    on_cpu = os.environ.get("ACCELERATE_USE_CPU", "").lower()
+    return hides_all or on_cpu in ("1", "y", "yes", "t", "true", "on")
 
 
 def visible_gpus() -> list[str]:
@@ -36,7 +39,7 @@ def visible_gpus() -> list[str]:
     given = os.environ.get(VISIBLE)
     if given is None or not number:
         return [str(index) for index in range(number)]
-    names = [name.strip() for name in given.split(",")]
+    names = [*takewhile(bool, (name.strip() for name in given.split(",")))]
     # A process counts one MIG device at most, however many it is given.
     return names if names[0].startswith("MIG-") else names[:number]
 
@@ -102,7 +105,8 @@ def _trouble() -> str:
         try:
             torch.cuda.init()
         except (RuntimeError, AssertionError) as error:
-            return _sentence(error)
+            given = os.environ.get(VISIBLE)
+            return _sentence(error) + (f" under {VISIBLE}={shown(given)}" if given else "")
     return "it finds none"
 
 

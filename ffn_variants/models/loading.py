@@ -15,6 +15,7 @@ from transformers.utils import logging
 from base.errors import UsageError, first_line
 from base.families import AUTO_CLASSES
 from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
+from base.text.tokens import refuse_unread
 from ffn_variants.models import families  # noqa: F401  registers the variants' model types
 from ffn_variants.models.devices import choose_device
 from ffn_variants.models.own_variants import admit_variants
@@ -24,7 +25,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """Load the tokenizer that was saved with a model.
 
     Raises:
-        UsageError: If there is none, or the folder brings code.
+        UsageError: If there is none, it has no vocabulary, or the folder brings code.
     """
     refuse_code(folder)
     try:
@@ -33,6 +34,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         raise UsageError(f"no tokenizer in {folder}, save it there: {first_line(error)}") from error
     if tokenizer is None:
         raise UsageError(f"no tokenizer in {folder}, save it there")
+    refuse_unread(tokenizer, folder)
     return tokenizer
 
 

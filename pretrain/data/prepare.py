@@ -12,6 +12,7 @@ import collections
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -30,6 +31,7 @@ from base.families import get_family
 from base.faults import naming
 from base.files import remove_leftovers, replace_durably
 from base.records import peek_record, read_record
+from base.text.tokens import refuse_unread
 from pretrain.config import DataConfig, RunConfig
 from pretrain.data import corpus
 from pretrain.data.cache import (
@@ -56,6 +58,9 @@ CACHE_VERSION = 2
 
 MOST_TRIES = 2
 """How often a cache is made that is damaged right after it."""
+
+LOOKED_AT = 1000
+"""Documents that a tokenizer must tell apart before all are read."""
 
 WINDOW_TOKENS = 2**23
 """Tokens packed at a time, which bounds memory; so many that packing all at once would fill no better."""
@@ -253,7 +258,9 @@ def _read_through(data: DataConfig, folder: Path) -> Found:
             f"... {tokenizer.eos_token}, rows are filled with {tokenizer.pad_token}",
             flush=True,
         )
-        collections.deque(counting.documents(data), maxlen=0)
+        documents = counting.documents(data)
+        refuse_unread(tokenizer, data.tokenizer, [*itertools.islice(documents, LOOKED_AT)])
+        collections.deque(documents, maxlen=0)
     else:
         print(f"training a tokenizer of {data.vocab_size:,} tokens on it", flush=True)
         tokenizer = train_tokenizer(counting.documents(data), data.vocab_size)

@@ -15,7 +15,7 @@ from base.families import Objective
 from base.model_folders import AS_DATA, refuse_code
 from base.text.span_corruption import NUM_SENTINELS
 from base.text.special_tokens import as_documents, with_ends
-from base.text.tokens import read_whole
+from base.text.tokens import read_whole, refuse_unread
 
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 """In the order of their ids, 0 to 3; ``<mask>`` is the vocabulary's last token, as in the source study."""
@@ -68,8 +68,8 @@ def load_tokenizer(folder: str | Path, objective: Objective = "causal") -> PreTr
             what stands where.
 
     Raises:
-        UsageError: If the folder is missing or holds no fast tokenizer, or something is missing that cannot
-            be added.
+        UsageError: If the folder is missing or holds no fast tokenizer or no vocabulary, or something is
+            missing that cannot be added.
     """
     tokenizer: Any = with_ends(_read(folder))
     if objective == "causal":
@@ -96,6 +96,7 @@ def _read(folder: str | Path) -> Any:
         raise UsageError(f"{folder}: holds no tokenizer that transformers can load ({reason})") from None
     if not tokenizer.is_fast:
         raise UsageError(f"{folder}: holds no fast tokenizer; a tokenizer.json is needed")
+    refuse_unread(tokenizer, folder)
     return tokenizer
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from base.errors import UsageError
+from base.files import sha256_of
 from base.text.masking import IGNORE
 from ffn_variants.kernels.compilation import compile_failure, compile_seconds
 from pretrain.config import RunConfig
@@ -153,7 +154,7 @@ class Loop:
             Stopped: If the process was told to stop; a checkpoint holds everything up to there.
         """
         train, main = self.config.train, self.accelerator.is_main_process
-        metrics = MetricsFile(self.folder.metrics_file, self.state.step) if main else None
+        metrics = self._metrics_file() if main else None
         name = f"{self.config.model.ffn}, seed {self.config.seed}"
         self.progress = StepProgress(self.max_steps, self.state.step, main, name)
         timer = Timer()
@@ -188,6 +189,9 @@ class Loop:
             self.progress.close()
             self.writer.wait()
         return self.results
+
+    def _metrics_file(self) -> MetricsFile:
+        return MetricsFile(self.folder.metrics_file, self.state.step, self.state.metrics)
 
     def repeat_until(self, step: int) -> None:
         """Do steps again up to one of this number, from where ``restart`` led to. Nothing is written."""
@@ -391,6 +395,8 @@ class Loop:
         with timer.paused():
             if self._problem() or not all_finite(self.model, self.optimizer):
                 return
+            file = self.folder.metrics_file
+            self.state.metrics = sha256_of(file) if file.is_file() else ""
             state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
             self.writer.save(
                 take_snapshot(self.model, self.optimizer, self.rates.scheduler, state, self.run_hash)

@@ -24,6 +24,7 @@ class LoopState:
         losses: Losses of the steps since the last logged line, in nats per target token.
         grad_norms: Gradient norms of the same steps, before clipping.
         first_loss: Loss of the first step, which is that of the untrained model.
+        metrics: SHA-256 of ``metrics.jsonl`` up to there; empty in older checkpoints.
     """
 
     step: int = 0
@@ -34,6 +35,7 @@ class LoopState:
     losses: list[float] = field(default_factory=list)
     grad_norms: list[float] = field(default_factory=list)
     first_loss: float | None = None
+    metrics: str = ""
 
     def read(self, unread: list[Tensor]) -> None:
         """Fetch what the device has computed since, and forget where it was; this waits for the device.

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, RobertaConfig, RobertaModel
 
 from base.text.special_tokens import as_prompts
 from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import encode, tokenizer_key
-from eval.classification.loading import load_classifier_tokenizer
+from eval.classification.loading import load_backbone, load_classifier, load_classifier_tokenizer
 from eval.scoring.scorers import SCORERS
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer
@@ -89,3 +90,21 @@ def test_scores_of_texts_and_pieces_to_fit_to_are_those_of_before(wrapping, tmp_
     same = [[ids.tolist() for ids in (*found.train, *found.held_out)] for found in pieces]
     assert same[0] == same[1]
     assert json.dumps(same[0]).count("2]")  # some pieces end with a document
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_a_roberta_keeps_the_positions_that_it_was_trained_with(wrapping, tmp_path, own):
+    """A tokenizer beside it that pads with another token than its config names moves none of them."""
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = RobertaConfig(
+        vocab_size=len(wrapping), max_position_embeddings=32, pad_token_id=own, initializer_range=0.5, **sizes
+    )
+    saved = RobertaModel(config).eval()
+    saved.save_pretrained(tmp_path)
+    wrapping.save_pretrained(tmp_path)
+    tokenizer = load_classifier_tokenizer(tmp_path)
+    assert tokenizer.pad_token_id == 0
+    ids = torch.arange(5, 35 - 2 * own).view(2, -1)
+    right = saved(ids).last_hidden_state
+    for loaded in (load_backbone(tmp_path, tokenizer), load_classifier(tmp_path, 2, 0, tokenizer).base_model):
+        torch.testing.assert_close(loaded.eval()(ids).last_hidden_state, right)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,7 @@ def pretend(
         ("2,9", 1, ["2"]),  # a number that is not there ends the list
         ("GPU-8932f937,GPU-27bd1e4a", 2, ["GPU-8932f937", "GPU-27bd1e4a"]),
         ("MIG-a1,MIG-b2", 1, ["MIG-a1", "MIG-b2"]),  # a process sees the first alone
+        ("MIG-a1,", 1, ["MIG-a1"]),
         ("", 2, []),
         ("-1", 2, []),
         ("NoDevFiles", 2, []),
@@ -87,7 +89,13 @@ def test_a_gpu_that_torch_cannot_use_is_never_the_cpu(monkeypatch, trouble, cuda
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("CUDA_VISIBLE_DEVICES", ""), ("CUDA_VISIBLE_DEVICES", "-1"), ("ACCELERATE_USE_CPU", "true")],
+    [
+        ("CUDA_VISIBLE_DEVICES", ""),
+        ("CUDA_VISIBLE_DEVICES", "-1"),
+        ("CUDA_VISIBLE_DEVICES", "NoDevFiles"),
+        ("CUDA_VISIBLE_DEVICES", "none"),
+        ("ACCELERATE_USE_CPU", "true"),
+    ],
 )
 @pytest.mark.parametrize("trouble", ["", TOO_OLD])
 def test_the_cpu_is_taken_where_it_is_asked_for(monkeypatch, capsys, name, value, trouble) -> None:
@@ -98,6 +106,14 @@ def test_the_cpu_is_taken_where_it_is_asked_for(monkeypatch, capsys, name, value
     assert choose_device(None) == choose_device("cpu") == "cpu"
     assert visible_gpus() == []
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("given", ["cuda:0", "gpu0", "all", "[0]", "7"])
+def test_a_name_of_no_gpu_is_told_and_is_no_wish_for_the_cpu(monkeypatch, given) -> None:
+    pretend(monkeypatch, "No CUDA GPUs are available", files=("/dev/nvidia0",))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    with pytest.raises(UsageError, match=re.escape(f"under CUDA_VISIBLE_DEVICES={given!r}; mend that")):
+        use_gpu()
 
 
 def test_a_torch_for_gpus_computes_on_a_cpu_that_has_none_and_says_so_once(monkeypatch, capsys) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 import pytest
-from tokenizers import pre_tokenizers
-from transformers import AutoTokenizer, GPT2Tokenizer, LlamaTokenizer, PreTrainedTokenizerBase
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
+from transformers import (
+    AutoTokenizer,
+    GPT2Tokenizer,
+    LlamaTokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 
 from base.errors import UsageError
 from base.text.special_tokens import as_prompts
+from ffn_variants.models.loading import load_tokenizer as load_models_tokenizer
 from pretrain.data.embedded import stories
 from pretrain.data.prepare import prepare_data, tokens_fingerprint
 from pretrain.data.tokenizer import encode_batch, load_tokenizer, train_tokenizer
@@ -106,6 +115,26 @@ def llama(folder: Path) -> Path:
 
 def tokens_of(tokenizer: PreTrainedTokenizerBase, *texts: str) -> list[str]:
     return tokenizer.convert_ids_to_tokens(tokenizer(*texts)["input_ids"])
+
+
+@pytest.mark.parametrize("load", [load_tokenizer, load_models_tokenizer])
+def test_a_folder_without_its_vocabulary_is_refused(tmp_path, load):
+    """transformers loads it without a word, and every text is ``<s></s>``."""
+    settings = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<s>", "pad_token": "<pad>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(UsageError, match="reads every text as nothing it knows; give a folder"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("unknown", [None, "<unk>"])
+def test_a_tokenizer_that_reads_none_of_the_words_is_refused(tmp_path, unknown):
+    """Whether transformers is told which token is of unknown words or not."""
+    backend = Tokenizer(WordLevel({"<unk>": 0, "</s>": 1, "chat": 2, "chien": 3}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", unk_token=unknown)
+    saved(words, tmp_path / "t")
+    with pytest.raises(UsageError, match=r"t: the tokenizer reads every text as (nothing it knows|<unk>)"):
+        prepare_data(config_of(tmp_path, "t"))
 
 
 def test_a_stock_gpt2_tokenizer_gets_what_a_causal_model_needs(tmp_path):
