@@ -100,7 +100,9 @@ def _names(column: pd.Series, name: str, origin: str) -> pd.Series:
 def _place(column: pd.Series, number: int) -> str:
     """Say where a cell stands."""
     name, label = column.index.name, column.index[number]
-    return f"{name} {label}" if name else f"data row {number + 1}"
+    place = f"{name} {label}" if name else f"data row {number + 1}"
+    # In a wide table the label names a column of scores before the row.
+    return place if column.name == "score" else place.rpartition(", ")[2]
 
 
 def _numbers(column: pd.Series, name: str, origin: str) -> pd.Series:

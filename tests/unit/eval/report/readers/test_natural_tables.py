@@ -155,6 +155,12 @@ def test_commas_that_may_set_off_thousands_are_refused(tmp_path: Path):
         read_source(write(tmp_path / "scores.csv", rows, ";"))
 
 
+def test_a_wrong_seed_of_a_wide_table_is_named_by_its_row(tmp_path: Path):
+    (tmp_path / "scores.csv").write_text("variant,seed,blimp,ewok\ngelu,1,70,60\nkan,x,61,50\n")
+    with pytest.raises(UsageError, match=r"seed 'x' in row 3 is not a number"):
+        read_source(tmp_path / "scores.csv")
+
+
 @pytest.mark.parametrize(
     ("before", "after", "encoding"),
     [("", "", "utf-8"), ("", "\n \n", "utf-8-sig"), ("\n\n", "\n", "utf-16"), ("sep=,\n", ",,,\n", "utf-8")],
