@@ -85,14 +85,14 @@ def test_lengths_are_checked_against_the_positions_that_a_text_can_have(pad, tmp
 def test_a_dry_run_builds_what_a_training_builds(tmp_path):
     """Neither knows the ids of a tokenizer in a folder but by loading it."""
     specials = {"<s>": 0, "<pad>": 1, "</s>": 2, "<mask>": 3}
-    backend = Tokenizer(models.WordLevel({**specials, "a": 4}, "<pad>"))
+    backend = Tokenizer(models.WordLevel({**specials, "a": 4, "b": 5}, "<pad>"))
     backend.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
     names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "mask_token": "<mask>"}
     PreTrainedTokenizerFast(tokenizer_object=backend, **names).save_pretrained(tmp_path)
     config = load_config(None, ["--family", "roberta", *FLAGS, "--data.tokenizer", str(tmp_path)])
-    assert build(config, 5).config.max_position_embeddings == BLOCK + 2
+    assert build(config, 6).config.max_position_embeddings == BLOCK + 2
 
 
 def test_rows_of_the_position_table_that_serve_no_token():
