@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ffn_variants import FAMILIES
@@ -30,6 +32,15 @@ OTHERWISE = {
     "test_model_weights_reload_no_missing_tied_weights": "does not hold the weights of ffn",
 }
 """Words of outcomes that are right and not those of the stock classes, by the test."""
+FP16 = re.compile(r"test_eager_matches_sdpa_inference_\d\d_fp16")
+
+
+def words(name: str, variant: str) -> str:
+    """Words that the outcome of a test has to have."""
+    if variant == "product-key-memory" and FP16.match(name):
+        # Rounding decides between keys that are nearly as near: some tokens read other values of the memory.
+        return "mean relative difference"
+    return OTHERWISE.get(name, "passed")
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +58,6 @@ def test_what_the_stock_classes_pass_passes_here(common, is_classifier, family: 
     found = {name: outcome(ours, name) for name in names}
     assert list(found.values()).count("passed") > 60
     others = {
-        name: text
-        for name, text in found.items()
-        if text != "passed" and OTHERWISE.get(name, "passed") not in text
+        name: text for name, text in found.items() if text != "passed" and words(name, variant) not in text
     }
     assert {name: text for name, text in others.items() if outcome(stock, name) == "passed"} == {}
