@@ -952,8 +952,6 @@ TYPED: list[tuple[str, str]] = [
     ("eval.report binary.yaml", "binary.yaml"),
     ("eval.report {long}", "name"),
     ("eval.report scores.csv --columns variant", "is no pair"),
-    ("eval.report scores.csv --rules nanogpt", "did you mean nanogpt-speedrun?"),
-    ("eval.report scores.csv --rules nanogpt-speedrun", "is about one outcome (lower is better, in nats)"),
     ("eval.report scores.csv --labels labels.yaml", "is about what --paper writes"),
     ("eval.report scores.csv --paper --labels absent.yaml", "absent.yaml"),
     ("eval.report scores.csv --paper --labels folder", "folder"),
@@ -1141,7 +1139,6 @@ YAML_READERS = (
     "slurm.submit {} --dry-run",
     "slurm.submit study.yaml --cluster slurm --preset {} --dry-run",
     "eval.tasks {}",
-    "eval.report scores.csv --rules {}",
     "eval.report scores.csv --paper --labels {}",
 )
 """Commands that read a YAML file, which stands for ``{}``."""
