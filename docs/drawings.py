@@ -181,7 +181,6 @@ STUDY_FOLDER = (
     ("launcher.json", "who runs the study on this machine", "submit"),
     ("decisions.json", "what was decided at which look", "submit"),
     ("tuning.json", "what was tuned, and chosen", "submit"),
-    ("pilot/", "of a pilot: which recipe sees most", "submit"),
     ("status.html", "a page of all of it", "status"),
     ("history.jsonl", "every report's claims, what was asked", "report"),
     ("inspection/", "a look inside: .html, .md, .json, figures", "look"),

@@ -31,9 +31,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Studies: variants, families and seeds from one file": (
         Command("study run", "slurm.submit", "train, score and compare what a study's file names"),
         Command(
-            "study pilot", "slurm.pilot", "before a study: which tokens, rate and batch see most per hour"
-        ),
-        Command(
             "study status",
             "slurm.status",
             "every run: waiting, running, done, failed or missing; `--html` writes a page",

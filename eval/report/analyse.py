@@ -304,7 +304,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         **vars(found),
         source=source,
         tuned=scores.tuned,
-        beside=read_beside(source.path, source.facts),
+        beside=read_beside(source.path),
         looks=counted,
         request=request,
         outcomes=scores.outcomes,

@@ -21,8 +21,6 @@ REPORT_NAME = "report.md"
 
 INSPECTION_SUMMARY = "findings.json"
 """What of a look inside the report of the study reads."""
-PILOT = "-pilot"
-"""What the name of a pilot's folder ends with, behind that of its study."""
 
 
 @dataclass(frozen=True)
@@ -205,11 +203,6 @@ class StudyFolder:
     launcher_file = Inside("launcher.json")
     """The command that runs the study on this machine."""
     contamination_cache_dir = Inside(".contamination")
-    pilot_dir = Inside("pilot")
-    """Of a pilot: which recipe sees most per hour (see ``eval.report.pilot``)."""
-    pilot_file = Inside("pilot/pilot.md")
-    pilot_record = Inside("pilot/pilot.json")
-    """Every number of it; the report of the study that it went before reads them."""
     inspection_dir = Inside("inspection")
     """The page of a look inside; it has a summary for the report, and figures."""
     inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")
@@ -245,9 +238,3 @@ class StudyFolder:
     def submission_files(self) -> list[Path]:
         """Every array of jobs, in no order."""
         return list(self.submissions_dir.glob("*.json"))
-
-
-def pilot_folder(study: Path) -> Path:
-    """Return the folder of the pilot that goes before a study, beside the study's own."""
-    study = study.resolve()
-    return study.with_name(f"{study.name}{PILOT}")

@@ -9,7 +9,6 @@ from eval.report.document.markdown import count, details, escape, table
 from eval.report.document.names import family_label, title
 from eval.report.inputs.looks import looks_note
 from eval.report.sections.history import questions_note
-from eval.report.sections.promise import promise_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 
@@ -21,7 +20,6 @@ def design_section(analysis: Analysis) -> str:
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     parts = ["## Design", _runs(analysis), questions_note(analysis)]
-    parts.append(promise_note(analysis.beside, analysis.facts))
     parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
