@@ -55,7 +55,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
         Command("inspect", "eval.inspect", "look inside: what learned activations and KAN edges became"),
-        Command("compare-items", "eval.compare_items", "compare two models, one training each, item by item"),
         Command(
             "babylm-predictions",
             "eval.babylm_predictions",

@@ -906,13 +906,6 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --finetune.head-dropout 1", "must be less than 1"),
     ("eval folder --finetune.preset frkan", "did you mean 'fr-kan'?"),
     # Two models.
-    ("eval.compare_items", "FIRST"),
-    ("eval.compare_items folder", "SECOND"),
-    ("eval.compare_items absent folder", "absent does not exist"),
-    ("eval.compare_items folder folder", "holds no items"),
-    ("eval.compare_items one.jsonl one.jsonl", "is not named samples_TASK_DATE.jsonl"),
-    ("eval.compare_items folder folder --cluster tasks", "did you mean 'task'?"),
-    ("eval.compare_items folder folder --out one.jsonl", "is a file"),
     ("eval.babylm_predictions", "PATH is missing"),
     ("eval.babylm_predictions folder", "is no run folder"),
     ("eval.babylm_predictions absent --babylm25-dir folder", "absent"),

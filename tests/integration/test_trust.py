@@ -148,7 +148,6 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval", "{study}", "--suites", "embedded-pairs"),
         ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
         ("eval.report", "{study}", "--out", "{study}/report"),
-        ("eval.compare_items", "{run}", "{run}", "--out", "{study}/items"),
         ("eval", "{run}", "--suites", "aoa", "--babylm25-dir", "{study}"),
         ("eval.babylm_predictions", "{run}", "--babylm25-dir", "{study}", "--out", "{study}/all.json"),
         ("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"),

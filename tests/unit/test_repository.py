@@ -81,7 +81,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "paper",
         "analyse exports markdown_report remember",
         "plan write",
-        "two_models __main__",
+        "__main__",
     ),
     "slurm": (
         "arguments queue",
