@@ -74,8 +74,6 @@ class EvalConfig(Section):
     """Minimal pairs that the embedded grammar writes for each paradigm."""
     embedded_seed: int = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""
-    check_contamination: bool = True
-    """Look for the test items in the training text, once a study: about a second for a million words."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
     device and its free memory)."""

@@ -324,10 +324,6 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},
         "baselines": _by_label(analysis, analysis.source.baselines),
-        "contamination": {
-            label: asdict(found)
-            for label, found in _by_label(analysis, analysis.source.contamination).items()
-        },
         "curves": {x.run_id: [y._asdict() for y in x.curve] for x in analysis.facts if x.curve},
         "grad_norms": {x.run_id: [list(p) for p in x.grad_norms] for x in analysis.facts if x.grad_norms},
     }

@@ -19,6 +19,8 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
+FORMER_FILES = {"eval/contamination.json"}
+"""Of runs in older archives; nothing reads them any more."""
 INSPECTION_SUMMARY = "findings.json"
 """What of a look inside the report of the study reads."""
 
@@ -78,9 +80,7 @@ class RunFolder:
     evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
-    contamination_file = Inside("eval/contamination.json")
     """How much of the test sets stood in the training text."""
-    contamination_cache_dir = Inside("eval/.contamination")
     fast_scores_file = Inside("eval/babylm_fast.json")
     """Scores of checkpoints on the fast data of BabyLM (see ``eval.runner.fast_scores``)."""
     classifiers_dir = Inside("eval/classifiers")
@@ -114,7 +114,6 @@ class RunFolder:
             self.archive_marker,
             self.ledger_file,
             self.baselines_file,
-            self.contamination_file,
         )
         return [*(path for path in single if path.is_file()), *self.score_files()]
 
@@ -202,7 +201,6 @@ class StudyFolder:
     submit_lock_file = Inside(".submit.lock")
     launcher_file = Inside("launcher.json")
     """The command that runs the study on this machine."""
-    contamination_cache_dir = Inside(".contamination")
     inspection_dir = Inside("inspection")
     """The page of a look inside; it has a summary for the report, and figures."""
     inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")

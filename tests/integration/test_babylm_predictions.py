@@ -111,7 +111,6 @@ def data(tmp_path_factory) -> Path:
 CONFIG = {
     "suites": (*TEXTS, "glue"),
     "protocol": {"preset": "babylm25", "overflow": "truncate"},
-    "check_contamination": False,
     "finetune": {
         "tasks": ("boolq", "wsc"),
         "num_train_epochs": 1,
@@ -281,7 +280,7 @@ def test_what_is_missing_is_said_in_one_line(make_run, data, tmp_path, capsys):
     run, out = make_run(), tmp_path / "all.json"
     assert export(run, "--babylm25-dir", data, "--out", out) == 2
     assert "has no scores" in capsys.readouterr().err
-    config = {"suites": ("ewok", "comps"), "babylm25_dir": data, "check_contamination": False}
+    config = {"suites": ("ewok", "comps"), "babylm25_dir": data}
     evaluate_run(
         run, EvalConfig.model_validate(config | {"pair_tasks": ("base", "social-relations")}), progress=False
     )

@@ -89,15 +89,6 @@ def _items(analysis: Analysis) -> str:
         low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        row = [title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
-        found = analysis.source.contamination.get(benchmark.name)
-        seen = "-" if found is None else f"{found.num_found:,} of {found.num_texts:,} texts"
-        rows.append([*row, seen])
-    header = ["outcome", "tasks", "items", "items per task", "metrics", "seen in training"]
-    if not rows:
-        return ""
-    text = (
-        "*Seen in training*: texts of four or more words that stand in one training document word for word, "
-        "of those looked for; a text that several items share counts once."
-    )
-    return table(header, rows) + (f"\n\n{text}" if analysis.source.contamination else "")
+        rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
+    header = ["outcome", "tasks", "items", "items per task", "metrics"]
+    return table(header, rows) if rows else ""
