@@ -166,7 +166,6 @@ STUDY_FOLDER = (
     ("  eval/items/", "how the run did on each item", "eval"),
     ("  eval/done.json", "tasks, protocols, weights, checksums", "eval"),
     ("  eval/baselines.json", "what constant answers score", "eval"),
-    ("  eval/babylm_fast.json", "checkpoints on BabyLM's fast data", "look"),
     ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
     ("  eval/explanations/", "pages of shaded texts", "look"),
     ("  eval/sufficiency/", "do the chosen segments suffice?", "look"),

@@ -58,8 +58,8 @@ class EvalConfig(Section):
     blimp_dir: Path | None = None
     """Folder with full/, filtered/, supplement/ (JSON Lines, a file a task); null: the hub (blimp only)."""
     babylm25_dir: Path | None = None
-    """Folder with the evaluation data of BabyLM 2025, for aoa, blimp-fast, blimp-filtered, blimp-supplement,
-    comps, entity-tracking, ewok, reading, wug and wug-past."""
+    """Folder with the evaluation data of BabyLM 2025, for blimp-fast, blimp-filtered, blimp-supplement,
+    comps, entity-tracking, ewok, wug and wug-past."""
     text_file: Path | None = None
     """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     glue_dir: Path | None = None

@@ -55,11 +55,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
         Command("inspect", "eval.inspect", "look inside: what learned activations and KAN edges became"),
-        Command(
-            "babylm-predictions",
-            "eval.babylm_predictions",
-            "write the file of predictions that the BabyLM 2025 leaderboard takes",
-        ),
     ),
     "What there is": (
         Command("variants", "ffn_variants", "the FFN variants, with parameters and FLOPs"),

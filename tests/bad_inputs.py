@@ -538,9 +538,8 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
     "blimp-absent": ({"evaluation": {"suites": ["blimp"], "blimp_dir": "absent"}}, "absent"),
     "blimp-file": ({"evaluation": {"suites": ["blimp"], "blimp_dir": "one.jsonl"}}, "one.jsonl"),
     "blimp-empty": ({"evaluation": {"suites": ["blimp"], "blimp_dir": "folder"}}, "folder"),
-    "aoa-checkpoints": ({"evaluation": {"suites": ["aoa"], "babylm25_dir": "folder"}}, "save_total_limit"),
     "ewok-absent": ({"evaluation": {"suites": ["ewok"], "babylm25_dir": "folder"}}, "no ewok_filtered"),
-    "reading-no-folder": ({"evaluation": {"suites": ["reading"]}}, "--babylm25-dir FOLDER"),
+    "comps-no-folder": ({"evaluation": {"suites": ["comps"]}}, "--babylm25-dir FOLDER"),
     "glue-absent": ({"evaluation": {"suites": ["glue"], "glue_dir": "absent"}}, "absent"),
     "glue-empty": ({"evaluation": {"suites": ["glue"], "glue_dir": "folder"}}, "folder"),
     "text-absent": ({"evaluation": {"suites": ["perplexity"], "text_file": "absent.txt"}}, "absent.txt"),
@@ -879,10 +878,10 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --suites blimp --blimp-dir one.jsonl", "one.jsonl"),
     *(
         (f"eval folder --suites {suite} --babylm25-dir folder", f"the suite {suite} needs it")
-        for suite in ("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past", "reading", "aoa")
+        for suite in ("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past")
     ),
     ("eval folder --suites ewok", "--babylm25-dir FOLDER"),
-    ("eval folder --suites aoa --babylm25-dir absent", "no folder absent"),
+    ("eval folder --suites comps --babylm25-dir absent", "no folder absent"),
     ("eval folder --suites glue --glue-dir absent", "absent"),
     ("eval folder --suites perplexity --text-file absent.txt", "absent.txt"),
     ("eval folder --classify sst3", "unknown classification task"),
@@ -905,14 +904,6 @@ TYPED: list[tuple[str, str]] = [
     ("eval folder --finetune.init-scales 0.1 --head linear", "has no effect with linear"),
     ("eval folder --finetune.head-dropout 1", "must be less than 1"),
     ("eval folder --finetune.preset frkan", "did you mean 'fr-kan'?"),
-    # Two models.
-    ("eval.babylm_predictions", "PATH is missing"),
-    ("eval.babylm_predictions folder", "is no run folder"),
-    ("eval.babylm_predictions absent --babylm25-dir folder", "absent"),
-    ("eval.babylm_predictions folder --out folder", "is a folder"),
-    ("eval.babylm_predictions folder --words 0", "--words"),
-    ("eval.babylm_predictions folder --fast", "--fast needs --words"),
-    ("eval.babylm_predictions folder --wrods 1", "did you mean --words"),
     # The hub.
     ("eval.push", "RUN_OR_STUDY"),
     ("eval.push folder", "repo"),

@@ -81,8 +81,6 @@ class RunFolder:
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
     """How much of the test sets stood in the training text."""
-    fast_scores_file = Inside("eval/babylm_fast.json")
-    """Scores of checkpoints on the fast data of BabyLM (see ``eval.runner.fast_scores``)."""
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")

@@ -108,7 +108,7 @@ def test_the_page_of_commands_lists_them_all() -> None:
     [
         "study run", "study status", "study cancel", "study list", "study archive",
         "study restore", "train", "generate", "eval", "check", "swap", "push", "report", "inspect",
-        "babylm-predictions", "explain", "explainable-segments", "sufficiency",
+        "explain", "explainable-segments", "sufficiency",
         "concept-space",
     ],
 )  # fmt: skip

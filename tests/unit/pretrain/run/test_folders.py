@@ -33,7 +33,6 @@ RUN_NAMES = {
     "rows_csv_file": "eval/rows.csv",
     "evaluation_lock_file": "eval/.lock",
     "baselines_file": "eval/baselines.json",
-    "fast_scores_file": "eval/babylm_fast.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
     "sufficiency_dir": "eval/sufficiency",
