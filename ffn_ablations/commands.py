@@ -31,9 +31,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Studies: variants, families and seeds from one file": (
         Command("study run", "slurm.submit", "train, score and compare what a study's file names"),
         Command(
-            "study pilot", "slurm.pilot", "before a study: which tokens, rate and batch see most per hour"
-        ),
-        Command(
             "study status",
             "slurm.status",
             "every run: waiting, running, done, failed or missing; `--html` writes a page",
@@ -58,12 +55,6 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
         Command("inspect", "eval.inspect", "look inside: what learned activations and KAN edges became"),
-        Command("compare-items", "eval.compare_items", "compare two models, one training each, item by item"),
-        Command(
-            "babylm-predictions",
-            "eval.babylm_predictions",
-            "write the file of predictions that the BabyLM 2025 leaderboard takes",
-        ),
     ),
     "What there is": (
         Command("variants", "ffn_variants", "the FFN variants, with parameters and FLOPs"),

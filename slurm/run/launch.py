@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,23 +45,22 @@ from slurm.study.study import Asked, Study, folder_of_own, load_study
 from slurm.study.tuning.cells import compared_data
 
 
-def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
+def launch(options: SubmitArgs) -> int:
     """Do what ``python -m slurm.submit`` is asked to; returns 1 if a local study has cells left at the end.
 
     Args:
         options: What was typed.
-        load: Reads the study from its file, with arguments as ``load_study``; another one for its pilot.
 
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
     overrides = runs_dir_override(options.runs_dir)
-    if options.cancel and load is load_study and (folder := folder_of_own(options.study, overrides)):
+    if options.cancel and (folder := folder_of_own(options.study, overrides)):
         return cancel_study(folder)  # which runs nothing of the study
     if note := note_on_one(options.seeds or ""):
         print(note)
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
-    study = load(options.study, overrides, options.trust_remote_code, asked=asked)
+    study = load_study(options.study, overrides, options.trust_remote_code, asked=asked)
     if options.cancel:
         return cancel_study(study.folder)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)

@@ -106,9 +106,9 @@ def test_the_page_of_commands_lists_them_all() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "study run", "study pilot", "study status", "study cancel", "study list", "study archive",
+        "study run", "study status", "study cancel", "study list", "study archive",
         "study restore", "train", "generate", "eval", "check", "swap", "push", "report", "inspect",
-        "compare-items", "babylm-predictions", "explain", "explainable-segments", "sufficiency",
+        "explain", "explainable-segments", "sufficiency",
         "concept-space",
     ],
 )  # fmt: skip
