@@ -248,7 +248,6 @@ CONFIGS: dict[str, tuple[dict[str, Any], str]] = {
     "precision": ({"train": {"mixed_precision": "fp16"}}, "mixed_precision"),
     "compile": ({"train": {"torch_compile": "perhaps"}}, "must be true or false"),
     "fallback": ({"train": {"torch_compile_fallback": "eager"}}, "must be true or false"),
-    "graph": ({"train": {"cuda_graph": "perhaps"}}, "must be true or false"),
     "deterministic": ({"train": {"deterministic": "mostly"}}, "must be true or false"),
     "tracker": ({"train": {"tracker": "wandbb"}}, "did you mean 'wandb'?"),
     "masks": ({"family": "roberta", "train": {"mlm_probability": 1.0}}, "must be less than 1"),

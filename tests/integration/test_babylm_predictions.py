@@ -27,7 +27,7 @@ from eval.config import EvalConfig
 from eval.runner.evaluate import evaluate_run
 from eval.suites.registry import SUITES
 from ffn_variants.models.loading import load_language_model
-from pretrain.training.checkpoints import Snapshot, write_checkpoint
+from pretrain.training.checkpoints import save_checkpoint
 from tests.babylm_data import lines, write_data
 
 TEXTS = (
@@ -130,7 +130,7 @@ def scored(request, tmp_path_factory, write_run, data) -> Path:
     for step in STEPS:
         torch.manual_seed(step)
         weights = {name: w.detach() + torch.randn_like(w) / step for name, w in model.named_parameters()}
-        write_checkpoint(run / "checkpoints", Snapshot(weights, {}, {}, {"step": step}), keep=9)
+        save_checkpoint(run / "checkpoints", {"weights": weights, "state": {"step": step}, "run": ""}, keep=9)
     glue = data / "full_eval" / "glue_filtered"
     evaluate_run(
         run, EvalConfig.model_validate(CONFIG | {"babylm25_dir": data, "glue_dir": glue}), progress=False

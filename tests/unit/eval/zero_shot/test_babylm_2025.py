@@ -32,7 +32,7 @@ from eval.zero_shot.suites import find_suite_tasks
 from ffn_variants import FFN_VARIANTS, UsageError, build_model
 from pretrain.data.embedded.stories import stories
 from pretrain.data.tokenizer import add_sentinels, train_tokenizer
-from pretrain.training.checkpoints import Snapshot, take_snapshot, write_checkpoint
+from pretrain.training.checkpoints import save_checkpoint, snapshot
 from tests.babylm_data import EYE_TRACKING, write_data
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -233,8 +233,8 @@ def run_dir(tmp_path, tokenizer) -> Path:
     for step in (10, 100, 1000, 10_000, 100_000):
         model = make_model("causal", len(tokenizer), seed=step)
         weights = {name: tensor.detach() for name, tensor in model.named_parameters()}  # a tied one once
-        write_checkpoint(folder, Snapshot(weights, {}, {}, {"step": step}), keep=9)
-    (folder / "step_0000500.tmp-1").mkdir()
+        save_checkpoint(folder, {"weights": weights, "state": {"step": step}, "run": ""}, keep=9)
+    (folder / "step_0000500.tmp-1").touch()
     return tmp_path / "run"
 
 
@@ -272,7 +272,7 @@ def test_every_variant_gets_the_weights_of_its_checkpoint(tokenizer, tmp_path, v
             parameter.add_(0.3 * torch.randn_like(parameter))
     optimizer = torch.optim.AdamW(second.parameters())
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    path = write_checkpoint(tmp_path, take_snapshot(second, optimizer, scheduler, {"step": 1}), keep=1)
+    path = save_checkpoint(tmp_path, snapshot(second, optimizer, scheduler, {"step": 1}), keep=1)
     pairs = [("Anna saw the", " dog"), ("", "Ben")]
     before, expected = (SCORERS["causal"](m, tokenizer).surprisals(pairs) for m in (first, second))
     scorer = SCORERS["causal"](first, tokenizer)
@@ -301,8 +301,8 @@ def test_a_run_without_checkpoints_and_a_damaged_one_are_told_in_one_line(scorer
     (task,) = tasks_of("aoa", data, run_dir)
     with pytest.raises(UsageError, match=r"step_0000010: .*is of another model"):
         task.measure(scorers["masked"], print)
-    (run_dir / "checkpoints" / "step_0000100" / "model.safetensors").write_bytes(b"broken")
-    with pytest.raises(UsageError, match=r"step_0000100 cannot be read \(.*checksum"):
+    (run_dir / "checkpoints" / "step_0000100").write_bytes(b"broken")
+    with pytest.raises(UsageError, match=r"step_0000100 cannot be read \("):
         task.measure(scorers["causal"], print)
 
 
