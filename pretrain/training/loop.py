@@ -13,7 +13,7 @@ import signal
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,48 +40,6 @@ from pretrain.training.optim import build_optimizer, build_scheduler, total_step
 from pretrain.training.state import Diverged, LoopState
 from pretrain.training.stopping import StopRequest
 from pretrain.training.update import Update
-
-FEWEST_TIMED = 3
-"""Steps that are timed, however long they take."""
-
-
-class Clock:
-    """Seconds since it was made, without what was compiled meanwhile.
-
-    Args:
-        wait: Called before each look: waits for the device.
-    """
-
-    def __init__(self, wait: Callable[[], None]) -> None:
-        wait()
-        self._wait, self._compiled_s, self._start = wait, compile_seconds(), time.perf_counter()
-
-    def seconds(self) -> float:
-        """Return the seconds so far."""
-        self._wait()
-        return time.perf_counter() - self._start - (compile_seconds() - self._compiled_s)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What training steps were timed to take.
-
-    Attributes:
-        seconds: Of all of them.
-        tokens: That they trained on.
-        updates: How many there were.
-        evaluation_s: Of a run's evaluations on held-out text, shared among its steps.
-    """
-
-    seconds: float
-    tokens: int
-    updates: int
-    evaluation_s: float
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Tokens a second over a whole run, its evaluations included."""
-        return self.tokens / (self.seconds + self.updates * self.evaluation_s)
 
 
 class Loop:
@@ -172,35 +130,6 @@ class Loop:
 
     def _metrics_file(self) -> MetricsFile:
         return MetricsFile(self.folder.metrics_file, self.state.step, self.state.metrics)
-
-    def time_updates(self, wanted: int, untimed: int, most_s: float) -> Timing:
-        """Train some steps and time those after the first, and one evaluation. Nothing is written.
-
-        Args:
-            wanted: Steps; a run of fewer has as many as it has.
-            untimed: Of them the first that are not timed, as memory and kernels are made there.
-            most_s: After so many seconds no further step is begun, once some were timed.
-        """
-        untimed, tokens, timed, clock = min(untimed, self.max_steps - 1), 0, 0, Clock(self._wait)
-        with contextlib.closing(one_ahead(self._step, range(min(wanted, self.max_steps)))) as steps:
-            for number, step in enumerate(steps):
-                if number == untimed:
-                    clock = Clock(self._wait)
-                self._update(step)
-                self.state.step += 1
-                if number >= untimed:
-                    tokens, timed = tokens + step.num_tokens, timed + 1
-                    if timed >= FEWEST_TIMED and clock.seconds() > most_s:
-                        break
-        spent, clock = clock.seconds(), Clock(self._wait)
-        self.evaluate(self.data.validation)
-        evaluations = -(-self.max_steps // self.eval_steps)
-        return Timing(spent, tokens, timed, clock.seconds() * evaluations / self.max_steps)
-
-    def _wait(self) -> None:
-        """Wait until the device has done what it was given."""
-        if self._on_gpu:
-            torch.cuda.synchronize(self.accelerator.device)
 
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
