@@ -17,7 +17,7 @@ import shutil
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor, nn
@@ -78,7 +78,7 @@ def save_checkpoint(folder: Path, content: dict[str, Any], keep: int) -> Path:
     aside = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
         with aside.open("wb") as file:
-            torch.save(content, file)
+            _write(content, file)
         os.replace(aside, path)
     except BaseException:
         aside.unlink(missing_ok=True)  # a full disk needs the space
@@ -148,6 +148,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     return sorted(folder.glob("step_" + "[0-9]" * 7), reverse=True)
+
+
+def _write(content: dict[str, Any], file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:  # of a disk that is full torch tells so, where it ends the zip file
+        cause = error.__context__
+        raise cause if isinstance(cause, OSError) else OSError(first_line(error)) from error
 
 
 def _read(path: Path, run: str = "") -> dict[str, Any]:
