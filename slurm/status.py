@@ -26,12 +26,12 @@ from eval.results.stages import MAIN
 from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.page.write import write_page
-from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work
 from slurm.state.life import PATIENCE_S
 from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels
 from slurm.state.missing_report import is_followed, missing_report
 from slurm.state.survey import survey
+from slurm.time_left import CellTime, kind_of, tell_time_left
 
 CLEAR = "\033[2J\033[H"
 LONGEST_WAIT_S = 86_400

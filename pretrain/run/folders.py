@@ -50,8 +50,6 @@ class RunFolder:
     checkpoints_dir = Inside("checkpoints")
     logs_dir = Inside("logs")
     """Of a tracker."""
-    tracker_file = Inside("logs/tracker.json")
-    """The id that the run has there."""
     variant_file = Inside(VARIANT_COPY)
     """Of a variant of the user's own: what was run (see ``ffn_variants.files``)."""
     model_dir = Inside("model")
@@ -61,7 +59,7 @@ class RunFolder:
     archive_marker = Inside("ARCHIVED")
     """In place of a model that was left out: whose scores they are (see ``pretrain.run.archived``)."""
     failure_marker = Inside("FAILED")
-    """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
+    """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.state``)."""
     lock_file = Inside(".lock")
     holder_file = Inside(".lock-holder")
     """The sign of life of the process that trains (see ``pretrain.run.lock``)."""

@@ -17,7 +17,6 @@ RUN_NAMES = {
     "metrics_file": "metrics.jsonl",
     "checkpoints_dir": "checkpoints",
     "logs_dir": "logs",
-    "tracker_file": "logs/tracker.json",
     "variant_file": "variant.py",
     "model_dir": "model",
     "completion_marker": "COMPLETED",

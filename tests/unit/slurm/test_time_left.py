@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from base.progress import duration
-from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state.cell_state import CellState
+from slurm.time_left import CellTime, kind_of, tell_time_left
 
 NOW = 1_000_000.0
 
@@ -41,10 +41,10 @@ def test_cells_last_as_long_as_those_of_their_kind() -> None:
     assert told == f"2 of 6 cells, about {duration(2 * 10 + 600 + 1000)} left"
 
 
-def test_it_is_said_where_nothing_like_a_cell_is_done() -> None:
+def test_cells_of_which_none_like_them_is_done_last_as_long_as_all_that_are() -> None:
     small = cells("main", done(10), WAITING, running(5), kind="small")
     told = tell_time_left([*small, *cells("main", WAITING, WAITING, kind="large")], now_s=NOW)
-    assert told == f"1 of 5 cells, about {duration(35)} left (a guess for 2: none like them is done yet)"
+    assert told == f"1 of 5 cells, about {duration(35)} left"
 
 
 def test_no_stage_ends_before_its_longest_cell() -> None:
@@ -57,8 +57,8 @@ def test_stages_to_come_follow() -> None:
     told = tell_time_left(tuning, {"main": 36, "shared": 30}, now_s=NOW)
     assert told == (
         f"31 of 90 tuning cells, about {duration(59 * 100 / 2)} left; "
-        f"then 36 main cells, about {duration(1800)}, evaluation not counted; "
-        f"then up to 30 cells at the shared rate, about {duration(1500)}, evaluation not counted"
+        f"then 36 main cells, about {duration(1800)}; "
+        f"then up to 30 cells at the shared rate, about {duration(1500)}"
     )
     ended = cells("tune", done(100), done(100))
     told = tell_time_left([*ended, *cells("main", done(300), running(100), WAITING)], now_s=NOW)
@@ -69,15 +69,6 @@ def test_of_a_kind_that_another_stage_had_its_durations_are_taken() -> None:
     tuning = [*cells("tune", done(100), kind="small"), *cells("tune", done(900), kind="large")]
     told = tell_time_left([*tuning, *cells("main", running(0), WAITING, kind="large")], now_s=NOW)
     assert told == f"0 of 2 cells, about {duration(1800)} left"
-
-
-def test_cells_to_come_are_of_what_is_tuned_still() -> None:
-    quick = [*cells("tune", *[done(10)] * 12, kind="quick"), *cells("main", *[done(12)] * 5, kind="quick")]
-    slow = cells("tune", done(500), running(0), kind="slow")
-    told = tell_time_left([*quick, *slow], {"main": 5}, now_s=NOW)
-    assert told.endswith(f"then 5 main cells, about {duration(5 * 500)}")
-    told = tell_time_left([*quick, *cells("tune", running(0), kind="slow")], {"main": 5}, now_s=NOW)
-    assert told.endswith(f"then 5 main cells, about {duration(5 * (12 * 10 + 5 * 12) / 17)}")
 
 
 def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
