@@ -288,7 +288,8 @@ class Recorder:
         families = {family: str(self.config(family)) for family in FAMILIES[:2]}
         study = {"name": "scored", "families": families, "variants": ["gelu", "relu2"], "seeds": [1]}
         path = self.home / "scored.yaml"
-        path.write_text(yaml.safe_dump(study | {"evaluation": evaluation}))
+        config = {"data": {"block_size": 128}}  # BLiMP has texts of more than 64 tokens
+        path.write_text(yaml.safe_dump(study | {"config": config, "evaluation": evaluation}))
         done = self.command("study", "run", path, "--runs-dir", self.runs, "--cells-per-job", 2)
         if done.returncode:
             return self.failure(done)
