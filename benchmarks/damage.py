@@ -5,9 +5,9 @@
     python -m benchmarks.damage --home /tmp/damage --only rows.parquet provenance.json
 
 The study has four runs, scored on minimal pairs and fine-tuned, and their report. A case is a copy of it in
-which one file is emptied, halved, deleted, exchanged with another run's, put back to an earlier version,
-given CRLF line ends, replaced by a folder, or has one bit flipped (weights and tables). Then come ``report``,
-``eval`` and ``study run``. What becomes of it is
+which one file (of each kind two are taken) is emptied, halved, deleted, exchanged with another run's, put
+back to an earlier version, given CRLF line ends, replaced by a folder, or has one bit flipped (weights and
+tables). Then come ``report``, ``eval`` and ``study run``. What becomes of it is
 
     made again   the file is another one than the damaged one, all numbers and weights are as before
     named        a line tells of the file, its run or its folder, or a command ends with an error of one line
@@ -120,9 +120,13 @@ class Study:
         return before, after and after + json.dumps(weights, sort_keys=True)
 
     def cases(self) -> list[tuple[str, str]]:
-        """Every file with every damage that changes it, mixed, the same in every call."""
-        files = sorted(path for path in (self.whole / "runs").rglob("*") if path.is_file())
-        names = [str(path.relative_to(self.whole)) for path in files if not path.name.endswith(NO_STATE)]
+        """Two files of each kind with every damage that changes them, mixed, the same in every call."""
+        files = [path for path in sorted((self.whole / "runs").rglob("*")) if path.is_file()]
+        kinds: dict[str, list[str]] = {}
+        for name in (path.relative_to(self.whole) for path in files):
+            in_run = str(Path(*name.parts[5:])) if name.parts[2] == "gpt_neo" else ""
+            kinds.setdefault(in_run or name.parts[2] + name.suffix, []).append(str(name))
+        names = [name for kind in kinds.values() for name in kind[:2] if not name.endswith(NO_STATE)]
         cases = [(name, damage) for name in names for damage in (*DAMAGES, *ELSEWHERE)]
         random.Random(0).shuffle(cases)
         return [case for case in cases if self.damaged(*case) != (self.whole / case[0]).read_bytes()]
@@ -186,14 +190,8 @@ class Study:
             outcome = "harmless" if is_equal and before else "SILENT"
         if outcome not in ("SILENT", "TRACEBACK"):
             shutil.rmtree(home)
-        codes = [code for code, _ in results]
-        return {
-            "file": name,
-            "damage": damage,
-            "outcome": outcome,
-            "codes": codes,
-            "said": [*naming, *errors][:3],
-        }
+        line = {"file": name, "damage": damage, "outcome": outcome, "codes": [code for code, _ in results]}
+        return line | {"said": [*naming, *errors][:3]}
 
 
 def give_here(words: Sequence[str], log: Path) -> None:

@@ -37,6 +37,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,6 @@ SCORED_ON = ("--suites", *SUITES, "--max-pairs", 4, "--finetune.num-train-epochs
 PRESET = {"gpus_per_node": 0, "cpus_per_task": 1, "time": "10"}
 MACHINE_TIME = ("hours", "tokens_per_s", "peak_memory_mb", "trained_with", "time_s", "versions", "command")
 """Words in the names of a report's fields that differ when the same is done again."""
-MOST_REPEATS = 6
 
 
 @dataclass(frozen=True)
@@ -176,9 +176,7 @@ class Campaign:
         self.name, self.home, self.environment, self.cluster = name, home, environment, cluster
         self.subject = SUBJECTS[name]
         self.whole = home / ("study" if name == "slurm" else name) / "whole"
-        self.results: Any = None
-        self.seconds = 0.0
-        self.first_write = 0.0
+        self.results, self.seconds, self.first_write = "", 0.0, 0.0
 
     def prepare(self) -> None:
         """Give the command undisturbed; numbers and times are those to compare with."""
@@ -207,12 +205,12 @@ class Campaign:
 
     def wait_for_write(self, given: Given, home: Path, began: float) -> float:
         """Wait until anything new lies in the folder of runs; returns seconds."""
-        before = set(home.rglob("*"))
-        while given.process.poll() is None and not set(home.rglob("*")) - before:
+        before = paths_in(home)
+        while given.process.poll() is None and not paths_in(home) - before:
             time.sleep(0.01)
         return time.monotonic() - began
 
-    def numbers(self, home: Path) -> Any:
+    def numbers(self, home: Path) -> str:
         """All that must be equal in the end."""
         markers = sorted((home / "runs").rglob("COMPLETED"))
         assert len(markers) == self.subject.num_runs, f"{len(markers)} runs are finished"
@@ -246,7 +244,7 @@ class Campaign:
 
     def outcome(self, home: Path) -> str:
         """Give the command until it ends well; say what is wrong in the end."""
-        for _ in range(MOST_REPEATS):
+        for _ in range(6):
             code = self.submit(home).process.wait()
             if self.cluster:
                 self.wait_for_queue()
@@ -335,6 +333,11 @@ def cluster_for(name: str) -> Iterator[tuple[Any, dict[str, str]]]:
     with Cluster(1) as cluster:
         environment = cluster.environment()
         yield cluster, {key: environment[key] for key in ("SLURM_CONF", "PATH")}
+
+
+def paths_in(folder: Path) -> set[str]:
+    """All files and folders in a folder, some of which may vanish meanwhile."""
+    return {os.path.join(root, name) for root, *names in os.walk(folder) for name in chain(*names)}
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
