@@ -203,7 +203,7 @@ def give_here(words: Sequence[str], log: Path) -> None:
             os.dup2(file, stream)
         os.chdir(ROOT)
         sys.argv = [str(COMMAND), *words]
-        (command,) = importlib.metadata.entry_points(group="console_scripts", name="ffn-ablations")
+        command = next(iter(importlib.metadata.entry_points(group="console_scripts", name="ffn-ablations")))
         code = command.load()()
     except SystemExit as error:
         code = error.code

@@ -224,13 +224,13 @@ class Recorder:
         return archives | {f"study-{name}": ids for name, ids in shipped.items()}
 
     def archived_ids(self, name: str) -> dict[str, Any]:
-        """The hashes of an archive's runs, and where six of their configs would be trained now."""
+        """The hashes of an archive's runs, and where three of their configs would be trained now."""
         folder = self.restored(name)
         paths = sorted(folder.rglob("provenance.json"))
         hashes = {
             path.parent.relative_to(folder).as_posix(): read_json(path)["config_hash"] for path in paths
         }
-        sample = list(hashes)[:: max(1, len(hashes) // 6)]
+        sample = list(hashes)[:: len(hashes) // 3 + 1]
         resolved = {run: self.ids_of("train", folder / run / "config.yaml") for run in sample}
         return {"hashes": hashes, "resolved again": resolved}
 
