@@ -294,10 +294,10 @@ class Recorder:
         if done.returncode:
             return self.failure(done)
         folder = self.runs / "scored"
-        runs = sorted(path.parent for path in folder.rglob("COMPLETED"))
+        runs = {path.parent.relative_to(folder).as_posix(): path.parent for path in folder.rglob("COMPLETED")}
         report = read_json(folder / "report" / "report.json")
         tables = {name: report[name] for name in ("scores", "seeds", "comparisons", "tasks", "answer")}
-        return {run.relative_to(folder).as_posix(): scored(run) for run in runs} | {"report": tables}
+        return {"runs": {name: scored(run) for name, run in runs.items()}, "report": tables}
 
     # A kill
 
