@@ -117,9 +117,8 @@ def make_table(
     values = map(list, (families, LEVELS[axis], arms, range(1, seeds + 1), outcomes, range(tasks)))
     table = pd.MultiIndex.from_product(list(values), names=names).to_frame(index=False)
     place = table["variant"].map(arms.index)
-    level = table[axis or "level"].map(LEVELS[axis].index)
     noise = spread * np.random.default_rng(0).normal(size=len(table))
-    points = effect * place * (-1.0) ** place + level + noise
+    points = effect * place * (-1.0) ** place + table[axis or "level"].map(LEVELS[axis].index) + noise
     table["score"] = np.where(table["benchmark"] == LOSS, 3 - points / 50, (65 + points) * scale).round(5)
     table = table.query(rows) if rows else table
     table = table if axis else table.drop(columns="level")
