@@ -19,7 +19,6 @@ from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import encode
 from eval.scoring.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
-from ffn_variants.swap.pieces import cut
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
 from pretrain.sampling import continue_text
@@ -69,7 +68,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "segments": lambda tokenizer: (
         encode_segments(tokenizer, [(TEXT, None)], [0], Segmentation(window=200), 200).pieces.tokens
     ),
-    "exchanged FFNs": lambda tokenizer: cut([TEXT], tokenizer, 200, 99, 0).train[0],
     "one by one": lambda tokenizer: read(tokenizer, TEXT)["input_ids"],
     "prompts": lambda tokenizer: prompted(tokenizer),
 }

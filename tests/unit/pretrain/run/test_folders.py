@@ -38,8 +38,6 @@ RUN_NAMES = {
     "fast_scores_file": "eval/babylm_fast.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
-    "sufficiency_dir": "eval/sufficiency",
-    "concept_space_dir": "eval/concept_space",
     "inspection_file": "eval/inside.json",
     "pruned_model_dir": "eval/pruned",
 }
