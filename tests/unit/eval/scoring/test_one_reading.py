@@ -21,7 +21,7 @@ from eval.scoring.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
-from pretrain.sampling import continue_text
+from pretrain.sampling import continue_texts
 
 TEXT = "Tom said </s> to the <mask> dog<pad> and <s> the </s>. He was glad."
 
@@ -54,7 +54,7 @@ def prompted(tokenizer: Any) -> list[int]:
     model = Mock(config=Mock(max_position_embeddings=200), device=torch.device("cpu"))
     model.eval.return_value.generate.side_effect = lambda ids, **_: ids
     with patch.object(type(tokenizer), "decode", lambda _, ids, **__: ids.tolist()):
-        (ids,) = continue_text(model, tokenizer, TEXT, 1)
+        (ids,) = continue_texts(model, tokenizer, [TEXT], 1)
     return ids  # type: ignore[return-value]
 
 
