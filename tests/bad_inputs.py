@@ -724,8 +724,9 @@ CORPORA: dict[str, tuple[str | bytes, str]] = {
 
 # Commands that look into a run, and a task that each could take.
 LOOKING = {
-    **dict.fromkeys(("eval.explain", "eval.sufficiency", "eval.concept_space"), "sst2"),
-    "eval.explainable_segments": "turns.yaml",
+    "eval.explain": "sst2",
+    "eval.explain --plot spaces": "sst2",
+    "eval.explain --measure segments": "turns.yaml",
 }
 
 TYPED: list[tuple[str, str]] = [
@@ -1005,46 +1006,13 @@ TYPED: list[tuple[str, str]] = [
     # Other FFNs in a pretrained model.
     *(
         (f"{command} {place}", words)
-        for command in (
-            "ffn_variants.check",
-            "pretrain.train tiny.yaml --ffn",
-            "ffn_variants.swap folder --data one.jsonl --ffn",
-        )
+        for command in ("ffn_variants.check", "pretrain.train tiny.yaml --ffn")
         for place, words in OWN_VARIANTS.items()
     ),
     ("pretrain.train tiny.yaml --ffn mine.py:MINE --model.ffn-file mine.py:MINE", "leave one out"),
     ("pretrain.train tiny.yaml --ffn kan --model.ffn-file mine.py:MINE", "holds 'mine': leave one out"),
     ("pretrain.train tiny.yaml --ffn mine.py:MINE --model.ffn-options init 3", "takes no options"),
     ("pretrain.generate folder --trust-remote-cod", "did you mean --trust-remote-code?"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --trust-remote-code", "no saved model"),
-    ("ffn_variants.swap", "is missing"),
-    ("ffn_variants.swap folder --data train.jsonl", "--ffn"),
-    ("ffn_variants.swap folder --ffn kan", "--data"),
-    ("ffn_variants.swap folder --ffn kann --data one.jsonl", "did you mean 'kan'?"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl", "no saved model"),
-    ("ffn_variants.swap absent/there/x --ffn kan --data one.jsonl", "saved model"),
-    ("ffn_variants.swap ../x --ffn kan --data one.jsonl", "x"),
-    ("ffn_variants.swap one.jsonl --ffn kan --data one.jsonl", "one.jsonl"),
-    ("ffn_variants.swap {long} --ffn kan --data one.jsonl", "name"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --out folder", "folder exists"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --out one.jsonl/x", "one.jsonl is a file"),
-    ("ffn_variants.swap folder --ffn kan --data absent.jsonl", "absent.jsonl"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --ffn-options grid 3", "grid"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --ffn-budget parms", "did you mean 'params'?"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --tokens 0", "--tokens"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --held-out-tokens -3", "--held-out-tokens"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --steps -1", "--steps"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --steps many", "--steps"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --learning-rate nan", "--learning-rate"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --learning-rate inf", "--learning-rate"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --finetune-learning-rate -1", "learning-rate"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --batch-size 0", "--batch-size"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --block-size 0", "--block-size"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --intermediate-size 0", "intermediate-size"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --seed -1", "--seed"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --seed 99999999999999999999", "--seed"),
-    ("ffn_variants.swap folder --ffn kan --data one.jsonl --layers -1", "--layers"),
-    ("ffn_variants.swap folder --ffn kan --data lines.txt", "--txt-split"),
     # Looking into a run.
     *(
         case
@@ -1059,20 +1027,19 @@ TYPED: list[tuple[str, str]] = [
             (f"{command} folder twice.yaml", "named twice"),
             (f"{command} folder {task} --head liner", "did you mean 'linear'?"),
             (f"{command} folder {task} --glue-dir absent", ""),
-            (f"{command} folder {task} --finetune.learning-rate nan", "learning-rate"),
+            (f"{command} folder {task} --learning-rate nan", "learning-rate"),
         )
     ),
     ("eval.explain folder sst2 --examples 0", "--examples"),
-    ("eval.sufficiency folder sst2 --draws -1", "--draws"),
-    ("eval.sufficiency folder sst2 --segments-kept 0", "--segments-kept"),
-    ("eval.sufficiency folder sst2 --seed -1", "--seed"),
-    ("eval.sufficiency folder sst2 --lengths 0", "window must be at least 3"),
-    ("eval.sufficiency folder sst2 --lengths many", "--lengths"),
-    ("eval.sufficiency folder sst2 --train-documents 0", "--train-documents"),
-    ("eval.explainable_segments folder sst2 --head 'swipe segments=turns'", "segment_labels"),
-    ("eval.explainable_segments folder turns.yaml --head linear", '--head "swipe segments=turns"'),
-    ("eval.explainable_segments folder turns.yaml --seed -1", "--seed"),
-    ("eval.concept_space folder sst2 --max-examples 0", "--max-examples"),
+    ("eval.explain folder sst2 --measure sufficiency --draws -1", "--draws"),
+    ("eval.explain folder sst2 --segments-kept 0", "--segments-kept"),
+    ("eval.explain folder sst2 --segments-kept 2", "--segments-kept has no effect on the page"),
+    ("eval.explain folder sst2 --seed -1", "--seed"),
+    ("eval.explain folder sst2 --lengths 0", "--lengths"),
+    ("eval.explain folder sst2 --lengths many", "--lengths"),
+    ("eval.explain folder sst2 --train-documents 0", "--train-documents"),
+    ("eval.explain folder sst2 --measure lime --plot spaces", "--measure and --plot"),
+    ("eval.explain folder sst2 --measure limes", "did you mean 'lime'?"),
     ("eval.inspect", "is missing"),
     ("eval.inspect absent", "absent"),
     ("eval.inspect folder", "folder"),

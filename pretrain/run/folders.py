@@ -82,8 +82,7 @@ class RunFolder:
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")
-    sufficiency_dir = Inside("eval/sufficiency")
-    concept_space_dir = Inside("eval/concept_space")
+    """What a look into a classifier found: pages, tables and plots."""
     inspection_file = Inside("eval/inside.json")
     """What a look inside measured (see ``eval.results.inspection``)."""
     pruned_model_dir = Inside("eval/pruned")

@@ -10,13 +10,12 @@ from sklearn.metrics import f1_score
 from base.errors import UsageError
 from eval.classification.tasks.schema import TaskFile, shipped_task
 from eval.classification.tasks.task import ClassificationTask
-from eval.interpretation.segment_f1 import (
+from eval.interpretation.segments import (
     NUM_BOOTSTRAPS,
     attended,
     by_turn,
     judge,
     most_keywords,
-    table,
     turn_labels,
     turns_of_segments,
 )
@@ -121,14 +120,3 @@ def test_a_task_must_name_them() -> None:
         turn_labels(make_task(segment_labels=None), [])
     with pytest.raises(ValidationError, match="segment_labels needs multi_label: true"):
         make_task(multi_label=False, metrics="accuracy")
-
-
-def test_the_table_has_a_line_an_explanation() -> None:
-    gold, found = make_pairs(10, seed=2)
-    lines = table(
-        [judge(name, gold, found, 12.5, 0) for name in ("swipe segments=turns", "LIME")]
-    ).splitlines()
-    assert len(lines) == 3
-    assert lines[2].startswith("LIME  ")
-    assert lines[2].endswith("12.5")
-    assert len({len(line) for line in lines}) == 1

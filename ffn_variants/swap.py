@@ -1,4 +1,4 @@
-"""Another FFN in some layers of a model: its config, and every weight that stays."""
+"""Another FFN in a pretrained model: its config, and every weight that stays."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from base.baseline import Budget
 from base.errors import UsageError
-from base.families import FamilySpec
+from base.families import FAMILIES, FamilySpec, family_of
+from ffn_variants.budget import matching_width
+from ffn_variants.files import load_variant, names_file
 from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
 from ffn_variants.models.families import build_config
 from ffn_variants.models.layers import ffn_modules
@@ -59,36 +62,61 @@ def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
     return [{"ffn": name, "ffn_options": options, "intermediate_size": width}] * count
 
 
-def exchange(
-    source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], chosen: Collection[int]
+def swap_ffn(
+    model: PreTrainedModel,
+    ffn: str,
+    *,
+    ffn_options: Mapping[str, Any] | None = None,
+    intermediate_size: int | None = None,
+    budget: Budget = "width",
+    layers: Collection[int] | None = None,
 ) -> PreTrainedModel:
-    """Build the model with another FFN in the chosen layers, and all other weights of the source.
+    """Build the same model with another FFN, and with all weights outside of it.
 
-    Weights of the FFN are taken over where both variants have the stock linear layers of the same width.
+    A variant that keeps the two linear layers takes their weights over as well, where the width is the same:
+    gelu for gelu is the same model, to the bit. All other weights are new, from torch's generator.
 
     Args:
-        source: A language model, stock or of ours.
-        family: Its family.
-        new: ``ffn``, ``ffn_options`` and ``intermediate_size`` of the chosen layers.
-        chosen: Numbers of layers.
+        model: A language model of transformers, stock or of ours: GPT-Neo, RoBERTa, T5 or Llama.
+        ffn: A variant: a name in ``FFN_VARIANTS``, or path/to/mine.py:SPEC.
+        ffn_options: The variant's options.
+        intermediate_size: Inner width of the new FFNs, in channels; None takes the model's.
+        budget: ``params``, ``active-params`` or ``flops`` take the width at which a new FFN has as many as a
+            gelu one of that width.
+        layers: Which layers, from 0; a T5's encoder has the first numbers. None takes all.
 
     Returns:
-        A model of ours in evaluation mode, on the CPU; new weights are drawn from torch's generator.
+        A model of ours in evaluation mode, on the model's device. ``save_pretrained`` saves it as any other.
 
     Raises:
-        UsageError: If a layer that keeps its FFN has one that the registry does not know.
+        UsageError: For a model of another family, an unknown variant, option or layer, or if a layer that
+            keeps its FFN has one that no variant is like.
     """
-    old = present_ffns(source)
-    kept = {old[number]["ffn"] for number in range(len(old)) if number not in chosen}
-    if None in kept:
+    ffn = load_variant(ffn).name if names_file(ffn) else ffn
+    family = family_of(model.config.model_type)
+    if family is None:
         raise UsageError(
-            "the FFNs that stay have an activation that no variant of the registry has; leave --layers out"
+            f"FFNs cannot be replaced in a model of type {model.config.model_type!r}; possible are "
+            f"{', '.join(FAMILIES)}, ours or stock"
         )
+    old = present_ffns(model)
+    chosen = set(range(len(old)) if layers is None else layers)
+    if unknown := sorted(chosen - set(range(len(old)))):
+        raise UsageError(f"layer {unknown[0]}: the model's layers with an FFN are 0 to {len(old) - 1}")
+    staying = [entry for number, entry in enumerate(old) if number not in chosen]
+    if any(entry["ffn"] is None for entry in staying):
+        raise UsageError(
+            "the FFNs that stay have an activation that no variant of the registry has; replace all layers"
+        )
+    options = dict(ffn_options) if ffn_options else None
+    width = intermediate_size or old[min(chosen, default=0)]["intermediate_size"]
+    size = matching_width(ffn, options, model.config.hidden_size, width, budget, family.has_ffn_biases)
+    new = {"ffn": ffn, "ffn_options": options, "intermediate_size": size}
+    ffns = [new if number in chosen else entry for number, entry in enumerate(old)]
     target_class: Any = resolve_name(family.model_class)
-    ffns = [dict(new) if number in chosen else old[number] for number in range(len(old))]
-    target = target_class(_config(source, family, new, ffns if kept else None)).eval()
-    _take_over(source, target, old, chosen, family.stock_ffn)
-    return target
+    target = target_class(_config(model, family, new, ffns if staying else None)).eval()
+    _take_over(model, target, old, chosen, family.stock_ffn)
+    return target.to(model.device)
 
 
 def _config(
