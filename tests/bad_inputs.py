@@ -449,7 +449,6 @@ STUDIES: dict[str, tuple[dict[str, Any], str]] = {
         {"tune": {"optim.lr_scheduler_type": ["linear", "cosine"], "seeds": [101], "widen": 1}},
         "has no numbers to go on with",
     ),
-    "tune-halving": ({"tune": _TUNE | {"method": "successive-halving"}}, "ends before its last rung"),
     "tune-value": (
         {"tune": {"optim.lr_scheduler_type": ["linear", "square"], "seeds": [101]}},
         "optim.lr_scheduler_type",
