@@ -11,8 +11,7 @@ from base.errors import UsageError, unknown_name
 from base.files import mapping
 from eval.suites.registry import HELD_OUT
 from pretrain.run.folders import PILOT
-from slurm.study.axes.points import TOKENS
-from slurm.study.axes.tokens import read_tokens
+from slurm.study.axes.points import TOKENS, read_tokens
 from slurm.study.config import StudyConfig
 from slurm.study.pilot import FIRST_SEED, PilotConfig
 from slurm.study.study import Asked, Study, load_study

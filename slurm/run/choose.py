@@ -21,7 +21,7 @@ from eval.results.tuning_rules import Point
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from slurm.run.todo import unfinished
-from slurm.study.axes.fields import write_value
+from slurm.study.axes.points import write_value
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.study.tuning.cells import cells_of

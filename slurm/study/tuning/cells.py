@@ -19,8 +19,7 @@ from eval.results.tuning_rules import Point, widest
 from pretrain.config import RunConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
-from slurm.study.axes.fields import write_value
-from slurm.study.axes.nested import put
+from slurm.study.axes.points import put, write_value
 from slurm.study.cells import RunCell, at_seed
 from slurm.study.tuning.schema import TuneConfig
 

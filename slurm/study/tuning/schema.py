@@ -13,8 +13,7 @@ from base.errors import UsageError, shown, unknown_name
 from base.seeds import parse_seeds
 from eval.results.tuning_rules import Value, is_number, points, widest
 from pretrain.config import RunConfig
-from slurm.study.axes.fields import write_value
-from slurm.study.axes.nested import settings
+from slurm.study.axes.points import settings, write_value
 
 MOST_POINTS = 1000
 WIDEN = 2
