@@ -38,9 +38,10 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("study cancel", "slurm.cancel", "stop a study; study run goes on with it later"),
         Command("study list", "slurm.list", "the studies in a folder, and how far each is"),
         Command(
-            "study archive", "slurm.archive.keep", "keep what a study's report reads, small, without models"
+            "study archive",
+            "slurm.archive",
+            "what a report reads as one file, without models; `--restore` brings it back",
         ),
-        Command("study restore", "slurm.archive.restore", "bring an archived study back, and go on with it"),
         Command("configs", "ffn_ablations.shipped", "the shipped studies and configs; copy one to edit"),
     ),
     "One model": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -55,7 +55,8 @@ def tell_time_left(
 ) -> str:
     """Say how many cells of each stage have ended, and how long the others take.
 
-    A cell lasts as long as those of its kind that are done did on average, or as all that are done.
+    A cell lasts as long as those of its kind and stage that are done did on average; else as those of its
+    kind, else as all.
 
     Args:
         cells: All that are due.
@@ -70,41 +71,51 @@ def tell_time_left(
     num_ended = sum(cell.has_ended for cell in cells)
     if not at_work or not (num_ended < len(cells) or to_come):
         return ""
-    seconds_by_kind = _durations(cells)
-    if not seconds_by_kind:
+    durations = _durations(cells)
+    if None not in durations:
         return f"{num_ended} of {len(cells)} cells, time left not known until one is done"
-    mean_s = fmean(second for seconds in seconds_by_kind.values() for second in seconds)
     now_s = time.time() if now_s is None else now_s
     parts = []
     for stage in STAGES:
         of_stage = [cell for cell in cells if cell.stage == stage]
-        to_run = [cell for cell in of_stage if not cell.has_ended]
-        if to_run:
-            seconds = [
-                _left_s(cell, fmean(seconds_by_kind.get(cell.kind, [mean_s])), now_s) for cell in to_run
-            ]
-            ended = f"{len(of_stage) - len(to_run)} of {len(of_stage)} {NAMES[stage]}"
+        seconds = [_left_s(cell, durations, now_s) for cell in of_stage if not cell.has_ended]
+        if seconds:
+            ended = f"{len(of_stage) - len(seconds)} of {len(of_stage)} {NAMES[stage]}"
             parts.append(f"{ended}, {_about(seconds, at_work)} left")
+    to_come_s = _mean_to_come(cells, durations)
     for stage, number in (to_come or {}).items():
         most, name = (
             "up to " * (stage == SHARED),
             "main cells" if stage == MAIN else NAMES.get(stage, f"{stage} cells"),
         )
-        parts.append(f"{most}{number} {name}, {_about([mean_s] * number, at_work)}")
+        parts.append(f"{most}{number} {name}, {_about([to_come_s] * number, at_work)}")
     return "; then ".join(parts)
 
 
-def _durations(cells: Iterable[CellTime]) -> dict[tuple[str, ...], list[float]]:
-    """Seconds that cells took which are done, by their kinds; of an archived one nobody knows."""
-    durations: dict[tuple[str, ...], list[float]] = {}
+def _keys(cell: CellTime) -> tuple[Hashable, ...]:
+    """From what is most like a cell to all cells: main cells are evaluated, and those of a tuning are not."""
+    return (cell.stage, cell.kind), cell.kind, None
+
+
+def _durations(cells: Iterable[CellTime]) -> dict[Hashable, list[float]]:
+    """Return by key the seconds that cells took which are done; of archived ones nobody knows."""
+    durations: dict[Hashable, list[float]] = {}
     for cell in cells:
         if cell.state.name == "done" and 0 < cell.state.started_s < cell.state.finished_s:
-            durations.setdefault(cell.kind, []).append(cell.state.finished_s - cell.state.started_s)
+            for key in _keys(cell):
+                durations.setdefault(key, []).append(cell.state.finished_s - cell.state.started_s)
     return durations
 
 
-def _left_s(cell: CellTime, whole_s: float, now_s: float) -> float:
+def _left_s(cell: CellTime, durations: Mapping[Hashable, list[float]], now_s: float) -> float:
+    whole_s = next(fmean(durations[key]) for key in _keys(cell) if key in durations)
     return max(0.0, whole_s - (now_s - cell.state.started_s)) if cell.state.name == "running" else whole_s
+
+
+def _mean_to_come(cells: Sequence[CellTime], durations: Mapping[Hashable, list[float]]) -> float:
+    """Seconds of a cell that is to come: slow kinds may be tuned last, and no cell beyond tuning has them."""
+    kinds = {cell.kind for cell in cells} - {cell.kind for cell in cells if cell.stage != TUNE}
+    return fmean([fmean(durations[kind]) for kind in kinds if kind in durations] or durations[None])
 
 
 def _about(seconds: Sequence[float], at_work: int) -> str:

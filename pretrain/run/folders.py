@@ -19,8 +19,6 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
-FORMER_FILES = {"eval/contamination.json"}
-"""Of runs in older archives; nothing reads them any more."""
 INSPECTION_SUMMARY = "findings.json"
 """What of a look inside the report of the study reads."""
 

@@ -19,7 +19,7 @@ from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
-from slurm.archive.lacking import check_archived
+from slurm.archive import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.forecast import forecast

@@ -71,6 +71,15 @@ def test_of_a_kind_that_another_stage_had_its_durations_are_taken() -> None:
     assert told == f"0 of 2 cells, about {duration(1800)} left"
 
 
+def test_cells_to_come_are_of_what_is_tuned_still() -> None:
+    quick = [*cells("tune", *[done(10)] * 12, kind="quick"), *cells("main", *[done(12)] * 5, kind="quick")]
+    slow = cells("tune", done(500), running(0), kind="slow")
+    told = tell_time_left([*quick, *slow], {"main": 5}, now_s=NOW)
+    assert told.endswith(f"then 5 main cells, about {duration(5 * 500)}")
+    told = tell_time_left([*quick, *cells("tune", running(0), kind="slow")], {"main": 5}, now_s=NOW)
+    assert told.endswith(f"then 5 main cells, about {duration(5 * (12 * 10 + 5 * 12) / 17)}")
+
+
 def test_nothing_is_told_where_nothing_is_known_or_left() -> None:
     assert tell_time_left(cells("main", WAITING, WAITING), now_s=NOW) == ""
     assert tell_time_left(cells("main", done(5), done(5)), now_s=NOW) == ""
