@@ -23,6 +23,8 @@ CODE_ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
 
+ASKING_S = 0.5
+"""Seconds within which whoever asks whether a lock is held has let it go."""
 ABANDONED_S = 24 * 3600.0
 """Seconds after which nobody can still be writing a temporary file."""
 
@@ -30,7 +32,7 @@ ABANDONED_S = 24 * 3600.0
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then give it its name.
 
-    A reader sees the old file or the new one, never a half-written one, also after a power cut.
+    A reader sees the old file or the new one, never a half-written one.
 
     Raises:
         OSError: For a fault of the world, with the path, whichever library met it.
@@ -40,7 +42,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     try:
         with naming(path):
             write(temporary)
-            replace_durably(temporary, path)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,15 +63,6 @@ def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
                 shutil.rmtree(left)
             else:
                 left.unlink()
-
-
-def replace_durably(temporary: Path, path: Path) -> None:
-    """Give what was written aside, a file or a folder with its files, its name, once it is on the disk."""
-    for inside in temporary.rglob("*") if temporary.is_dir() else ():
-        flush(inside)
-    flush(temporary)
-    os.replace(temporary, path)
-    flush(path.parent)
 
 
 def flush(path: Path) -> None:
@@ -116,14 +109,19 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
 
     Args:
         lock_file: Made with its folder if need be.
-        occupied: Raised if another process holds the lock.
+        occupied: Raised if another process holds the lock for longer than it takes to ask whether one does.
+
+    Raises:
+        OSError: If the file system has no locks.
     """
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=ASKING_S)
     except Timeout:
         raise occupied from None
+    except NotImplementedError:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(lock_file)) from None
     except OSError as error:
         if error.errno != errno.EROFS:
             raise

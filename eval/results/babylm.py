@@ -22,7 +22,8 @@ import pandas as pd
 
 from base.errors import UsageError
 from eval.config import EvalConfig
-from eval.results.ledger import Ledger, items_damage, look
+from eval.results.rows import read_table
+from eval.results.store import Ledger, items_damage, read_ledger
 from eval.suites.registry import SUITES
 from eval.zero_shot import aoa, conditional_pairs, entity_tracking, minimal_pairs, wug
 from eval.zero_shot.suites import find_suite_tasks
@@ -152,7 +153,7 @@ def collect(run_dir: Path, data: Path | None, words: int | None = None) -> Colle
         UsageError: If there are no scores, the data are absent, or items are damaged.
     """
     run, config = RunFolder(run_dir), EvalConfig(suites=(), babylm25_dir=data)
-    ledger, _ = look(run)
+    ledger = read_ledger(run)
     if ledger is None:
         raise UsageError(
             f"{run_dir} has no scores of its texts; score it: python -m eval {run_dir} --suites ewok"
@@ -214,9 +215,9 @@ def _items_of(run: RunFolder, suite: str) -> pd.DataFrame:
     path, wrong = run.items_file(suite), items_damage(run, suite)
     try:
         if wrong is None:
-            return pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        wrong = f"cannot be read ({' '.join(str(error).split())[:100]})"
+            return read_table(path).to_pandas()
+    except UsageError as error:
+        wrong = str(error).removeprefix(f"{path} ")
     raise UsageError(f"{path} {wrong}; score {suite} again: python -m eval {run.path} --suites {suite}")
 
 

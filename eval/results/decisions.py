@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from base.errors import UsageError
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from pretrain.run.folders import StudyFolder
 
 
@@ -114,8 +114,7 @@ def read_decisions(study: Path) -> Decisions | None:
     if not path.exists():
         return None
     try:
-        # Not set aside where it is damaged: without it the next command would forget its looks.
-        found = _DECISIONS.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
+        found = _DECISIONS.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
         if _is_possible(found):
             return found
     except (OSError, ValueError, RecursionError):

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from eval.results.places import Places
 from eval.results.stages import TUNE
 from eval.results.tuning_rules import (
@@ -383,8 +383,7 @@ def read_tuning(study: Path) -> Tuning | None:
     if not path.exists():
         return None
     try:
-        # Not set aside where it is damaged: what was chosen decides which runs a study has.
-        found = _TUNING.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
+        found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
         wrong = _of_another_study(study, found.plan) if _is_possible(found) else "is damaged"
     except (OSError, ValueError, RecursionError):
         found, wrong = None, "is damaged"

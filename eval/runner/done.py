@@ -6,8 +6,7 @@ from pathlib import Path
 
 from eval.config import EvalConfig
 from eval.models.identity import identify_run, weights_hash
-from eval.results.ledger import look
-from eval.results.store import Scores
+from eval.results.store import Scores, read_scores
 from eval.runner.work_units import Work, work_units
 from pretrain.run.folders import RunFolder
 
@@ -31,10 +30,9 @@ def is_evaluated(run_dir: Path, config: EvalConfig) -> bool:
         units = list(work_units(run_dir, run, config))
         if not units:  # as in a study of held-out losses alone
             return True
-        ledger, damaged = look(RunFolder(run_dir))
-        if ledger is None or damaged or ledger.weights != weights:
+        scores = read_scores(RunFolder(run_dir))
+        if scores.ledger is None or scores.wrong or scores.ledger.weights != weights:
             return False
-        scores = Scores(run_dir, ledger)
         return all(is_done(work, scores) for work in units)
     except Exception:
         return False

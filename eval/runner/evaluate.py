@@ -16,7 +16,7 @@ from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
 from eval.results.cut_inputs import cut_inputs, describe_cut
-from eval.results.store import ResultStore, sole_evaluator
+from eval.results.store import ResultStore
 from eval.runner.done import is_done
 from eval.runner.failures import Failure
 from eval.runner.measure import cost
@@ -28,6 +28,7 @@ from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
 from ffn_variants.models.devices import check_device
 from ffn_variants.registry import is_registered
+from pretrain.run.lock import sole_writer
 from pretrain.run.variant_source import source_change
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
@@ -150,7 +151,7 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack, trust_remote_code
     run = identify_run(run_dir)
     check_length(run_dir, config.finetune.max_length)
     weights = weights_hash(run_dir)
-    locks.enter_context(sole_evaluator(run_dir))
+    locks.enter_context(sole_writer(run_dir, "evaluates"))
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
     missing = {key: work for key, work in asked.items() if not is_done(work, store)}

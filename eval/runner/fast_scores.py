@@ -18,7 +18,6 @@ from base.progress import Tell
 from base.records import read_record, write_record
 from eval.config import EvalConfig
 from eval.models.identity import admit_run, identify_run, model_folder, weights_hash
-from eval.results.store import sole_evaluator
 from eval.scoring.protocol import Protocol, preset_protocol
 from eval.scoring.scorers import SCORERS, TextScorer
 from eval.suites.registry import SUITES
@@ -27,6 +26,7 @@ from eval.zero_shot.entity_tracking import find_fast_task
 from eval.zero_shot.task import TaskResult, TextTask
 from ffn_variants.models.loading import load_language_model
 from pretrain.run.folders import RunFolder
+from pretrain.run.lock import sole_writer
 
 Scores = dict[str, dict[str, float]]
 """By the keys of the leaderboard's file, and there by subtask: shares from 0 to 1, and correlations."""
@@ -77,7 +77,7 @@ def fast_scores(
         raise UsageError(f"{run_dir} is no run of this project, and only those have checkpoints")
     protocol, states = preset_protocol("babylm25", run.objective), trained_states(run_dir)
     file = RunFolder(run_dir).fast_scores_file
-    with sole_evaluator(run_dir):
+    with sole_writer(run_dir, "evaluates"):
         circumstances = {
             "weights": weights_hash(run_dir),
             "protocol": protocol.record(),

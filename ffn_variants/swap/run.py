@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from base.baseline import Budget
 from base.errors import UsageError, shown
 from base.families import FAMILIES, FamilySpec, family_of
-from base.files import replace_durably, write_text
+from base.files import write_text
 from base.model_folders import from_hub
 from base.progress import ProgressBar
 from base.records import peek_record
@@ -296,6 +296,6 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, result: Re
             model.save_pretrained(aside)
             tokenizer.save_pretrained(aside)
         write_text(aside / "swap.json", json.dumps(asdict(result), indent=2) + "\n")
-        replace_durably(aside, out)
+        os.replace(aside, out)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -63,8 +63,9 @@ class RunFolder:
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
     lock_file = Inside(".lock")
+    """Held by the one process that writes here (see ``pretrain.run.lock``)."""
     holder_file = Inside(".lock-holder")
-    """The sign of life of the process that trains (see ``pretrain.run.lock``)."""
+    """Who that is."""
     backbone_file = Inside("backbone.yaml")
     """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
 
@@ -77,7 +78,6 @@ class RunFolder:
     items_dir = Inside("eval/items")
     ledger_file = Inside("eval/done.json")
     """Under which protocol each task was scored, and on which weights."""
-    evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
     contamination_file = Inside("eval/contamination.json")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from base.errors import UsageError
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from slurm.archive.tar import is_run_id
 
 _FAILED, _UNFINISHED = "failed.json", "unfinished.json"
@@ -43,7 +43,7 @@ def _read(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     try:
-        cells = unsealed(file.read_bytes())
+        cells = parse_record(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{file} is damaged ({error}); fetch it anew") from None
     if odd := [run_id for run_id in cells if not is_run_id(run_id)]:

@@ -11,7 +11,7 @@ from base.checksums import FileState, damage
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import write_atomically
-from base.records import sealed, unsealed
+from base.records import parse_record, record_text
 from base.sentences import first_few
 from eval.models.identity import weights_hash
 from pretrain.run.archived import Archived, lasting_states
@@ -157,18 +157,18 @@ def _contents(run: RunFolder) -> dict[str, bytes]:
     if completion:
         states = {**completion.files, record: FileState.of(files[record])}
         marker = asdict(replace(completion, files=states))
-        files[run.completion_marker.name] = sealed(marker).encode()
+        files[run.completion_marker.name] = record_text(marker).encode()
         files.pop(run.archive_marker.name, None)  # of one that was brought back
         states = {name: FileState.of(content) for name, content in sorted(files.items())}
         archived = Archived(weights=weights_hash(run.path), files=states)
-        files[run.archive_marker.name] = sealed(asdict(archived)).encode()
+        files[run.archive_marker.name] = record_text(asdict(archived)).encode()
     return files
 
 
 def _without_private(record: bytes) -> bytes:
-    values = unsealed(record)
+    values = parse_record(record)
     sessions = [
         {name: value for name, value in session.items() if name not in _PRIVATE}
         for session in values.get("sessions", [])
     ]
-    return sealed(values | {"sessions": sessions}).encode()
+    return record_text(values | {"sessions": sessions}).encode()

@@ -5,16 +5,15 @@ from __future__ import annotations
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.sealed_text import is_file_as_written
-from eval.results.ledger import look
-from eval.results.stages import MAIN, TUNE
+from eval.results.stages import MAIN, TUNE, is_cut_off
+from eval.results.store import read_scores
 from eval.results.tuning import missing_tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.archive.tar import is_run_id
 
 
 def check_whole(study: StudyFolder, cure: str) -> list[str]:
-    """Return the ids of a study's cells, unless its file is not as written, or what its tuning chose lacks.
+    """Return the ids of a study's cells, unless its file does not name them, or what its tuning chose lacks.
 
     Args:
         study: Its folder, or that of its archives.
@@ -23,11 +22,10 @@ def check_whole(study: StudyFolder, cure: str) -> list[str]:
     Raises:
         UsageError: Naming the file.
     """
-    if not is_file_as_written(study.study_file):
-        raise UsageError(f"{study.study_file} is not as it was written: it was edited or damaged; {cure}")
     content = read_yaml(study.study_file)
     cells = content.get("cells")
-    if not isinstance(cells, list) or not all(isinstance(one, str) and is_run_id(one) for one in cells):
+    is_list = isinstance(cells, list) and not is_cut_off(content)
+    if not is_list or not all(isinstance(one, str) and is_run_id(one) for one in cells):
         raise UsageError(f"{study.study_file} does not say which runs the study has; {cure}")
     stages = {name: set(run_ids) for name, run_ids in mapping(content.get("stages")).items()}
     tuning = stages.get(TUNE, set()) - stages.get(MAIN, set())
@@ -39,7 +37,7 @@ def check_whole(study: StudyFolder, cure: str) -> list[str]:
 
 def wrong_scores(run: RunFolder) -> dict[str, str]:
     """Say by the name of a file what is wrong with a run's scores; without their ledger nobody can tell."""
-    ledger, found = look(run)
-    if ledger is None and run.score_files():
+    scores = read_scores(run, with_items=True)
+    if scores.ledger is None and run.score_files():
         return {f"{run.eval_dir.name}/{run.ledger_file.name}": "is missing or damaged, and scores need it"}
-    return {f"{run.eval_dir.name}/{name}": why for name, why in found.items()}
+    return {f"{run.eval_dir.name}/{name}": why for name, why in scores.wrong.items()}

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 import ffn_ablations
-from base.records import sealed, unsealed
+from base.records import parse_record, record_text
 from slurm.archive.tar import read_tar, write_tar
 from tests.bad_inputs import CONFIG, STUDY
 from tests.processes import run_command
@@ -339,9 +339,9 @@ def test_a_study_file_of_one_line_is_refused(text: str, words: str, finished: Pa
 def test_a_tuning_of_another_study_is_refused(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished / "archives", tmp_path / "archives")
     file = tmp_path / "archives/tuning.json"
-    tuning = unsealed(file.read_bytes())
+    tuning = parse_record(file.read_bytes())
     tuning["plan"]["cells"][0] = "gpt_neo/gelu/seed101-01234567"
-    file.write_text(sealed(tuning))
+    file.write_text(record_text(tuning))
     done = run_in(tmp_path, "slurm.archive.restore", "archives")
     assert done.returncode == 2
     assert "is of another study: study.yaml has no gpt_neo/gelu/seed101-01234567" in done.stderr
@@ -451,7 +451,7 @@ def _fail_nobody(archives: Path) -> None:
             "tuning.json is gone, without which the luck of each choice is in no interval",
         ),
         (_link_history, "history.jsonl is a link"),
-        (_cut_study, "study.yaml is not as it was written: it was edited or damaged; fetch it anew"),
+        (_cut_study, "study.yaml does not say which runs the study has; fetch it anew"),
         (_empty_study, "study.yaml names no study: it is empty or damaged; fetch it anew"),
         (_fail_nobody, "is no run); fetch it anew"),
     ],
@@ -515,7 +515,7 @@ def test_archiving_a_damaged_study_costs_no_archive(elsewhere: Path) -> None:
     _cut_study(study)
     kept = run_in(elsewhere, "slurm.archive.keep", "runs/study", "--out", "archives")
     assert kept.returncode == 2
-    assert "study.yaml is not as it was written" in kept.stderr
+    assert "study.yaml does not say which runs the study has" in kept.stderr
     assert {path: path.read_bytes() for path in archives.rglob("*") if path.is_file()} == before
 
 

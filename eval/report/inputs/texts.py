@@ -8,7 +8,7 @@ from base.sentences import first_few
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.axes import Family
 from pretrain.run.folders import RunFolder
-from pretrain.run.recorded_texts import recorded_texts
+from pretrain.run.recorded import recorded_texts
 
 
 def text_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tuple[str, ...]:

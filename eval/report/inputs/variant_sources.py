@@ -8,7 +8,7 @@ from itertools import groupby
 from eval.report.inputs.run_facts import RunFacts
 from eval.significance.axes import Family
 from pretrain.run.folders import RunFolder
-from pretrain.run.recorded_source import recorded_source
+from pretrain.run.recorded import recorded_source
 
 
 def source_notes(facts: Sequence[RunFacts], runs: Mapping[str, RunFolder]) -> tuple[str, ...]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from base.errors import UsageError
 from eval.report.readers.lm_eval import RESULTS, SAMPLES, read_items, read_results, task_of
 from eval.report.scores.item_outcomes import ID_COLUMNS
-from eval.results.ledger import items_damage
-from eval.results.rows import some_of
+from eval.results.rows import read_table, some_of
+from eval.results.store import items_damage
 from eval.suites.lm_eval_metrics import PERCENT_METRICS, is_number, row_metric, row_score
 from eval.suites.registry import HARNESS_PREFIX
 from pretrain.run.folders import RunFolder
@@ -90,10 +89,7 @@ def _of_run(run: RunFolder) -> ModelItems:
 
 def _of_table(file: Path) -> Iterator[pd.DataFrame]:
     """Yield each metric of a file of items: right or wrong, odds of pairs in nats, bits per byte of texts."""
-    try:
-        table = pq.read_table(file).to_pandas()
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file} is not readable: {' '.join(str(error).split())}") from None
+    table = read_table(file).to_pandas()
     if {"label", "prediction"} <= set(table.columns):
         table = _classified(table)
     table = table.assign(

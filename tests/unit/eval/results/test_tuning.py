@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from base.errors import UsageError
-from base.records import SEAL, seal, unsealed, write_record
+from base.records import parse_record, write_record
 from eval.results.tuning import Group, Tuning, TuningPlan, Wanted, read_tuning, write_tuning
 from pretrain.run.folders import StudyFolder
 
@@ -181,7 +181,7 @@ def test_a_record_of_an_older_version_with_its_edges_is_read(tmp_path):
     tuning = Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today")
     write_tuning(tmp_path, tuning)
     path = StudyFolder(tmp_path).tuning_file
-    record = unsealed(path.read_bytes())
+    record = parse_record(path.read_bytes())
     for one in record["chosen"]:
         one["at_edge"] = ["optim.learning_rate"]
     write_record(path, record)
@@ -207,8 +207,7 @@ def test_a_record_that_no_losses_can_have_led_to_is_refused(tmp_path, change):
     write_tuning(tmp_path, Tuning(plan=plan()).advanced(losses_of(dict.fromkeys(OPTIMA, 1e-3)), "today"))
     file = StudyFolder(tmp_path).tuning_file
     values = json.loads(file.read_text())
-    del values[SEAL]
     change(values)
-    file.write_text(json.dumps(values | {SEAL: seal(values)}))
+    file.write_text(json.dumps(values))
     with pytest.raises(UsageError, match=re.escape(f"{file} is damaged")):
         read_tuning(tmp_path)

@@ -31,7 +31,6 @@ RUN_NAMES = {
     "items_dir": "eval/items",
     "ledger_file": "eval/done.json",
     "rows_csv_file": "eval/rows.csv",
-    "evaluation_lock_file": "eval/.lock",
     "baselines_file": "eval/baselines.json",
     "contamination_file": "eval/contamination.json",
     "contamination_cache_dir": "eval/.contamination",
