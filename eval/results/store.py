@@ -148,7 +148,7 @@ def _strange(run: RunFolder, ledger: Ledger | None) -> str | None:
         return f"is of other weights ({scored}) than its training left ({trained})"
     if why := _other_weights(origin_of(run.rows_file), trained or scored):
         return why
-    if trained and scored and origin_of(run.rows_file):
+    if trained and scored and mapping(origin_of(run.rows_file)).get(_WEIGHTS):
         return None
     if others := [run_id for run_id in _row_ids(run) if not _is_of(run, run_id)]:
         return f"is of another run, {others[0]}"
@@ -198,7 +198,7 @@ def _wrong_origin(
         return "is gone" if wanted else None
     if (origin := origin_of(path)) is None:
         return "cannot be read"
-    if not origin:  # of before
+    if _WEIGHTS not in origin:  # of before
         return None
     if why := _other_weights(origin, ledger.weights if ledger else _trained(run)):
         return why

@@ -59,7 +59,7 @@ class RunFolder:
     completion_marker = Inside("COMPLETED")
     """Written last; a run without it is unfinished."""
     archive_marker = Inside("ARCHIVED")
-    """In place of a model that was left out: whose scores they are (see ``pretrain.run.archived``)."""
+    """In place of a model that was left out: whose scores they are (see ``pretrain.run.manifest``)."""
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
     lock_file = Inside(".lock")

@@ -7,16 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from base.checksums import FileState, damage
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import write_atomically
+from base.files import FileState, damage, write_atomically
 from base.records import parse_record, record_text
 from base.sentences import first_few
 from eval.models.identity import weights_hash
-from pretrain.run.archived import Archived, lasting_states
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import read_completion
+from pretrain.run.manifest import Archived, lasting_states, read_completion
 from slurm.archive.absent import write_absent
 from slurm.archive.tar import SUFFIX, read_tar, write_tar
 from slurm.archive.whole import check_whole, wrong_scores

@@ -8,14 +8,12 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from base.checksums import damage
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import ABANDONED_S, mapping, remove_leftovers, write_atomically
+from base.files import ABANDONED_S, damage, mapping, remove_leftovers, write_atomically
 from base.sentences import first_few
-from pretrain.run.archived import lasting_states, read_archived
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import mixed_up, read_completion
+from pretrain.run.manifest import lasting_states, mixed_up, read_archived, read_completion
 from slurm.archive.tar import SUFFIX, read_tar
 from slurm.archive.whole import wrong_scores
 from slurm.state.cell_state import CellState, read_state, write_state

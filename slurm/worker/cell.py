@@ -13,8 +13,8 @@ from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from base.system import num_cores
 from eval.models.identity import admit_run
 from eval.results.stages import TUNE
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
+from eval.runner.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
 from pretrain.run.folders import RunFolder, StudyFolder

@@ -17,9 +17,8 @@ from eval.config import EvalConfig
 from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows
 from eval.results.summary import summary
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources
+from eval.runner.work_units import check_sources, is_evaluated
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
 from eval.zero_shot.suites import find_suite_tasks

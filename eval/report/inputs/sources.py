@@ -21,9 +21,9 @@ from eval.report.inputs.study_checks import (
     failed_notes,
     failed_runs,
     protocol_notes,
+    source_notes,
+    text_notes,
 )
-from eval.report.inputs.texts import text_notes
-from eval.report.inputs.variant_sources import source_notes
 from eval.report.readers.reading import TABLE, Found, Reading
 from eval.report.readers.registry import SUFFIXES, read_result_files
 from eval.report.readers.shapes import to_rows

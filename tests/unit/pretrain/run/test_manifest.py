@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from base.checksums import FileState, damage, file_states
+from base.files import FileState, damage, file_states
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import read_completion, write_completion
 from tests.cases import run_damage
