@@ -301,8 +301,8 @@ def _exchange(*names: str):
         (_without("seed1-"), "relu.tar.xz lacks seed1-", 7),
         (_without("eval/"), "is gone", 6),
         (_without("metrics.jsonl"), "metrics.jsonl is gone", 4),
-        (_exchange("eval/"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
-        (_exchange("eval/", "ARCHIVED"), "eval/rows.parquet is of another run, gpt_neo/gelu/seed1-", 7),
+        (_exchange("eval/"), "eval/rows.parquet is of other weights (", 7),
+        (_exchange("eval/", "ARCHIVED"), "eval/rows.parquet is of other weights (", 7),
         (_exchange("eval/", "ARCHIVED", "COMPLETED"), "files of several runs", 7),
         (_exchange("metrics.jsonl"), "metrics.jsonl has", 7),
     ],
@@ -379,7 +379,6 @@ def test_cells_that_failed_are_not_done_afterwards(finished: Path, tmp_path: Pat
     failed, unscored = sorted((there / "runs/study/cells").glob("*relu--seed[12]-*"))
     for cell, name in ((failed, "failed"), (unscored, "running")):
         state = json.loads(cell.read_text())
-        del state["sha256"]
         cell.write_text(json.dumps(state | {"name": name, "error": "it broke", "pid": 1}))
         (there / "runs/study" / cell.stem.replace("--", "/") / "COMPLETED").unlink()
     shutil.rmtree(there / "archives")
