@@ -16,8 +16,8 @@ from pydantic import Field
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
 from base.seeds import SEED_END
-from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import refuse_archived
 
 
 class GenerateArgs(Section):

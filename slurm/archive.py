@@ -21,13 +21,11 @@ import shutil
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional
 
-from base.checksums import FileState
 from base.command_line import Section, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, run_cli
@@ -181,7 +179,7 @@ def _has_ended(run: RunFolder, state: CellState) -> bool:
 
 
 def _run_files(run: RunFolder) -> dict[str, bytes]:
-    """Read what is kept of a run: its record without what is private, and markers that fit it."""
+    """Read what is kept of a run: its record without what is private, and what its model's weights were."""
     files = {path.relative_to(run.path).as_posix(): path.read_bytes() for path in run.lasting_files()}
     record = peek_record(run.provenance_file)
     if not record:
@@ -192,13 +190,8 @@ def _run_files(run: RunFolder) -> dict[str, bytes]:
         {name: value for name, value in session.items() if name not in PRIVATE}
         for session in record.get("sessions", [])
     ]
-    record_name, marker_name = run.provenance_file.name, run.completion_marker.name
-    files[record_name] = _json(record | {"sessions": sessions})
+    files[run.provenance_file.name] = _json(record | {"sessions": sessions})
     if run.is_complete:
-        marker = peek_record(run.completion_marker)
-        if record_name in mapping(marker.get("files")):
-            marker["files"][record_name] = asdict(FileState.of(files[record_name]))
-        files[marker_name] = _json(marker)
         files[run.archive_marker.name] = _json({"weights": weights_hash(run.path)})
     return files
 

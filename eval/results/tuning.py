@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from eval.results.places import Places
 from eval.results.stages import TUNE
 from eval.results.tuning_rules import (
@@ -333,15 +333,14 @@ def read_tuning(study: Path) -> Tuning | None:
     """Read what was tuned in a study's folder; None where no round has ended.
 
     Raises:
-        UsageError: If the file is damaged, says what no runs can have led to, or is another study's.
+        UsageError: If the file is damaged, or is another study's.
     """
     path = StudyFolder(study).tuning_file
     if not path.exists():
         return None
     try:
-        # Not set aside where it is damaged: what was chosen decides which runs a study has.
-        found = _TUNING.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
-        wrong = _of_another_study(study, found.plan) if _is_possible(found) else "is damaged"
+        found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
+        wrong = _of_another_study(study, found.plan) if _is_whole(found.plan) else "is damaged"
     except (OSError, ValueError, RecursionError):
         found, wrong = None, "is damaged"
     if wrong:
@@ -373,32 +372,9 @@ def write_tuning(study: Path, tuning: Tuning) -> None:
     write_record(StudyFolder(study).tuning_file, tuning)
 
 
-def _is_possible(found: Tuning) -> bool:
-    """Whether the rounds follow from each other, and the choices from the rounds."""
-    plan = found.plan
-    again = Tuning(plan=plan)
-    if not (plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants):
-        return False
-    if any(len(values) < 2 for values in plan.fields.values()):
-        return False
-    for each in found.rounds:
-        group = Group(each.family, each.places, each.variants)
-        ended = again._ended(group, _recorded(each), each.made)
-        lengths = {len(one.losses) for one in each.tried}
-        if ended is None or ended != each or group not in plan.groups or lengths != {len(plan.seeds)}:
-            return False
-        again = again._with(group, ended)
-    return again.chosen == found.chosen
-
-
-def _recorded(each: Round) -> Losses:
-    """The losses of a round that has ended."""
-    found = {_key(one.variant, one.point): one.losses for one in each.tried}
-    return lambda wanted: found.get(_key(wanted.variant, wanted.point))
-
-
-def _key(variant: str, point: Point) -> str:
-    return json.dumps([variant, point], sort_keys=True)
+def _is_whole(plan: TuningPlan) -> bool:
+    has_all = plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants
+    return bool(has_all) and all(len(values) > 1 for values in plan.fields.values())
 
 
 _TUNING = TypeAdapter(Tuning)

@@ -55,12 +55,13 @@ class RunFolder:
     completion_marker = Inside("COMPLETED")
     """Written last; a run without it is unfinished."""
     archive_marker = Inside("ARCHIVED")
-    """In place of a model that was left out: whose scores they are (see ``pretrain.run.archived``)."""
+    """In place of a model that was left out: whose scores they are (see ``pretrain.run.manifest``)."""
     failure_marker = Inside("FAILED")
     """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.state``)."""
     lock_file = Inside(".lock")
+    """Held by the one process that writes here (see ``pretrain.run.lock``)."""
     holder_file = Inside(".lock-holder")
-    """The sign of life of the process that trains (see ``pretrain.run.lock``)."""
+    """Who that is."""
     backbone_file = Inside("backbone.yaml")
     """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
 
@@ -73,7 +74,6 @@ class RunFolder:
     items_dir = Inside("eval/items")
     ledger_file = Inside("eval/done.json")
     """Under which protocol each task was scored, and on which weights."""
-    evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
     """How much of the test sets stood in the training text."""

@@ -18,7 +18,6 @@ from transformers.utils.logging import disable_progress_bar
 from base.errors import UsageError, first_line
 from base.families import get_family
 from base.faults import naming
-from base.files import replace_durably
 from base.text.special_tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
@@ -38,8 +37,15 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
-from pretrain.run.repair import is_finished_and_whole, repair
-from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
+from pretrain.run.run_dir import (
+    check_same_config,
+    config_hash,
+    has_batch_size,
+    is_finished,
+    make_again,
+    run_dir,
+    write_config,
+)
 from pretrain.run.variant_source import check_same_source, keep_variant_file, source_facts
 from pretrain.sampling import generation_config, sample_section
 from pretrain.training.device import build_accelerator, without_deterministic_way
@@ -87,7 +93,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            repair(path, config)
+            make_again(path, config)
         accelerator.wait_for_everyone()
         # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
         if accelerator.num_processes > 1 or not _is_settled(path, config):
@@ -105,7 +111,7 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     """
     check_same_config(path, config)
     check_same_source(path, config.model.ffn)
-    if is_finished_and_whole(path):
+    if is_finished(path):
         if os.environ.get("RANK", "0") == "0":
             print(f"{path} is finished; nothing to do", flush=True)
         return True
@@ -336,7 +342,7 @@ def save_model(
         samples = sample_section(network, tokenizer, objective)
         write_model_card(aside, config, parameters, results, samples)
         shutil.rmtree(folder, ignore_errors=True)
-        replace_durably(aside, folder)
+        os.replace(aside, folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise

@@ -24,8 +24,8 @@ from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
 from eval.interpretation.classifiers import finetuned
 from eval.results.rows import read_rows
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run, evaluate_runs
+from eval.runner.work_units import is_evaluated
 from ffn_variants import UsageError
 
 QUICK = FinetuneConfig(

@@ -30,7 +30,6 @@ RUN_NAMES = {
     "items_dir": "eval/items",
     "ledger_file": "eval/done.json",
     "rows_csv_file": "eval/rows.csv",
-    "evaluation_lock_file": "eval/.lock",
     "baselines_file": "eval/baselines.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",

@@ -26,8 +26,8 @@ from eval.report.sections.tuning import tuning_section
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
-from eval.results.ledger import Ledger, write_ledger
 from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.results.store import Ledger, write_ledger
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Setting
 from eval.significance.claims import Claims

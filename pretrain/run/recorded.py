@@ -1,4 +1,4 @@
-"""What a run says of the source that its variant was trained through; reads files alone."""
+"""What a run's record says of what it was trained through and on; reads files alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RecordedSource:
 
 
 def recorded_source(run: RunFolder) -> RecordedSource:
-    """Read it from the run's record, or its completion marker, or its model, whichever is there and whole."""
+    """Read it from the run's record, or its completion marker, or its model, whichever is there."""
     record = peek_record(run.provenance_file)
     others = (
         peek_record(path).get(key)
@@ -31,3 +31,8 @@ def recorded_source(run: RunFolder) -> RecordedSource:
         return RecordedSource(next((other for other in others if isinstance(other, str)), ""))
     earlier = record.get("variant_earlier_sources")
     return RecordedSource(found, tuple(map(str, earlier)) if isinstance(earlier, list) else ())
+
+
+def recorded_texts(run: RunFolder) -> str:
+    """What identifies its tokens, without how they were cut into rows; empty where it was not recorded."""
+    return str(peek_record(run.provenance_file).get("data_fingerprint", "")).partition("-")[0]
