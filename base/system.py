@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import shutil
@@ -69,17 +68,6 @@ def is_unread(stream: TextIO) -> bool:
     # Linux tells errors whatever is asked for; macOS none where nothing is.
     poll.register(stream, select.POLLOUT)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
-
-
-def try_lock(descriptor: int) -> bool:
-    """Lock a file without waiting; true also where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _sysctl(name: str) -> str:

@@ -17,7 +17,7 @@ from eval.results.tuning import Tuning, read_tuning
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work, is_number
 from slurm.state.listing import read_levels
-from slurm.state.missing_report import is_followed
+from slurm.state.survey import is_followed
 
 LONGEST_LOG = 4_000_000
 """Bytes of a log that are read, from its end."""

@@ -99,25 +99,6 @@ def test_killed(on_cluster: Make, undisturbed: TinyStudy) -> None:
 
 
 @pytest.mark.slow
-def test_a_damaged_job_file_runs_nothing_and_its_cell_is_handed_in_again(
-    on_cluster: Make, undisturbed: TinyStudy
-) -> None:
-    submitted = on_cluster()
-    submitted.submit()
-    content = min((submitted.study.folder / "jobs").glob("*_0.pkl"))
-    damaged = bytearray(content.read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    content.write_bytes(damaged)
-    submitted.wait_until_over()
-    words = submitted.last_words()
-    assert "1 cells were killed and are submitted again" in words
-    assert "2 of 2 cells done" in words
-    assert_as_undisturbed(submitted.study, undisturbed)
-    logs = "".join(path.read_text() for path in (submitted.study.folder / "jobs").glob("*_0_log.err"))
-    assert "this job's file is damaged, so it runs nothing" in logs
-
-
-@pytest.mark.slow
 def test_the_controller_restarted(on_cluster: Make, undisturbed: TinyStudy) -> None:
     submitted = on_cluster()
     submitted.submit(*ONE_JOB, "--no-report")

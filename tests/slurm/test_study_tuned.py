@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from slurm.queue.squeue import report_name
 from tests.slurm.studies import CONFIG, SubmittedStudy, TinyStudy, run_here
 
 SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
@@ -89,23 +90,6 @@ def test_killed_in_every_stage_it_arrives_at_the_same_choice(
     assert told(submitted.study) == told(here)
 
 
-@pytest.mark.slow
-def test_in_successive_halving_jobs_hand_in_the_next_rung_of_their_variant(
-    on_cluster: Callable[..., SubmittedStudy], tmp_path_factory: pytest.TempPathFactory, base_config: Path
-) -> None:
-    rates = [3e-4, 1e-3, 3e-3, 1e-2]
-    tune = {"optim.learning_rate": rates, "seeds": [101], "method": "successive-halving", "shared": False}
-    here = TinyStudy(tmp_path_factory.mktemp("halving"), base_config, config=SHORT, tune=tune)
-    run_here(here, "--cluster", "local", "--cells-per-job", 4)
-    submitted = on_cluster(config=SHORT, tune=tune)
-    submitted.submit("--cells-per-job", 4)
-    submitted.wait_until_over(400)
-    assert told(submitted.study) == told(here)
-    logs = "".join(path.read_text() for path in (submitted.study.folder / "jobs").glob("*_log.out"))
-    assert "cells are submitted, as what they rest on has ended" in logs
-    assert "report.md" in submitted.last_words()
-
-
 NEWCOMER = """
 from torch import nn
 from ffn_variants import FFNSpec
@@ -167,10 +151,7 @@ def kill_a_cell(submitted: SubmittedStudy, stage: str) -> None:
 
 def cancel_last(submitted: SubmittedStudy) -> None:
     """Cancel the job that would end the stage."""
-    lasts = [
-        one["array"] for one in submitted.records() if one["array"] and not any(one["elements"].values())
-    ]
-    submitted.cluster.run("scancel", *sorted(lasts, key=int), check=False)
+    submitted.cluster.run("scancel", f"--name={report_name(submitted.study.folder)}", check=False)
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float = 200) -> None:

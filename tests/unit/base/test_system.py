@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import fcntl
 import os
 import runpy
 import signal
@@ -84,19 +83,6 @@ def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
         assert not system.is_unread(file)
 
 
-def test_a_lock_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "lock"
-    with path.open("w") as first, path.open("r+") as second:
-        assert system.try_lock(first.fileno())
-        assert not system.try_lock(second.fileno())
-
-        def unable(*_: object) -> None:
-            raise OSError("no locks here")
-
-        monkeypatch.setattr(fcntl, "flock", unable)
-        assert system.try_lock(second.fileno())
-
-
 def names_of(path: Path) -> set[str]:
     """What a file imports, and takes of modules that differ between systems."""
     named = set()
@@ -114,9 +100,9 @@ def names_of(path: Path) -> set[str]:
 def test_nothing_else_names_what_differs() -> None:
     """Else a Mac would meet it at an import or in the middle of a run."""
     found = {path.relative_to(ROOT).as_posix(): names_of(path) & DIFFERS for path in OURS}
-    assert {"fcntl", "sched_getaffinity", "poll"} <= found.pop("base/system.py")
-    # A worker's own handler waits for it, on both; and what a boot is told by where there is nothing better.
-    allowed = {"slurm/cancel.py": {"SIGUSR1"}, "pretrain/run/machine.py": {"boot_time"}}
+    assert {"sched_getaffinity", "poll"} <= found.pop("base/system.py")
+    # What a boot is told by where there is nothing better.
+    allowed = {"pretrain/run/machine.py": {"boot_time"}}
     assert {path: names for path, names in found.items() if names} == allowed
 
 

@@ -18,7 +18,7 @@ from eval.results.tuning import read_tuning
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
 from slurm.list import main as list_studies
-from slurm.run import launch, report
+from slurm.run import launch, report, stages
 from slurm.state.cell_state import start_state, write_state
 from slurm.state.listing import read_listing
 from slurm.status import main as show_status
@@ -49,7 +49,6 @@ class Trainer:
         fails: Run ids begin with one of these: they end with an error of their own.
         diverges: Variant and rate of runs that diverge.
         stops_at: The cell, counted from 1 over all stages, at which the process is killed.
-        late: Variants whose tuning runs run when no others are left.
     """
 
     def __init__(
@@ -57,20 +56,15 @@ class Trainer:
         fails: Sequence[str] = (),
         diverges: Sequence[tuple[str, float]] = (),
         stops_at: int = 0,
-        late: Sequence[str] = (),
     ) -> None:
         self.fails, self.diverges, self.stops_at = tuple(fails), tuple(diverges), stops_at
-        self.late, self.ran, self.cells = late, [], []
+        self.ran, self.cells = [], []
 
-    def __call__(self, *given: Any) -> Trainer:
-        self.follow = given[5]
+    def __call__(self, *_: Any) -> Trainer:
         return self
 
     def run(self, batches: Sequence[Sequence[Cell]]) -> None:
-        waiting = [cell for batch in batches for cell in batch]
-        while waiting:
-            cell = min(waiting, key=lambda cell: cell.stage == "tune" and cell.variant in self.late)
-            waiting.remove(cell)
+        for cell in [cell for batch in batches for cell in batch]:
             self.cells.append(cell)
             if len(self.ran) + 1 == self.stops_at:
                 raise KeyboardInterrupt
@@ -79,7 +73,6 @@ class Trainer:
             error = self.train(cell)
             ended = {"name": "failed" if error else "done", "error": error}
             write_state(cell.study_dir, cell.run_id, type(state)(**{**vars(state), **ended}))
-            waiting += [cell for batch in self.follow() for cell in batch]
 
     def train(self, cell: Any) -> str:
         """Leave a folder; returns the error."""
@@ -217,9 +210,7 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
 def test_killed_before_a_round_is_recorded_it_is_recorded_by_the_same_command(
     run, tmp_path, monkeypatch, times
 ):
-    from slurm.run import choose
-
-    calls, write = [], choose.write_tuning
+    calls, write = [], stages.write_tuning
 
     def die(*args: Any) -> None:
         calls.append(args)
@@ -228,7 +219,7 @@ def test_killed_before_a_round_is_recorded_it_is_recorded_by_the_same_command(
         write(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(choose, "write_tuning", die)
+        patch.setattr(stages, "write_tuning", die)
         with pytest.raises(KeyboardInterrupt):
             run()
     assert not read_listing(tmp_path / "runs" / "tuned").note
@@ -430,21 +421,6 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
     assert {tuple(sorted(level)) for level in levels} == {(RATE, "size", "variant"), ("size", "variant")}
 
 
-def test_in_successive_halving_no_variant_waits_for_another(run, tmp_path):
-    """Quarters of runs first; gelu is through, and compared, before kan has begun its second rung."""
-    trainer = Trainer(late=["kan"])
-    config = {"output": {"runs_dir": str(tmp_path / "runs")}, "optim": {"max_steps": 40}}
-    assert run(variants=["gelu", "kan"], tune=HALVING, config=config, trainer=trainer) == 0
-    tuning = read_tuning(tmp_path / "runs" / "tuned")
-    assert {one.variant: one.point[RATE] for one in tuning.chosen} == {"gelu": 3e-3, "kan": 1e-2}
-    for variant in ("gelu", "kan"):
-        own = [cell for cell in trainer.cells if cell.variant == variant and cell.stage == "tune"]
-        steps = [cell.config.optim.max_steps for cell in own]
-        assert steps == [10] * 4 + [20] * 2 + [40]
-    first = next(i for i, cell in enumerate(trainer.cells) if (cell.variant, cell.stage) == ("gelu", "main"))
-    assert not any(cell.variant == "kan" for cell in trainer.cells[:first])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("cell", [3, 8, 9, 13, 16])
 def test_successive_halving_killed_anywhere_arrives_at_the_same_end(cell, run, tmp_path):
@@ -454,15 +430,9 @@ def test_successive_halving_killed_anywhere_arrives_at_the_same_end(cell, run, t
     few = {"variants": ["gelu", "kan"], "tune": HALVING}
     assert run(**runs, **few) == 0
     with pytest.raises(KeyboardInterrupt):
-        run(**few, trainer=Trainer(stops_at=cell, late=["gelu"]))
+        run(**few, trainer=Trainer(stops_at=cell))
     assert run(**few) == 0
-    found, wanted = told(tmp_path), told(whole)
-    key = json.dumps
-    assert sorted(found.pop("rounds"), key=key) == sorted(wanted.pop("rounds"), key=key)  # as they ended
-    assert sorted(found.pop("chosen"), key=key) == sorted(wanted.pop("chosen"), key=key)
-    assert {name: sorted(value) for name, value in found.items()} == {
-        name: sorted(value) for name, value in wanted.items()
-    }
+    assert told(tmp_path) == told(whole)
 
 
 def test_the_text_that_is_compared_on_is_prepared_before_any_tuning(tmp_path, repository, monkeypatch):
