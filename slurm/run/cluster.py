@@ -100,7 +100,7 @@ class SlurmSubmitter:
         Raises:
             UsageError: If SLURM refuses.
         """
-        cancel(f"--name={report_name(self.study.folder)}", "--state=PENDING")
+        self._cancel_waiting_report()
         size, limit = self.packing.cells_per_job, max_array_size()
         batches = [tuple(cells[i : i + size]) for i in range(0, len(cells), size)]
         jobs: list[submitit.Job[None]] = []
@@ -119,8 +119,10 @@ class SlurmSubmitter:
     def submit_report(self, round_: int = 0) -> str | None:
         """Have a job that runs when all of the study that is queued or running has ended, however it did.
 
+        One that waits is replaced: it may be of a command that was killed before the job's file lay there.
+
         Returns:
-            SLURM's id of that job, which may have been there; None where no cell is queued or running.
+            SLURM's id of that job; None where no cell is queued or running.
 
         Raises:
             UsageError: If SLURM refuses or does not answer.
@@ -132,9 +134,7 @@ class SlurmSubmitter:
         awaited = living_arrays(queue, cells_name(folder))
         if not awaited:
             return None
-        waiting = [i for i, job in queue.items() if job.name == report_name(folder) and job.is_pending]
-        if waiting:
-            return waiting[0]
+        self._cancel_waiting_report()
         partition = self.preset.report_partition or self.preset.partition
         executor = submitit.SlurmExecutor(folder=self._folder)
         _set(
@@ -157,6 +157,9 @@ class SlurmSubmitter:
         words = {name.replace("_", "-"): value for name, value in (options | more).items()}
         lines = [f"  {name}" + ("" if value is True else f" {value}") for name, value in words.items()]
         return "\n".join([*lines, "before Python starts:", *(f"  {line}" for line in setup)])
+
+    def _cancel_waiting_report(self) -> None:
+        cancel("--me", f"--name={report_name(self.study.folder)}", "--state=PENDING")
 
     @cached_property
     def _folder(self) -> Path:
