@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shutil
@@ -68,6 +69,21 @@ def is_unread(stream: TextIO) -> bool:
     # Linux tells errors whatever is asked for; macOS none where nothing is.
     poll.register(stream, select.POLLOUT)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def is_locked(file: Path) -> bool:
+    """Whether a process holds a file's lock, which the system releases however that one dies.
+
+    Nothing is written, and no permission to write is needed. False where there is no file, or no locks.
+    """
+    try:
+        with file.open("rb") as opened:
+            fcntl.flock(opened.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _sysctl(name: str) -> str:

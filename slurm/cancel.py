@@ -19,10 +19,10 @@ from tyro.conf import Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from base.system import is_locked
 from pretrain.run.folders import StudyFolder
 from slurm.arguments import runs_dir_override
 from slurm.queue.squeue import cancel, cells_name, living_arrays, read_queue, report_name
-from slurm.state.cell_state import is_held
 from slurm.state.listing import read_listing
 
 
@@ -77,7 +77,7 @@ def _cancel_jobs(study_dir: Path) -> list[str]:
 def _stop_command(study_dir: Path) -> list[str]:
     """Stop the command that runs or submits a study: it ends its workers, which save first."""
     lock_file = StudyFolder(study_dir).submit_lock_file.resolve()
-    if not is_held(lock_file):
+    if not is_locked(lock_file):
         return []
     holders = [process.pid for process in psutil.process_iter() if _has_open(process, lock_file)]
     for pid in holders:

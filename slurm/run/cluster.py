@@ -31,7 +31,7 @@ from slurm.queue.cluster import ClusterPreset, minutes_of
 from slurm.queue.snapshot import snapshot_environment
 from slurm.queue.squeue import cancel, cells_name, living_arrays, max_array_size, read_queue, report_name
 from slurm.run.stages import end_stage
-from slurm.run.todo import find_todo
+from slurm.run.todo import find_todo, in_parts
 from slurm.state.cell_state import queued_state
 from slurm.state.survey import survey
 from slurm.study.cells import Cell, own_variants, trained_cells
@@ -101,11 +101,8 @@ class SlurmSubmitter:
             UsageError: If SLURM refuses.
         """
         self._cancel_waiting_report()
-        size, limit = self.packing.cells_per_job, max_array_size()
-        batches = [tuple(cells[i : i + size]) for i in range(0, len(cells), size)]
         jobs: list[submitit.Job[None]] = []
-        for start in range(0, len(batches), limit):
-            chunk = batches[start : start + limit]
+        for chunk in in_parts(in_parts(cells, self.packing.cells_per_job), max_array_size()):
             # Arrays are throttled one by one, so where there is a bound the next waits for the last.
             after = [_array(jobs[-1])] if jobs and self._max_running else []
             with _asking_slurm():

@@ -27,7 +27,7 @@ from slurm.queue.cluster import load_preset
 from slurm.queue.snapshot import take_snapshot
 from slurm.run.cluster import Packing, SlurmSubmitter
 from slurm.run.dry_run import show_dry_run
-from slurm.run.local import LocalRunner, batches
+from slurm.run.local import LocalRunner
 from slurm.run.looks import check_plan
 from slurm.run.progress import StudyProgress
 from slurm.run.stages import check_tuning_plan, end_stage
@@ -35,6 +35,7 @@ from slurm.run.todo import (
     Todo,
     check_same_texts,
     find_todo,
+    in_parts,
     other_source_lines,
     sole_submitter,
     unfinished,
@@ -221,7 +222,7 @@ def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) ->
         progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
         try:
             runner = LocalRunner(study.folder, options.workers, progress, snapshot)
-            runner.run(batches(todo.cells, options.cells_per_job))
+            runner.run(in_parts(todo.cells, options.cells_per_job))
         finally:
             progress.close()
     left = unfinished(study)

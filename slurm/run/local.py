@@ -89,11 +89,6 @@ class LocalRunner:
         return state.name not in ("done", "failed") and self._tries[cell.run_id] < MAX_ATTEMPTS
 
 
-def batches(cells: Sequence[Cell], cells_per_job: int) -> list[tuple[Cell, ...]]:
-    """Cut cells into jobs of at most ``cells_per_job``; one process start is shared by the cells of a job."""
-    return [tuple(cells[i : i + cells_per_job]) for i in range(0, len(cells), cells_per_job)]
-
-
 def worker_environment(snapshot: Path, slot: int, workers: int) -> dict[str, str]:
     """Return the variables of a worker.
 

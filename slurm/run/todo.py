@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from base.config_input import read_yaml
 from base.errors import OccupiedError, UsageError
@@ -28,6 +28,8 @@ from slurm.state.survey import survey
 from slurm.study.cells import Cell, trained_cells
 from slurm.study.study import Study
 from slurm.worker.cell import is_done
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ def _beside(study: Study, changes: Mapping[str, str]) -> dict[str, str]:
         for cell in trained
         if cell.config.model.ffn in changed
     }
+
+
+def in_parts(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
+    """Cut a list: cells into jobs, as those of a job share one start, or jobs into arrays."""
+    return [tuple(items[i : i + size]) for i in range(0, len(items), size)]
 
 
 def unfinished(study: Study) -> list[tuple[Cell, CellState]]:

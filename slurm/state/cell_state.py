@@ -23,6 +23,7 @@ from base.errors import OccupiedError
 from base.json_text import parse_json
 from base.progress import duration
 from base.records import read_record, write_record
+from base.system import is_locked
 from eval.results.stages import TUNE
 from pretrain.run.folders import RunFolder, StudyFolder
 
@@ -69,7 +70,7 @@ def read_state(study_dir: Path, run_id: str) -> CellState:
     A cell that runs outside of SLURM is ``missing`` if no process holds it.
     """
     state = _written(study_dir, run_id)
-    if state.name != "running" or state.job or is_held(StudyFolder(study_dir).cell_lock_file(run_id)):
+    if state.name != "running" or state.job or is_locked(StudyFolder(study_dir).cell_lock_file(run_id)):
         return state
     state = _written(study_dir, run_id)  # a process lets go of its cell after it has written how it ended
     if state.name != "running":
@@ -96,19 +97,6 @@ def held_cell(study_dir: Path, run_id: str, patience_s: float) -> Iterator[None]
         yield
     finally:
         lock.release()
-
-
-def is_held(lock_file: Path) -> bool:
-    """Whether a process holds a lock; false where nothing can be locked, as in a read-only archive."""
-    if not lock_file.is_file():
-        return False
-    try:
-        with FileLock(lock_file).acquire(timeout=0):
-            return False
-    except Timeout:
-        return True
-    except (OSError, NotImplementedError):
-        return False
 
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from base.errors import UsageError
+from base.system import is_locked
 from pretrain.run.folders import StudyFolder
 from slurm.queue.squeue import Queue, living_arrays, read_queue, report_name
-from slurm.state.cell_state import CellState, is_held, read_state
+from slurm.state.cell_state import CellState, read_state
 from slurm.state.listing import read_listing
 
 SILENT = "SLURM does not answer"
@@ -43,7 +44,7 @@ def is_followed(study_dir: Path) -> bool:
             return False
     except UsageError:
         return False
-    if is_held(StudyFolder(study_dir).submit_lock_file):
+    if is_locked(StudyFolder(study_dir).submit_lock_file):
         return True
     return bool(living_arrays(read_queue(study_dir) or {}, report_name(study_dir)))
 

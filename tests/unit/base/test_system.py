@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import runpy
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 import base
 from base import system
@@ -83,6 +85,21 @@ def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
         assert not system.is_unread(file)
 
 
+def test_a_lock_is_seen_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    assert not system.is_locked(path)
+    with FileLock(path):
+        path.chmod(0o400)
+        assert system.is_locked(path)
+    assert not system.is_locked(path)
+
+    def unable(*_: object) -> None:
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", unable)
+    assert not system.is_locked(path)
+
+
 def names_of(path: Path) -> set[str]:
     """What a file imports, and takes of modules that differ between systems."""
     named = set()
@@ -100,7 +117,7 @@ def names_of(path: Path) -> set[str]:
 def test_nothing_else_names_what_differs() -> None:
     """Else a Mac would meet it at an import or in the middle of a run."""
     found = {path.relative_to(ROOT).as_posix(): names_of(path) & DIFFERS for path in OURS}
-    assert {"sched_getaffinity", "poll"} <= found.pop("base/system.py")
+    assert {"fcntl", "sched_getaffinity", "poll"} <= found.pop("base/system.py")
     # What a boot is told by where there is nothing better.
     allowed = {"pretrain/run/machine.py": {"boot_time"}}
     assert {path: names for path, names in found.items() if names} == allowed

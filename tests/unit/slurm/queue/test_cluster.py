@@ -98,19 +98,6 @@ def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     assert "  requeue" in asked_by().splitlines()
 
 
-@pytest.mark.parametrize("name", ["mem", "mem-per-cpu", "mem_per_cpu", "mem-per-gpu"])
-def test_memory_is_asked_for_in_one_way(name: str) -> None:
-    with pytest.raises(ValueError, match=f"sbatch takes one of mem_gb and {name.replace('_', '-')}"):
-        ClusterPreset(mem_gb=8, additional_parameters={name: "2G"})
-    for preset in (
-        {"mem_gb": 8, "additional_parameters": {name: None}},
-        {"additional_parameters": {name: "2G"}},
-    ):
-        assert ClusterPreset(**preset)
-    with pytest.raises(ValueError, match="sbatch takes one of mem-per-cpu and mem-per-gpu"):
-        ClusterPreset(additional_parameters={"mem_per_cpu": "1G", "mem-per-gpu": "2G"})
-
-
 @pytest.mark.parametrize(
     ("name", "field"),
     [("cpus-per-task", "cpus_per_task"), ("ntasks_per_node", "tasks_per_node"), ("time", "time")],

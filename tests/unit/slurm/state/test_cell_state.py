@@ -70,7 +70,7 @@ def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Pa
         return False
 
     start_state(tmp_path, RUN_ID, log="")
-    monkeypatch.setattr(cell_state, "is_held", let_go)
+    monkeypatch.setattr(cell_state, "is_locked", let_go)
     assert read_state(tmp_path, RUN_ID).name == "done"
 
 
