@@ -10,13 +10,13 @@ independent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from benchmarks.tables import print_table
 from eval.significance.statistics.paired_items import compare_paired, mcnemar
 
@@ -27,8 +27,7 @@ SPREADS = (0.0, 0.1, 0.3)
 """By how much the models differ from task to task, in logits."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ItemErrorRatesArgs:
+class ItemErrorRatesArgs(Section):
     """What is simulated."""
 
     benchmarks: int = 4000

@@ -186,9 +186,7 @@ def explain_runs(args: argparse.Namespace) -> dict[str, list[list[SegmentF1]]]:
     )
     found: dict[str, list[list[SegmentF1]]] = {}
     for run in args.runs:
-        asked = ExplainableSegmentsArgs(
-            run=run, task=str(args.folder / "deciding.yaml"), config=EvalConfig(finetune=tuning)
-        )
+        asked = ExplainableSegmentsArgs(run=run, task=str(args.folder / "deciding.yaml"), finetune=tuning)
         results = measure(asked)
         print(run, *results, sep="\n", file=sys.stderr)
         found.setdefault(identify_run(run).family, []).append(results)

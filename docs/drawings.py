@@ -188,12 +188,12 @@ STUDY_FOLDER = (
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
-    "status": ("python -m slurm.status --html", GREY),
-    "submit": ("python -m slurm.submit", VERMILION),
+    "status": ("ffn-ablations study status --html", GREY),
+    "submit": ("ffn-ablations study run", VERMILION),
     "train": ("pretrain/train.py", BLUE),
-    "eval": ("python -m eval", GREEN),
-    "look": ("python -m eval.explain, sufficiency, concept_space, inspect", GREY),
-    "report": ("python -m eval.report", PURPLE),
+    "eval": ("ffn-ablations eval", GREEN),
+    "look": ("ffn-ablations explain, sufficiency, concept_space, inspect", GREY),
+    "report": ("ffn-ablations report", PURPLE),
 }
 
 
@@ -230,7 +230,7 @@ PACKAGES = (
     ("base", "errors, files, command line, tables"),
 )
 EVAL_FLOORS = (
-    (("__main__.py", "python -m eval"), ("commands", "python -m eval.heads, ...")),
+    (("__main__.py", "ffn-ablations eval"), ("commands", "ffn-ablations list heads, ...")),
     (("inspection", "looks into FFNs"), ("interpretation", "into a classifier")),
     (
         ("report", "from rows to a document"),

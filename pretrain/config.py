@@ -7,15 +7,14 @@ come from, ``pretrain.resolution`` what they must be for the variant.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-import tyro
 from pydantic import Field, field_validator, model_validator
 
 from base.baseline import BASELINE, Budget
-from base.command_line import Section
 from base.families import FamilySpec, get_family
 from base.names import check_name, check_path
+from base.sections import Section
 from base.seeds import SEED_END
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -24,8 +23,8 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 class ModelConfig(Section):
     """The architecture, in the words of transformers."""
 
-    ffn: Annotated[str, tyro.conf.arg(aliases=["--ffn"])] = BASELINE
-    """FFN variant of every layer: a name that `ffn-ablations variants` lists, or path/to/mine.py:SPEC."""
+    ffn: str = BASELINE
+    """FFN variant of every layer: a name of `ffn-ablations list variants`, or path/to/mine.py:SPEC."""
     ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
     """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
     ffn_options: dict[str, int | float | bool | str] | None = None
@@ -34,7 +33,7 @@ class ModelConfig(Section):
     """Width of the residual stream (D)."""
     intermediate_size: int = Field(1024, gt=0)
     """Width inside the FFN (F); with another ffn_budget than width that of the gelu baseline."""
-    ffn_budget: Annotated[Budget, tyro.conf.arg(aliases=["--ffn-budget"])] = "width"
+    ffn_budget: Budget = "width"
     """width = intermediate_size as given; params, active-params (those that one token meets: fewer in moe and
     product-key-memory) or flops = the width at which the FFN has as many parameters or FLOPs per token as
     gelu's at paired_intermediate_size, where that is set, else intermediate_size."""
@@ -161,7 +160,7 @@ class TrainConfig(Section):
     """The most rows of one forward pass: a process cuts its share of a step into as many as it takes. auto =
     on a GPU all of its share, on a CPU 16; halved where memory runs out, if there is one process. Changes
     roundings and, where there is dropout, what is drawn; never the rows of a step."""
-    find_batch_size: Annotated[bool, tyro.conf.arg(aliases=["--find-batch-size"])] = False
+    find_batch_size: bool = False
     """Halve a number given as per_device_train_batch_size too where memory runs out. One process only."""
     per_device_eval_batch_size: int = Field(16, gt=0)
     """Packed rows per process and forward pass in evaluation."""
@@ -189,11 +188,11 @@ class TrainConfig(Section):
     """Steps between lines of metrics.jsonl."""
     eval_steps: int | None = Field(None, gt=0)
     """Steps between evaluations on held-out text; none = a tenth of the run. The last step is always one."""
-    eval_every: Annotated[int | None, tyro.conf.arg(aliases=["--eval-every"])] = Field(None, gt=0)
+    eval_every: int | None = Field(None, gt=0)
     """Steps between scorings of eval_suite, the last step included; none = never."""
-    eval_suite: Annotated[str, tyro.conf.arg(aliases=["--eval-suite"])] = "blimp-fast"
+    eval_suite: str = "blimp-fast"
     """Minimal pairs that eval_every scores: any suite of ffn-ablations eval that has pairs."""
-    eval_dir: Annotated[str | None, tyro.conf.arg(aliases=["--eval-dir"])] = None
+    eval_dir: str | None = None
     """Folder of that suite's data, where it needs one."""
     save_steps: int | None = Field(500, gt=0)
     """Steps between checkpoints; none = only by save_minutes."""
@@ -204,9 +203,7 @@ class TrainConfig(Section):
     max_loss_ratio: float | None = Field(4.0, gt=1)
     """Stop where the logged loss exceeds this x that of guessing, ln(vocabulary), and this x the first
     step's; none = only where it is not finite."""
-    tracker: Annotated[
-        Literal["none", "tensorboard", "wandb", "trackio"], tyro.conf.arg(aliases=["--tracker"])
-    ] = "none"
+    tracker: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
 
 
@@ -230,11 +227,11 @@ class SplineConfig(Section):
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
-    runs_dir: Annotated[str, tyro.conf.arg(aliases=["--runs-dir"])] = "runs"
+    runs_dir: str = "runs"
     """Folder of all runs and of the shared data cache."""
-    study: Annotated[str, tyro.conf.arg(aliases=["--study"])] = "default"
+    study: str = "default"
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""
-    run_name: Annotated[str | None, tyro.conf.arg(aliases=["--run-name"])] = None
+    run_name: str | None = None
     """Name of the run's folder in place of seed<N>-<hash>."""
 
     @field_validator("study", "run_name")
@@ -258,6 +255,19 @@ _LACKS = {
 
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
+
+    short_names: ClassVar = {
+        ("model", "ffn"): "ffn",
+        ("model", "ffn_budget"): "ffn-budget",
+        ("train", "eval_every"): "eval-every",
+        ("train", "eval_suite"): "eval-suite",
+        ("train", "eval_dir"): "eval-dir",
+        ("train", "find_batch_size"): "find-batch-size",
+        ("train", "tracker"): "tracker",
+        ("output", "runs_dir"): "runs-dir",
+        ("output", "study"): "study",
+        ("output", "run_name"): "run-name",
+    }
 
     family: str = "gpt_neo"
     """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""

@@ -1,20 +1,19 @@
 """Continue a prompt with a trained causal model.
 
-python -m pretrain.generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time"
-python -m pretrain.generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
+ffn-ablations generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time"
+ffn-ablations generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from pydantic import Field
 
-from base.command_line import Section, parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from base.seeds import SEED_END
 from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder
@@ -23,7 +22,7 @@ from pretrain.run.folders import RunFolder
 class GenerateArgs(Section):
     """Continue a prompt with a trained causal model."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Positional[Path]
     """A run folder, or its model/."""
     prompt: str = "Once upon a time"
     """How the text begins."""
@@ -37,13 +36,13 @@ class GenerateArgs(Section):
     """Of the draws; the same seed gives the same texts on the same machine."""
     num: int = Field(1, gt=0)
     """Texts to write."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command."""
-    options = parse_flags(GenerateArgs, args, prog="python -m pretrain.generate", description=__doc__)
+    options = parse_flags(GenerateArgs, args, prog="ffn-ablations generate", description=__doc__)
     folder = model_folder(options.run)
 
     from transformers.utils.logging import disable_progress_bar
@@ -81,7 +80,3 @@ def model_folder(path: Path) -> Path:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
     known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
     raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")
-
-
-if __name__ == "__main__":
-    run_cli(main)

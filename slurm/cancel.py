@@ -1,6 +1,6 @@
 """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
 
-    python -m slurm.cancel runs/quickstart
+    ffn-ablations study cancel runs/quickstart
 
 What runs is saved first; submitting the study again continues.
 """
@@ -11,14 +11,13 @@ import os
 import signal
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from tyro.conf import Positional
 
-from base.command_line import parse_flags
-from base.errors import OccupiedError, UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import OccupiedError, UsageError
+from base.sections import Section
 from pretrain.run.folders import StudyFolder
 from pretrain.run.machine import is_here
 from slurm.arguments import runs_dir_override
@@ -34,8 +33,7 @@ COMMANDS = ("ffn-ablations", "ffn_ablations")
 """How a study is run, besides by a module of ``slurm``."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CancelArgs:
+class CancelArgs(Section):
     """Cancel a study."""
 
     study: Positional[Path]
@@ -46,7 +44,7 @@ class CancelArgs:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command."""
-    options = parse_flags(CancelArgs, args, prog="python -m slurm.cancel", description=__doc__)
+    options = parse_flags(CancelArgs, args, prog="ffn-ablations study cancel", description=__doc__)
     if options.study.is_dir():
         read_listing(options.study)  # refuses what is no study's folder
         return cancel_study(options.study)
@@ -149,7 +147,3 @@ def _is_worker(pid: int, folder: StudyFolder) -> bool:
     return any("submitit" in word for word in words) and any(
         Path(word).resolve() == folder.jobs_dir.resolve() for word in words[1:] if word.startswith(("/", "."))
     )
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -33,11 +33,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-import tyro
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from base.command_line import Section
 from base.errors import unknown_name
+from base.sections import Section
 from base.seeds import SEED_END
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, HEADS
@@ -208,14 +207,12 @@ class FinetuneConfig(Section):
     every model."""
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
-    head: Annotated[
-        tuple[Annotated[str, BeforeValidator(_check_head)], ...], tyro.conf.arg(aliases=["--head"])
-    ] = (DEFAULT_HEAD,)
+    head: tuple[Annotated[str, BeforeValidator(_check_head)], ...] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
     rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
     frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". The command
-    eval.heads lists them."""
-    freeze_backbone: Annotated[bool, tyro.conf.arg(aliases=["--freeze-backbone"])] = False
+    list heads lists them."""
+    freeze_backbone: bool = False
     """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
     pooling: Pooling = "auto"
     """What a head other than the default reads of a text or a segment: its first or last token, or the mean;

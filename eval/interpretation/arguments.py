@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, ClassVar, TypeVar
 
-import tyro
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field
 
-from base.command_line import read_flags
+from base.command_line import Positional, read_flags
+from base.mistakes import check
+from base.sections import Section
 from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig
 from eval.runner.find_runs import study_config
@@ -30,24 +29,36 @@ SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", 
 """What of ``EvalConfig`` a single classifier depends on."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassifierArgs:
+class ClassifierArgs(Section):
     """Which classifier such a command looks into."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    short_names: ClassVar = {("finetune", "head"): "head", ("finetune", "freeze_backbone"): "freeze-backbone"}
+
+    run: Positional[Path]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of ffn-ablations tasks, or a YAML file."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    task: Positional[str]
+    """A classification task: a name of ffn-ablations list tasks, or a YAML file."""
+    trust_remote_code: bool = False
     """Run an FFN variant that the run brings as code; read it before. Such a run is refused otherwise."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
-    as in the run's study."""
+    glue_dir: Path | None = None
+    """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
+    classification_dir: Path | None = None
+    """As --glue-dir, for tasks beside GLUE's."""
+    embedded_seed: int = Field(2024, ge=0)
+    """Seed of the embedded classification tasks; the same for every run."""
+    device: str | None = None
+    """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
+    finetune: FinetuneConfig = FinetuneConfig()
+    """How the classifier is fine-tuned, and under which head; what no flag says is as in the run's study."""
+
+    @property
+    def config(self) -> EvalConfig:
+        """Where examples come from, how the classifier is fine-tuned, and under which head."""
+        return EvalConfig.model_validate({name: getattr(self, name) for name in SHOWN})
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExplainArgs(ClassifierArgs):
-    """What ``python -m eval.explain`` is asked to do."""
+    """What ``ffn-ablations explain`` is asked to do."""
 
     examples: int = 20
     """Validation examples to show, half of them misclassified where there are enough."""
@@ -55,7 +66,6 @@ class ExplainArgs(ClassifierArgs):
     """The page (null: RUN/eval/explanations/TASK-HEAD.html)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class SufficiencyArgs(ClassifierArgs):
     """What ``python -m eval.sufficiency`` is asked to do."""
 
@@ -73,7 +83,6 @@ class SufficiencyArgs(ClassifierArgs):
     """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ExplainableSegmentsArgs(ClassifierArgs):
     """What ``python -m eval.explainable_segments`` is asked to do."""
 
@@ -83,7 +92,6 @@ class ExplainableSegmentsArgs(ClassifierArgs):
     """The JSON file (null: RUN/eval/explanations/TASK-HEAD-segments.json)."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class ConceptSpaceArgs(ClassifierArgs):
     """What ``python -m eval.concept_space`` is asked to draw."""
 
@@ -94,7 +102,6 @@ class ConceptSpaceArgs(ClassifierArgs):
 
 
 Args = TypeVar("Args", bound=ClassifierArgs)
-Model = TypeVar("Model", bound=BaseModel)
 
 
 def parse_classifier_flags(
@@ -112,35 +119,9 @@ def parse_classifier_flags(
     Raises:
         UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
     """
-    line = read_flags(kind, args, default=_open(kind, EvalConfig()))
-    run = line.typed.values.get(("run",))
-    config = config_with_head([] if run is None else [Path(run)], head)
-    return line.complete(_open(kind, config), prog=prog, description=description)
-
-
-def _open(kind: type[Args], config: EvalConfig) -> Args:
-    """Return arguments that still lack a run and a task."""
-    return kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
-
-
-def with_fewer_flags(config: EvalConfig) -> EvalConfig:
-    """Return the same settings, of which only those that a classifier depends on are flags."""
-    return _kind_with_fewer_flags().model_validate(config.model_dump())
-
-
-@functools.cache  # pydantic goes through all source files for the docstrings of a new kind
-def _kind_with_fewer_flags() -> type[EvalConfig]:
-    tuning = _without_flags(FinetuneConfig, {"tasks"})
-    return _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
-
-
-def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> type[Model]:
-    """Derive a kind of section that has the same fields, some of which are not shown and are no flags."""
-    hints = get_type_hints(kind, include_extras=True)
-    fields: dict[str, Any] = {
-        name: (Annotated[hints[name], tyro.conf.Suppress], kind.model_fields[name].default) for name in hidden
-    }
-    return create_model(kind.__name__, __base__=kind, **fields, **changed)
+    typed = read_flags(kind, args, prog, description)
+    config = config_with_head([Path(typed.values[("run",)])], head)
+    return check(kind, config.model_dump(include=set(SHOWN)), typed)
 
 
 def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from base.errors import run_cli
 from eval.interpretation.arguments import SPACE_HEAD, ConceptSpaceArgs, parse_classifier_flags
 
 EXAMPLES = """Draw where the examples of a task lie in the spaces of the head space, one space for each class.
@@ -28,7 +27,3 @@ def main(args: Sequence[str] | None = None) -> int:
 
     print("\n".join(map(str, draw(asked))))
     return 0
-
-
-if __name__ == "__main__":
-    run_cli(main)

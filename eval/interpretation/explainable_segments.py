@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from base.errors import run_cli
 from base.files import write_text
 from eval.interpretation.arguments import (
     SEGMENT_HEAD,
@@ -57,7 +56,3 @@ def main(args: Sequence[str] | None = None) -> int:
     write_text(out, json.dumps(content, indent=1))
     print(f"{table(results)}\n{out}")
     return 0
-
-
-if __name__ == "__main__":
-    run_cli(main)

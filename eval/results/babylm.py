@@ -155,7 +155,7 @@ def collect(run_dir: Path, data: Path | None, words: int | None = None) -> Colle
     ledger, _ = look(run)
     if ledger is None:
         raise UsageError(
-            f"{run_dir} has no scores of its texts; score it: python -m eval {run_dir} --suites ewok"
+            f"{run_dir} has no scores of its texts; score it: ffn-ablations eval {run_dir} --suites ewok"
         )
     collected = Collected()
     for key, part in PARTS.items():
@@ -217,7 +217,7 @@ def _items_of(run: RunFolder, suite: str) -> pd.DataFrame:
             return pd.read_parquet(path)
     except (OSError, ValueError) as error:
         wrong = f"cannot be read ({' '.join(str(error).split())[:100]})"
-    raise UsageError(f"{path} {wrong}; score {suite} again: python -m eval {run.path} --suites {suite}")
+    raise UsageError(f"{path} {wrong}; score {suite} again: ffn-ablations eval {run.path} --suites {suite}")
 
 
 def _acquisition(run: RunFolder, task: Any, items: pd.DataFrame, words: int | None) -> dict[str, Any]:
@@ -308,7 +308,9 @@ def told(collected: Collected, run_dir: Path, data: Path | None) -> list[str]:
             for suite in missing
             if suite == "glue"
         ]
-        lines.append(f"missing: {', '.join(named)}; score with: python -m eval {run_dir} {' '.join(flags)}")
+        lines.append(
+            f"missing: {', '.join(named)}; score with: ffn-ablations eval {run_dir} {' '.join(flags)}"
+        )
     if FAST not in collected.content:
         lines.append(f"{FAST}, scores of checkpoints on fast_eval, are not in it; --fast adds them")
     if collected.sizes:

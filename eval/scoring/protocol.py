@@ -3,8 +3,8 @@
 Two protocols flip the decision on 4 to 25% of BLiMP's pairs (measured on small models), so none is implied.
 A preset names all choices at once, and any of them can be changed alone:
 
-    python -m eval RUN --protocol babylm23
-    python -m eval RUN --protocol lm-eval --protocol.prefix eos
+    ffn-ablations eval RUN --protocol babylm23
+    ffn-ablations eval RUN --protocol lm-eval --protocol.prefix eos
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, get_args
 
-import tyro
 from pydantic import BeforeValidator, model_validator
 
-from base.command_line import Section
 from base.errors import unknown_name
+from base.sections import Section
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -123,9 +122,7 @@ def _check_preset(name: object) -> object:
 class ProtocolConfig(Section):
     """How texts are scored: a preset, and what is changed of it."""
 
-    preset: Annotated[Preset, BeforeValidator(_check_preset), tyro.conf.arg(aliases=["--protocol"])] = (
-        "native"
-    )
+    preset: Annotated[Preset, BeforeValidator(_check_preset)] = "native"
     """native = what the models saw in training; lm-eval, babylm23, babylm25 = what those tools score."""
     prefix: Prefix | None = None
     """Token before every text: bos, eos, none (null: the preset's). With none a causal model's first token is

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from pydantic import Field
 
 from base.baseline import Budget
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from base.seeds import SEED_END
 from base.text.files import TextSplit
 from ffn_variants.files import load_variant, names_file
@@ -31,18 +30,17 @@ Examples:
 Each layer is fitted by itself, to the inputs and outputs of its own FFN. Variants that keep the two linear
 layers take their weights over: gelu for gelu changes nothing. A layer of a KAN has several times the
 parameters at equal width; --ffn-budget params gives it as many. What comes out is a saved model with
-swap.json, which has what is printed. from_pretrained loads it after `import ffn_variants`, and python -m eval
+swap.json, which has what is printed. from_pretrained loads it after `import ffn_variants`, and eval
 takes it as a backbone."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SwapArgs:
+class SwapArgs(Section):
     """What ``python -m ffn_variants.swap`` is asked to do."""
 
-    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    model: Positional[Path]
     """A run's folder, one with a saved GPT-Neo, RoBERTa or T5 (ours or stock), or its name on the hub."""
     ffn: str
-    """Variant to put in: a name that `ffn-ablations variants` lists, or path/to/mine.py:SPEC."""
+    """Variant to put in: a name that `ffn-ablations list variants` lists, or path/to/mine.py:SPEC."""
     data: tuple[Path, ...] = ()
     """Texts to fit to, needed: .jsonl, .jsonl.gz, .parquet or .txt. Every tenth document is held out."""
     out: Path | None = None
@@ -80,7 +78,7 @@ class SwapArgs:
     """What ends a document of a .txt file: <|endoftext|>, each line, blank lines, or the file alone."""
     seed: Annotated[int, Field(ge=0, lt=SEED_END)] = 1
     """Decides the new weights and the order of what they are fitted to."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
 
@@ -88,14 +86,10 @@ def main(args: Sequence[str] | None = None) -> None:
     """Read the flags and swap."""
     asked = parse_flags(SwapArgs, args, prog="python -m ffn_variants.swap", description=EXAMPLES)
     if names_file(asked.ffn):
-        asked = replace(asked, ffn=load_variant(asked.ffn).name)
+        asked = asked.model_copy(update={"ffn": load_variant(asked.ffn).name})
     out = asked.out or Path("swapped") / f"{asked.model.name}-{asked.ffn}"
     settings = Settings(**{name: value for name, value in vars(asked).items() if name != "out"})
     try:
         swap(settings, out)
     except UsageError as error:  # flags of a section `data` have the same names here
         raise UsageError(str(error).replace("--data.", "--")) from None
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -1,26 +1,13 @@
-"""Bring back a study from its archives: what its report reads, without models.
-
-    python -m slurm.archive.restore docs/zoo/runs
-    python -m eval.report runs/zoo --out report
-    python -m slurm.submit zoo --add mine.py:SPEC --trust-remote-code
-
-The second line writes the report again, from the same numbers. The third goes on with the study: what was
-brought back is finished, and a newcomer is trained and judged like the others. Runs and files that are there
-already stay as they are.
-"""
+"""Bring back a study from its archives: what its report reads, without models."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from base.command_line import parse_flags
 from base.config_input import read_yaml
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
 from base.names import check_name
 from pretrain.run.folders import StudyFolder
 from slurm.archive.absent import read_failures, read_unfinished
@@ -30,32 +17,29 @@ from slurm.archive.whole import check_whole
 from slurm.state.listing import read_listing
 
 
-@dataclass(frozen=True, kw_only=True)
-class RestoreArgs:
-    """Bring back a study from its archives: what its report reads, without models."""
+def restore(folder: Path, runs_dir: Path) -> int:
+    """Bring a study back; returns 2 where something is damaged or lacking, and the others are brought back.
 
-    archives: Positional[Path]
-    """The folder of archives that was written of a study, such as docs/zoo/runs."""
-    runs_dir: Path = Path("runs")
-    """Folder of all runs; the study gets one in it, of its name."""
+    Args:
+        folder: That of its archives.
+        runs_dir: Folder of all runs; the study gets one in it, of its name.
 
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the command; returns 2 where something is damaged or lacking, and the others are brought back."""
-    options = parse_flags(RestoreArgs, args, prog="python -m slurm.archive.restore", description=__doc__)
-    found = StudyFolder(options.archives)
-    archives = set(options.archives.glob(f"*/*{SUFFIX}"))
+    Raises:
+        UsageError: If there are no archives, or nothing can be written.
+    """
+    found = StudyFolder(folder)
+    archives = set(folder.glob(f"*/*{SUFFIX}"))
     if not archives or not found.study_file.is_file():
         raise UsageError(
-            f"{options.archives} holds no archives of a study ({found.study_file.name} and "
+            f"{folder} holds no archives of a study ({found.study_file.name} and "
             f"<family>/<variant>{SUFFIX}); name the folder that ffn-ablations study archive wrote"
         )
-    study = StudyFolder(options.runs_dir / _name_of(found.study_file))
+    study = StudyFolder(runs_dir / _name_of(found.study_file))
     cells = check_whole(found, "fetch it anew")
     failed, was_there = read_failures(found.path), study.study_file.is_file()
     expected = sorted(set(cells) - failed.keys() - read_unfinished(found.path).keys())
     by_archive = {archive: [] for archive in archives} | {
-        options.archives / f"{variant}{SUFFIX}": list(run_ids)
+        folder / f"{variant}{SUFFIX}": list(run_ids)
         for variant, run_ids in groupby(expected, lambda run_id: run_id.rpartition("/")[0])
     }
     try:
@@ -104,7 +88,3 @@ def _name_of(study_file: Path) -> str:
 
 def _report(study: StudyFolder) -> object:
     return read_yaml(study.study_file).get("report")
-
-
-if __name__ == "__main__":
-    run_cli(main)

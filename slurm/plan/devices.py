@@ -15,9 +15,10 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from base.command_line import Section
-from base.config_input import check_config, read_yaml
+from base.config_input import read_yaml
 from base.errors import unknown_name
+from base.mistakes import check
+from base.sections import Section
 from pretrain.config import RunConfig
 from pretrain.resolution import resolve
 from slurm.plan.shapes import TRAINING_OVER_FORWARD, forward_flops
@@ -95,7 +96,7 @@ def flops_per_s(points: Sequence[Point], hidden_size: int) -> float:
 @cache
 def read_devices() -> dict[str, Device]:
     """Read the table that ships, by name."""
-    table = check_config(read_yaml(TABLE), DeviceTable, TABLE)
+    table = check(DeviceTable, read_yaml(TABLE), source=str(TABLE))
     return {device.name: device for device in table.devices}
 
 

@@ -46,7 +46,7 @@ from slurm.study.tuning.cells import compared_data
 
 
 def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
-    """Do what ``python -m slurm.submit`` is asked to; returns 1 if a local study has cells left at the end.
+    """Do what ``ffn-ablations study run`` is asked to; returns 1 if a local study has cells left at the end.
 
     Args:
         options: What was typed.

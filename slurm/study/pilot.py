@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from base.command_line import Section
+from base.sections import Section
 
 BATCH = "train.batch_size"
 FIRST_SEED = 901

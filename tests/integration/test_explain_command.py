@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-import eval.__main__ as evaluation
+import eval.command as evaluation
 from base.errors import UsageError
 from eval.classification.config import FinetuneConfig
 from eval.config import EvalConfig

@@ -58,7 +58,17 @@ def start(command: Sequence[str], runs: Path) -> tuple[subprocess.Popen[str], in
 def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
     """SIGUSR2 is what submitit's own handler waits for; that one runs after ours has saved."""
     runs = tmp_path / "runs"
-    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
+    command = [
+        sys.executable,
+        "-m",
+        "ffn_ablations",
+        "study",
+        "run",
+        str(study_file),
+        "--runs-dir",
+        str(runs),
+        "--no-report",
+    ]
     process, worker = start([*command, "--workers", "1"], runs)
     os.kill(worker, signal.Signals[name])
     out, _ = process.communicate(timeout=240)
@@ -77,7 +87,17 @@ def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_fi
 def test_a_study_in_the_background_of_a_script_is_cancelled_with_its_workers(study_file, tmp_path):
     """Such a command, and all that it starts, would ignore SIGINT, by which its workers are cancelled."""
     runs = tmp_path / "runs"
-    command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
+    command = [
+        sys.executable,
+        "-m",
+        "ffn_ablations",
+        "study",
+        "run",
+        str(study_file),
+        "--runs-dir",
+        str(runs),
+        "--no-report",
+    ]
     process, worker = start(["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"], runs)
     process.terminate()
     process.communicate(timeout=60)

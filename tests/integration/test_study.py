@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.processes import run_command
+from tests.processes import run_command, words_of
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
 
 
 def command(module: str, *args: object) -> list[str]:
-    return [sys.executable, "-m", module, *map(str, args)]
+    return [sys.executable, "-m", "ffn_ablations", *words_of(module), *map(str, args)]
 
 
 def run(*args: object) -> subprocess.CompletedProcess[str]:

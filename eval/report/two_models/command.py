@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
-
-from base.command_line import parse_flags
+from base.command_line import Positional, parse_flags
 from base.errors import UsageError
 from base.files import write_text
+from base.sections import Section
 from eval.report.two_models.compare import Cluster, ItemDifference, TwoModels, compare_models
 from eval.report.two_models.items import read_model_items
 from eval.report.two_models.page import FIGURE, answer, command_of, draw_parts, page
@@ -21,8 +19,7 @@ from eval.report.two_models.page import FIGURE, answer, command_of, draw_parts, 
 PAGE_NAME = "items.md"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareItemsArgs:
+class CompareItemsArgs(Section):
     """Two models, one training each: on which items do they differ, and is that more than chance among items?
 
     For two runs: python -m eval.compare_items runs/study/gpt_neo/gelu/seed1-* runs/study/gpt_neo/kan/seed1-*
@@ -33,9 +30,9 @@ class CompareItemsArgs:
     training of either model; ffn-ablations report does, from several seeds of each.
     """
 
-    first: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FIRST")]
+    first: Positional[Path]
     """A run that was scored, or the folder of one model that lm-eval --log_samples wrote."""
-    second: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SECOND")]
+    second: Positional[Path]
     """The other one; differences are SECOND minus FIRST."""
     cluster: Cluster | None = None
     """What counts as independent: tasks, groups of tasks (phenomena), or single items (default: tasks where a

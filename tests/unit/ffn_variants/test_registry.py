@@ -10,8 +10,8 @@ import pytest
 from base.errors import run_cli
 from base.table import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.check.ffn import FFN_CHECKS
+from ffn_variants.listing import TableArgs, main, table_rows
 
 D, F = 12, 20
 

@@ -1,17 +1,15 @@
-"""``python -m ffn_variants``: the registry as a table, for given sizes."""
+"""``ffn-ablations list variants``: the registry as a table, for given sizes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from base.baseline import Budget
 from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
+from base.sections import Section
 from base.table import describe_options, format_table
 from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
@@ -23,8 +21,7 @@ LARGEST, MOST_INTERVALS = 1_000_000, 10_000
 _SIZES = ("grid_size", "spline_order", "num_knots")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableArgs:
+class TableArgs(Section):
     """List the feed-forward variants: kind, formula, parameters, FLOPs and reference.
 
     Counts are for one feed-forward network at the given sizes, linear layers and biases included. FLOPs are
@@ -46,7 +43,7 @@ class TableArgs:
     """Spline order of kan instead of its default."""
     num_knots: int | None = None
     """Knots of spline-kan and spline-activation instead of their defaults."""
-    options: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    options: bool = False
     """Also list what ffn_options may hold for each variant."""
 
 
@@ -99,11 +96,7 @@ def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
-    asked = parse_flags(TableArgs, args, prog="python -m ffn_variants")
+    asked = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(asked)))
     if asked.options:
         print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
-
-
-if __name__ == "__main__":
-    run_cli(main)
