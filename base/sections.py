@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import types
+from argparse import SUPPRESS
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
+T = TypeVar("T")
 FieldPath = tuple[str, ...]
 """Names of fields, from the outermost section to the field."""
+Unlisted = Annotated[T, SUPPRESS]
+"""A field that ``--help`` leaves out, as a file is the place for it; its flag works all the same."""
 
 
 class Section(BaseModel):

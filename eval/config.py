@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from base.errors import UsageError, shown, unknown_name
-from base.sections import Section
+from base.sections import Section, Unlisted
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
@@ -75,9 +75,9 @@ class EvalConfig(Section):
     """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
     """Score only so many pairs, items or documents of each task, evenly spaced over its file (null: all)."""
-    embedded_pairs_per_paradigm: int = Field(60, ge=1)
+    embedded_pairs_per_paradigm: Unlisted[int] = Field(60, ge=1)
     """Minimal pairs that the embedded grammar writes for each paradigm."""
-    embedded_seed: int = Field(2024, ge=0)
+    embedded_seed: Unlisted[int] = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""
     check_contamination: bool = True
     """Look for the test items in the training text, once a study: about a second for a million words."""

@@ -45,8 +45,6 @@ class SubmitArgs(Section):
     May be given several times."""
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
-    cancel: bool = False
-    """Cancel the study's jobs; the same command without it continues later."""
     dry_run: bool = False
     """Show every cell, the plan (runs, tokens, FLOPs, hours of all stages) and the sbatch script, and stop;
     nothing is written."""

@@ -48,9 +48,11 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.study.is_dir():
         read_listing(options.study)  # refuses what is no study's folder
         return cancel_study(options.study)
-    from slurm.study.study import load_study
+    from slurm.study.study import folder_of_own, load_study
 
-    return cancel_study(load_study(options.study, runs_dir_override(options.runs_dir)).folder)
+    overrides = runs_dir_override(options.runs_dir)
+    own = folder_of_own(options.study, overrides)  # of a study that brings code, of which nothing is run
+    return cancel_study(own or load_study(options.study, overrides).folder)
 
 
 def cancel_study(study_dir: Path) -> int:
@@ -106,7 +108,7 @@ def _stop_launcher(study_dir: Path) -> list[str]:
     if not launcher.is_here:
         raise UsageError(
             f"the study runs on {launcher.host} ({launcher.words}); cancel it there. If that machine is no "
-            "more, the same command without --cancel goes on here"
+            "more, ffn-ablations study run goes on here"
         )
     if not _runs_study(launcher, study_dir):
         return []

@@ -136,14 +136,14 @@ def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path,
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
-    cancelled = run("slurm.submit", study_file, "--runs-dir", runs, "--cancel")
+    cancelled = run("slurm.cancel", study_file, "--runs-dir", runs)
     assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
     deadline = time.monotonic() + 60
     while group := members(process.pid):
         assert time.monotonic() < deadline, group
         time.sleep(0.1)
-    assert "nothing of this study" in run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
+    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
     again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
@@ -193,12 +193,10 @@ def test_workers_whose_launcher_was_killed_are_cancelled_too(study_file: Path, t
     )
     process.kill()
     process.wait()
-    cancelled = run("slurm.submit", study_file, "--runs-dir", runs, "--cancel")
+    cancelled = run("slurm.cancel", study_file, "--runs-dir", runs)
     assert cancelled.stdout.startswith("cancelled: process ")
     deadline = time.monotonic() + 60
-    while "nothing of this study" not in (
-        said := run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
-    ):
+    while "nothing of this study" not in (said := run("slurm.cancel", study_file, "--runs-dir", runs).stdout):
         assert time.monotonic() < deadline, said
     assert "running" not in run("slurm.status", runs / "smoke").stdout
     assert not (runs / "smoke" / "report").exists()
