@@ -10,8 +10,8 @@ from typing import Literal
 from base.errors import LONGEST_SHOWN, UsageError
 from base.files import CODE_ROOT
 
-Kind = Literal["study", "config", "preset", "rule"]
-FOLDERS: dict[Kind, str] = {"study": "studies", "config": ".", "preset": "clusters", "rule": "rules"}
+Kind = Literal["study", "config", "preset"]
+FOLDERS: dict[Kind, str] = {"study": "studies", "config": ".", "preset": "clusters"}
 
 
 def shipped(kind: Kind) -> dict[str, Path]:

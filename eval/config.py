@@ -63,8 +63,8 @@ class EvalConfig(Section):
     blimp_dir: Path | None = None
     """Folder with full/, filtered/, supplement/ (JSON Lines, a file a task); null: the hub (blimp only)."""
     babylm25_dir: Path | None = None
-    """Folder with the evaluation data of BabyLM 2025, for aoa, blimp-fast, blimp-filtered, blimp-supplement,
-    comps, entity-tracking, ewok, reading, wug and wug-past."""
+    """Folder with the evaluation data of BabyLM 2025, for blimp-fast, blimp-filtered, blimp-supplement,
+    comps, entity-tracking, ewok, wug and wug-past."""
     text_file: Path | None = None
     """Text for perplexity (.txt, .jsonl, .parquet); null: the documents that a run's pretraining held out."""
     glue_dir: Path | None = None
@@ -79,8 +79,6 @@ class EvalConfig(Section):
     """Minimal pairs that the embedded grammar writes for each paradigm."""
     embedded_seed: Unlisted[int] = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""
-    check_contamination: bool = True
-    """Look for the test items in the training text, once a study: about a second for a million words."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
     device and its free memory)."""

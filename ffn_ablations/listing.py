@@ -18,7 +18,6 @@ LONGEST_ABOUT = 90
 TITLES = {
     "study": "Studies, for ffn-ablations study run",
     "config": "Models, for ffn-ablations train and for the families of a study",
-    "rule": "Rules of leaderboards, for ffn-ablations report ... --rules",
     "preset": "Sites, for ffn-ablations study run ... --cluster slurm --preset",
 }
 

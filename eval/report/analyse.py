@@ -30,7 +30,6 @@ from eval.report.tuning.head_tuning import head_trials
 from eval.report.verdicts.failed_runs import analyse_failures, failure_notes, with_failed
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
-from eval.report.verdicts.rules import judge, read_rule
 from eval.report.verdicts.sensitivity import sensitivities
 from eval.results.baselines import mean_baseline
 from eval.results.declarations import check_chances, check_margins, check_names
@@ -118,8 +117,7 @@ def analyse(source: Source, request: Request | None = None) -> Analysis:
     scores = _scores(seen, rows, [*copied, *question.notes], request)
     found = _analysis(_with_tuning(scores, source), question, request)
     beside = _published(source, request, seen.factor, question.baseline)
-    by_rule = judge(found, found.runs, read_rule(request.rules)) if request.rules else None
-    return replace(found, published=beside, by_rule=by_rule, head_trials=head_trials(source))
+    return replace(found, published=beside, head_trials=head_trials(source))
 
 
 def _published(source: Source, request: Request, factor: Factor, baseline: Level) -> Published | None:
@@ -306,7 +304,7 @@ def _analysis(scores: _Scores, question: _Question, request: Request) -> Analysi
         **vars(found),
         source=source,
         tuned=scores.tuned,
-        beside=read_beside(source.path, source.facts),
+        beside=read_beside(source.path),
         looks=counted,
         request=request,
         outcomes=scores.outcomes,

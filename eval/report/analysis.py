@@ -27,7 +27,6 @@ from eval.report.tuning.head_tuning import HeadTrials
 from eval.report.verdicts.failed_runs import Failures
 from eval.report.verdicts.findings import Findings
 from eval.report.verdicts.ranking import Ranking
-from eval.report.verdicts.rules import ByRule
 from eval.report.verdicts.sensitivity import Sensitivity
 from eval.results.declarations import Scale
 from eval.results.outcome import Declared, Outcome, find_direction
@@ -72,8 +71,6 @@ class Request:
     """Of claims."""
     published: PublishedSource | None = None
     """Whose tables own scores are set beside; it changes no claim."""
-    rules: Path | None = None
-    """A leaderboard's rule that is applied, too; it changes no claim."""
     paper: bool = False
     """Whether to write what a paper takes, too."""
     labels: Path | None = None
@@ -127,8 +124,6 @@ class Analysis(Findings):
     """What a study's tuning found; None where it was not tuned."""
     published: Published | None = None
     """Own scores beside a source's, where that was asked for."""
-    by_rule: ByRule | None = None
-    """What a leaderboard's rule makes of the scores, where that was asked for."""
     looks: CountedLooks | None = None
     """Which of its study's reports this is; None where it is of a file, or answers a question of its own."""
 

@@ -104,9 +104,6 @@ class ReportArgs(Section):
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
-    rules: Path | None = None
-    """Judge by the rule of a public leaderboard, too, and say beside it what the runs support: a YAML file
-    (docs/statistics.md), or nanogpt-speedrun or parameter-golf. No claim depends on it."""
     paper: bool = False
     """Write OUT/paper, too: PDF figures of a column's and the text's width, LaTeX tables (booktabs), a
     paragraph on methods with its references, answers to checklists, and example.tex, which shows all."""
@@ -181,7 +178,6 @@ def request_of(args: ReportArgs) -> Request:
         method=args.method,
         correction=args.correction,
         published=args.published,
-        rules=args.rules,
         paper=args.paper,
         labels=_labels(args),
     )

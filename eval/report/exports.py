@@ -28,7 +28,6 @@ from eval.report.tuning.head_tuning import HeadTrials
 from eval.report.verdicts.failed_runs import FailureBound
 from eval.report.verdicts.findings import AtSharedRate
 from eval.report.verdicts.fragility import fragile_because
-from eval.report.verdicts.rules import Judged
 from eval.significance.axes import Benchmark, places_of, without_places
 from eval.significance.comparison import Comparison
 
@@ -74,7 +73,6 @@ def number_tables(analysis: Analysis) -> dict[str, pd.DataFrame]:
         "shared_rate": pd.DataFrame(map(_at_shared_rate, analysis.at_shared_rate)),
         **tuning_tables(analysis.tuned),
         "head_tuning": pd.DataFrame(map(_head_trials, analysis.head_trials)),
-        "rules": pd.DataFrame(map(_judged, analysis.by_rule.judged if analysis.by_rule else ())),
         "published_levels": pd.DataFrame(map(_beside, published.levels if published else ())),
         "published_effects": pd.DataFrame(map(_beside, published.effects if published else ())),
     }
@@ -115,13 +113,6 @@ def _fields(comparison: Comparison | ItemComparison) -> dict[str, Any]:
     for name in ("outcome", "look"):
         own.pop(name, None)
     return own
-
-
-def _judged(judged: Judged) -> dict[str, Any]:
-    own = {**vars(judged), **judged.test._asdict()}
-    supported = own.pop("supported")
-    own.pop("test")
-    return {**own, "verdict": supported.verdict if supported else None}
 
 
 def _comparisons(comparisons: Sequence[Comparison]) -> pd.DataFrame:
@@ -333,10 +324,6 @@ def as_json(analysis: Analysis, context: Context, tables: dict[str, pd.DataFrame
         "warnings": list(analysis.warnings),
         **{name: _records(table) for name, table in tables.items()},
         "baselines": _by_label(analysis, analysis.source.baselines),
-        "contamination": {
-            label: asdict(found)
-            for label, found in _by_label(analysis, analysis.source.contamination).items()
-        },
         "curves": {x.run_id: [y._asdict() for y in x.curve] for x in analysis.facts if x.curve},
         "grad_norms": {x.run_id: [list(p) for p in x.grad_norms] for x in analysis.facts if x.grad_norms},
     }

@@ -21,7 +21,6 @@ from eval.report.sections.outcomes import outcomes_section
 from eval.report.sections.phenomena import parts_section
 from eval.report.sections.published import published_section
 from eval.report.sections.ranking import ranking_section
-from eval.report.sections.rules import rules_section
 from eval.report.sections.scores import scores_section, tasks_section
 from eval.report.sections.sensitivity import sensitivity_section
 from eval.report.sections.sizes import sizes_section, sizes_sentence
@@ -50,7 +49,6 @@ def render(analysis: Analysis, context: Context) -> str:
         sensitivity_section(analysis),
         source_study_section(analysis.source_study),
         published_section(analysis.published, context),
-        rules_section(analysis),
         design_section(analysis),
         checks_section(analysis),
         methods_section(analysis, context),

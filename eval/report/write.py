@@ -132,7 +132,6 @@ def _command(analysis: Analysis, out: Path) -> str:
     words += ["--method", method] if method != "welch" else []
     words += ["--correction", how.correction] if how.correction != "holm" else []
     words += ["--published", request.published] if request.published else []
-    words += ["--rules", os.fspath(request.rules)] if request.rules else []
     words += ["--paper"] if request.paper else []
     words += ["--labels", os.fspath(request.labels)] if request.labels else []
     return shlex.join(words)

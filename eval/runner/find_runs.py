@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from base.config_input import read_yaml
 from base.errors import UsageError
+from base.files import mapping
 from base.mistakes import explain
 from base.sealed_text import is_as_written
 from eval.config import EvalConfig
@@ -17,6 +18,8 @@ from eval.models.backbones import backbone_runs, is_backbone
 from pretrain.run.folders import RunFolder, StudyFolder
 
 BACKBONES_DIR = Path("runs", "backbones")
+FORMER_FIELDS = {"check_contamination"}
+"""Of an evaluation, in archived studies; they changed no score."""
 
 
 def find_runs(
@@ -87,7 +90,10 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
             try:
                 text = file.read_text(encoding="utf-8")
                 content = read_yaml(file)
-                config = EvalConfig.model_validate(content.get("evaluation") or {})
+                asked = content.get("evaluation") or {}
+                for name in FORMER_FIELDS & mapping(asked).keys():
+                    del asked[name]
+                config = EvalConfig.model_validate(asked)
             except (UsageError, OSError, UnicodeDecodeError, ValidationError) as error:
                 told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
                 reason = " ".join(str(told).split())[:200]

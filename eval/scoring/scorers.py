@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +23,6 @@ from eval.scoring.plain import ScoredText, Scores
 from eval.scoring.protocol import Protocol, ProtocolConfig
 from eval.scoring.tokens import TextTokenizer
 from pretrain.data.tokenizer import sentinel
-from pretrain.training.checkpoints import read_weights
 
 
 class ContinuationScores(NamedTuple):
@@ -102,47 +98,6 @@ class TextScorer(ABC):
         _check_finite(values, pairs)
         return ContinuationScores(values, scores.is_greedy, num_tokens)
 
-    def surprisals(self, pairs: Sequence[tuple[str, str]], num_masks: int = 0) -> np.ndarray:
-        """Return -log p(word | context) of (context, word) pairs, in nats.
-
-        Always a sum over a word's tokens, whatever the protocol says of continuations.
-
-        Args:
-            pairs: What stands before a word, and the word with the space before it.
-            num_masks: What a masked model reads from the place of a token on: so many masks in a row (Samuel
-                2024, https://arxiv.org/abs/2406.04823), so that it knows neither the rest of the word nor
-                that the text ends there. 0 masks each token of the word in turn and shows it the others.
-                Other models read from left to right anyway.
-
-        Returns:
-            (N,) float64.
-
-        Raises:
-            UsageError: As ``score_continuations``.
-        """
-        values = self._next_words(self.encode(pairs), num_masks)
-        _check_finite(values, pairs)
-        return -values
-
-    def _next_words(self, texts: Sequence[ScoredText], num_masks: int) -> np.ndarray:
-        return self.score(texts).log_likelihood
-
-    @property
-    def chance_surprisal(self) -> float:
-        """Surprisal of any token to whoever takes all tokens for equally likely, in nats."""
-        return math.log(self.model.config.vocab_size)
-
-    def at_checkpoint(self, path: Path) -> Self:
-        """Return a scorer of the same model with the weights of a checkpoint of its training; this one stays.
-
-        Raises:
-            UsageError: If the checkpoint is damaged, or of another model.
-        """
-        other = copy.copy(self)
-        other.model = copy.deepcopy(self.model)
-        _put_weights(other.model, read_weights(path), path)
-        return other
-
     def encode(self, pairs: Iterable[tuple[str, str]]) -> Sequence[ScoredText]:
         """Tokenise (context, continuation) pairs, of which the continuation is scored."""
         return self.texts.encode(tuple(pairs))
@@ -189,19 +144,6 @@ class MaskedScorer(TextScorer):
         mask_id = self.texts.required_id("mask_token")
         return pseudo_log_likelihoods(self.model, texts, mask_id, self.budget, self.protocol.masking)
 
-    def _next_words(self, texts: Sequence[ScoredText], num_masks: int) -> np.ndarray:
-        if not num_masks:
-            return super()._next_words(texts, num_masks)
-        mask_id, room = self.texts.required_id("mask_token"), num_positions(self.model)
-        owners = [number for number, text in enumerate(texts) for _ in range(text.start, text.end)]
-        parts = [
-            _cut_behind(text, place, [mask_id] * (num_masks - 1), room)
-            for text in texts
-            for place in range(text.start, text.end)
-        ]
-        found = pseudo_log_likelihoods(self.model, parts, mask_id, self.budget).log_likelihood
-        return np.bincount(owners, weights=found, minlength=len(texts))
-
 
 class SpanScorer(TextScorer):
     """Log-likelihood of a text under the decoder of an encoder-decoder, or its pseudo-log-likelihood."""
@@ -219,32 +161,6 @@ SCORERS: dict[str, type[TextScorer]] = {
     "masked": MaskedScorer,
     "span_corruption": SpanScorer,
 }
-
-
-def _cut_behind(text: ScoredText, place: int, masks: list[int], room: int) -> ScoredText:
-    """Score one token of a text, with masks in place of what is scored behind it."""
-    input_ids = [*text.input_ids[: place + 1], *masks, *text.input_ids[text.end :]]
-    if len(input_ids) > room:
-        raise UsageError(
-            f"a word and its context take {len(input_ids)} tokens, masks included, and the model has {room} "
-            "positions; leave the text out or use a model with more positions"
-        )
-    return ScoredText(input_ids, place, place + 1)
-
-
-@torch.no_grad()
-def _put_weights(model: PreTrainedModel, weights: Mapping[str, torch.Tensor], source: Path) -> None:
-    """Copy weights into a model; of a tensor with two names one name is enough."""
-    names: dict[int, list[str]] = {}
-    tensors = model.state_dict(keep_vars=True)
-    for name, tensor in tensors.items():
-        names.setdefault(id(tensor), []).append(name)
-    for same in names.values():
-        given = next((weights[name] for name in same if name in weights), None)
-        if given is None or given.shape != tensors[same[0]].shape:
-            wrong = "is absent" if given is None else f"has the shape {tuple(given.shape)}"
-            raise UsageError(f"{source}: {same[0]} {wrong}, so it is of another model; remove it")
-        tensors[same[0]].copy_(given)
 
 
 def _protocol(preset: str, objective: str, options: dict[str, object]) -> Protocol:

@@ -27,8 +27,6 @@ HELD_OUT = "held-out-loss"
 HELD_OUT_LOSS = MetricSpec(name="held_out_loss", better="lower", unit="nats")
 """Nats per target token; families have different objectives, and so losses of different sizes."""
 
-FEWEST_CHECKPOINTS = 4
-"""That ``aoa`` needs: as many as its curve has numbers to fit."""
 EWOK_DOMAINS = (
     *("agent-properties", "material-dynamics", "material-properties", "physical-dynamics"),
     *("physical-interactions", "physical-relations", "quantitative-properties", "social-interactions"),
@@ -195,29 +193,6 @@ _SUITES = (
         metrics=(MetricSpec(name="spearman_correlation", unit="correlation", chance=0.0),),
         primary=("spearman_correlation",),
         tasks=("wug_past_tense",),
-    ),
-    SuiteSpec(
-        name="reading",
-        label="eye-tracking and self-paced reading",
-        kind="text",
-        finder="eval.zero_shot.reading:find_tasks",
-        # Good models of 10M words reach 10 and 3.5, and three recipes of one of them differ by 0.4 and 0.1.
-        metrics=(MetricSpec(name="variance_explained", chance=0.0, margin=0.25),),
-        primary=("variance_explained",),
-        tasks=("eye-tracking", "self-paced"),
-    ),
-    SuiteSpec(
-        name="aoa",
-        label="age of acquisition, over a run's checkpoints",
-        kind="text",
-        finder="eval.zero_shot.aoa:find_tasks",
-        metrics=(
-            MetricSpec(name="pearson_correlation", unit="correlation", chance=0.0),
-            MetricSpec(name="leaderboard_correlation", unit="correlation", chance=0.0),
-            MetricSpec(name="words_fitted", better=None, unit=None),
-        ),
-        primary=("pearson_correlation",),
-        tasks=("aoa",),
     ),
     SuiteSpec(
         name="perplexity",

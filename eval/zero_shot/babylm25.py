@@ -37,17 +37,3 @@ def find_data(folder: Path, suite: str, *names: str) -> Path:
                 if (path := base / f"{name}{suffix}").exists() and (suffix or path.is_dir()):
                     return path
     raise UsageError(f"no {names[0]}.jsonl or .jsonl.gz in {folder}; the suite {suite} needs it")
-
-
-def find_table(folder: Path, suite: str, *names: str) -> Path:
-    """Find a file by its whole name, in one of the pipeline's layouts.
-
-    Raises:
-        UsageError: If there is none of those names.
-    """
-    for base in (folder, folder / "full_eval", folder / "fast_eval"):
-        for name in names:
-            for path in (base / name, base / Path(name).name):
-                if path.is_file():
-                    return path
-    raise UsageError(f"no {names[0]} in {folder}; the suite {suite} needs it")

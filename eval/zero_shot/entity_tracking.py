@@ -77,17 +77,6 @@ def find_tasks(suite: str, config: EvalConfig, run_dir: Path | None = None) -> l
     ]
 
 
-def find_fast_task(folder: Path) -> TextTask:
-    """Return the one task of the fast evaluation, of the first kind of text.
-
-    Raises:
-        UsageError: If its data are absent.
-    """
-    suite, name = "entity-tracking", "regular"
-    path = find_data(folder, suite, f"entity_tracking_fast/{name}", f"entity_tracking/{name}")
-    return file_task(EntityTask, suite, name, path, ENTITY_COLUMNS, None)
-
-
 def entity_metrics(items: pd.DataFrame) -> dict[str, float]:
     """Return the share of items that are right, and the BabyLM 2025 score, in percent.
 

@@ -19,10 +19,10 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
+FORMER_FILES = {"eval/contamination.json"}
+"""Of runs in older archives; nothing reads them any more."""
 INSPECTION_SUMMARY = "findings.json"
 """What of a look inside the report of the study reads."""
-PILOT = "-pilot"
-"""What the name of a pilot's folder ends with, behind that of its study."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,7 @@ class RunFolder:
     evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
-    contamination_file = Inside("eval/contamination.json")
     """How much of the test sets stood in the training text."""
-    contamination_cache_dir = Inside("eval/.contamination")
-    fast_scores_file = Inside("eval/babylm_fast.json")
-    """Scores of checkpoints on the fast data of BabyLM (see ``eval.runner.fast_scores``)."""
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")
@@ -116,7 +112,6 @@ class RunFolder:
             self.archive_marker,
             self.ledger_file,
             self.baselines_file,
-            self.contamination_file,
         )
         return [*(path for path in single if path.is_file()), *self.score_files()]
 
@@ -204,12 +199,6 @@ class StudyFolder:
     submit_lock_file = Inside(".submit.lock")
     launcher_file = Inside("launcher.json")
     """The command that runs the study on this machine."""
-    contamination_cache_dir = Inside(".contamination")
-    pilot_dir = Inside("pilot")
-    """Of a pilot: which recipe sees most per hour (see ``eval.report.pilot``)."""
-    pilot_file = Inside("pilot/pilot.md")
-    pilot_record = Inside("pilot/pilot.json")
-    """Every number of it; the report of the study that it went before reads them."""
     inspection_dir = Inside("inspection")
     """The page of a look inside; it has a summary for the report, and figures."""
     inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")
@@ -245,9 +234,3 @@ class StudyFolder:
     def submission_files(self) -> list[Path]:
         """Every array of jobs, in no order."""
         return list(self.submissions_dir.glob("*.json"))
-
-
-def pilot_folder(study: Path) -> Path:
-    """Return the folder of the pilot that goes before a study, beside the study's own."""
-    study = study.resolve()
-    return study.with_name(f"{study.name}{PILOT}")

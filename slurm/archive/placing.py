@@ -14,7 +14,7 @@ from base.errors import UsageError
 from base.files import ABANDONED_S, mapping, remove_leftovers, write_atomically
 from base.sentences import first_few
 from pretrain.run.archived import lasting_states, read_archived
-from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.folders import FORMER_FILES, RunFolder, StudyFolder
 from pretrain.run.manifest import mixed_up, read_completion
 from slurm.archive.tar import SUFFIX, read_tar
 from slurm.archive.whole import wrong_scores
@@ -86,7 +86,8 @@ def place_archive(
                     placed.unfinished.append(run_id)
                 continue
             try:
-                why = _write(files, aside.run(run_id))
+                kept = {file: content for file, content in files.items() if file not in FORMER_FILES}
+                why = _write(kept, aside.run(run_id))
             except (NotADirectoryError, FileExistsError, IsADirectoryError) as error:
                 why = f"its files have impossible names ({error.strerror})"
             if why:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -44,12 +44,11 @@ from slurm.study.study import Asked, Study, load_study
 from slurm.study.tuning.cells import compared_data
 
 
-def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
+def launch(options: SubmitArgs) -> int:
     """Do what ``ffn-ablations study run`` is asked to; returns 1 if a local study has cells left at the end.
 
     Args:
         options: What was typed.
-        load: Reads the study from its file, with arguments as ``load_study``; another one for its pilot.
 
     Raises:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
@@ -58,7 +57,7 @@ def launch(options: SubmitArgs, load: Callable[..., Study] = load_study) -> int:
     if note := note_on_one(options.seeds or ""):
         print(note)
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
-    study = load(options.study, overrides, options.trust_remote_code, asked=asked)
+    study = load_study(options.study, overrides, options.trust_remote_code, asked=asked)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_tuning_plan(study)
     check_plan(study)

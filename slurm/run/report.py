@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from base.errors import UsageError
-from eval.report.pilot.page import pilot_table, pilot_text
-from eval.report.pilot.write import write_pilot
 from eval.report.sections.verdicts import summary
 from eval.report.write import write_report
 from pretrain.run.folders import StudyFolder
@@ -31,9 +29,3 @@ def write_study_report(study: Study) -> None:
     except UsageError as error:
         # With few cells done there may be nothing to compare yet, which is no mistake of the user.
         print(f"no report yet: {error}", flush=True)
-    if study.pilot:
-        choice = write_pilot(study.folder)
-        print(
-            f"\n{pilot_table(choice)}\n\n{pilot_text(choice)}\n\n{StudyFolder(study.folder).pilot_file}",
-            flush=True,
-        )

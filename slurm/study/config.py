@@ -40,7 +40,6 @@ from slurm.study.axes.points import (
     tokens_points,
 )
 from slurm.study.cells import check_backbones
-from slurm.study.pilot import PilotConfig
 from slurm.study.seeds import AdaptiveSeeds, read_seeds
 from slurm.study.tuning.schema import TuneConfig, check_tune, read_tune
 
@@ -113,8 +112,6 @@ class StudyConfig(Section):
     """``[1, 2, 3]``, ``1-3``, or ``{first: 3, most: 12, until: decided}``: more for what is undecided."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Values that replace those of every base config, in the same nested form."""
-    pilot: PilotConfig | None = None
-    """A study of its own that goes before: which tokens, learning rate and batch see most per hour."""
     evaluation: EvalConfig = EvalConfig()
     report: ReportConfig = ReportConfig()
 

@@ -17,7 +17,6 @@ from base.families import get_family
 from base.mistakes import explain
 from base.shipped import find_config
 from eval.config import EvalConfig
-from eval.suites.registry import FEWEST_CHECKPOINTS
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder
@@ -125,7 +124,6 @@ class Expansion:
                 f"{self.path} decides; leave it out"
             )
         check_length(self.path, self.config.evaluation, config)
-        check_checkpoints(self.path, self.config.evaluation, config)
         tokens = next((point.tokens for point in arm.points if point.tokens), None)
         if tokens is None:
             return config
@@ -220,19 +218,4 @@ def check_length(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
         raise UsageError(
             f"{path}: evaluation.finetune.max_length {asked} is longer than the {able} positions of the "
             f"{config.family} model; lower it, or raise model.max_position_embeddings"
-        )
-
-
-def check_checkpoints(path: Path, evaluation: EvalConfig, config: RunConfig) -> None:
-    """Refuse to train all runs without the checkpoints that the suite ``aoa`` will score.
-
-    Raises:
-        UsageError: If the study's evaluation asks for that suite and its runs keep too few.
-    """
-    kept = config.train.save_total_limit + 1  # the trained model is the last
-    if "aoa" in evaluation.suites and kept < FEWEST_CHECKPOINTS:
-        raise UsageError(
-            f"{path}: the suite aoa needs {FEWEST_CHECKPOINTS} or more checkpoints of each run, the trained "
-            f"model included, and train.save_total_limit keeps {kept}; under config: write train: "
-            "{save_steps: a twentieth of the run or so, save_total_limit: 100}"
         )

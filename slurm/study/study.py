@@ -7,7 +7,7 @@ folder, whose name carries the hash of everything that can change the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -61,8 +61,6 @@ class Study:
     """Every cell that there may be; of a study that tunes as it would be without."""
     decisions: Decisions | None = None
     """Looks that were made, where they decide who gets more seeds."""
-    pilot: Mapping[str, Any] | None = None
-    """Of a pilot: what its page is to be about (see ``slurm.pilot``)."""
     tuning: Tuning | None = None
     """What was tried and chosen, where every variant is tuned."""
 
@@ -221,7 +219,6 @@ class Study:
             "cells": [cell.run_id for cell in self.cells],
             **self._told,
             **({"to_come": self.to_come} if self.to_come else {}),
-            **({"pilot": dict(self.pilot)} if self.pilot else {}),
         }
         text = sealed_text(yaml.safe_dump(content, sort_keys=False))
         write_text(StudyFolder(self.folder).study_file, text)
@@ -244,7 +241,6 @@ def load_study(
     path: Path,
     overrides: Mapping[str, Any] | None = None,
     trust_remote_code: bool = False,
-    change: Callable[[StudyConfig], Mapping[str, Any]] | None = None,
     asked: Asked | None = None,
 ) -> Study:
     """Read a study and expand it into cells.
@@ -254,7 +250,6 @@ def load_study(
         overrides: Nested config values that replace the study's own ``config`` section.
         trust_remote_code: Whether to run the files that its variants name, which are refused otherwise, and
             those that its backbones bring.
-        change: Makes another study of the one in the file: what would stand in its own.
         asked: What a command line has in place of the file.
 
     Raises:
@@ -262,8 +257,6 @@ def load_study(
     """
     path = find_config(path, "study")
     config = _read(path, trust_remote_code, asked or Asked(), overrides)
-    if change is not None:
-        config = check(StudyConfig, dict(change(config)), source=str(path))
     extra = deep_merge(config.config, dict(overrides or {}))
     if config.backbones:
         return _of_backbones(config, path, extra, trust_remote_code)

@@ -13,7 +13,7 @@ from eval.classification.metrics import METRICS
 from eval.results.rows import read_rows
 from eval.results.run_scores import normalise_rows, run_scores
 
-QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1", "--no-check-contamination")
+QUICK = ("--finetune.num-train-epochs", "1", "--workers", "1")
 
 
 @pytest.fixture(scope="module")

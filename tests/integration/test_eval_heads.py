@@ -31,7 +31,7 @@ from ffn_variants import UsageError
 QUICK = FinetuneConfig(
     num_train_epochs=1, max_train_examples=64, max_validation_examples=24, learning_rate=0.01
 )
-EMBEDDED = EvalConfig(suites=("embedded-glue",), check_contamination=False)
+EMBEDDED = EvalConfig(suites=("embedded-glue",))
 
 
 def with_heads(*heads: str, config: EvalConfig = EMBEDDED, **settings) -> EvalConfig:
@@ -96,9 +96,7 @@ def test_one_head_more_measures_that_head_alone(make_run):
 
 def test_the_table_shows_the_tasks_and_heads_of_this_call(make_run, topics, monkeypatch, capsys):
     run = make_run()
-    own = with_heads(
-        "mlp frozen", config=EvalConfig(suites=(), classify=(str(topics),), check_contamination=False)
-    )
+    own = with_heads("mlp frozen", config=EvalConfig(suites=(), classify=(str(topics),)))
     evaluate_runs([run], with_heads("linear frozen", "kan frozen"), progress=False)
     evaluate_runs([run], with_heads("linear frozen", learning_rate=0.02), progress=False)
     outcome = evaluate_runs([run], own, progress=False)
@@ -149,7 +147,7 @@ def test_freezing_the_backbone_freezes_it_under_every_head(make_run):
 def test_a_text_may_have_several_labels(make_run, topics, head):
     config = with_heads(
         head, pooling="mean", num_train_epochs=30, max_train_examples=None, max_validation_examples=None,
-        config=EvalConfig(suites=(), classify=(str(topics),), check_contamination=False),
+        config=EvalConfig(suites=(), classify=(str(topics),)),
     )  # fmt: skip
     rows = evaluate_run(make_run("roberta"), config, progress=False).set_index("metric")["score"]
     # All three labels for every text have a micro F1 of about 67.
@@ -227,7 +225,7 @@ def test_any_saved_model_is_a_backbone(other, tmp_path, monkeypatch, evaluate, c
     arguments = (
         other, "--suites", "embedded-glue", "--head", "linear", "fourier-kan", "--freeze-backbone",
         "--finetune.seeds", "1", "2", "--finetune.num-train-epochs", "1", "--workers", "1",
-        "--finetune.max-train-examples", "64", "--no-check-contamination",
+        "--finetune.max-train-examples", "64",
     )  # fmt: skip
     assert evaluate(*arguments) == 0
     assert "head fourier-kan frozen" in capsys.readouterr().out

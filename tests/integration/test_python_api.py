@@ -37,7 +37,7 @@ FLAGS = [
     *("--train.save-steps", "10", "--train.logging-steps", "5", "--train.eval-steps", "10"),
     *("--train.batch-size", "4", "--train.no-torch-compile"),
 ]
-PAIRS = {"suites": "embedded-pairs", "max_pairs": 5, "check_contamination": False}
+PAIRS = {"suites": "embedded-pairs", "max_pairs": 5}
 
 
 def weights(run: ffa.Run) -> bytes:

@@ -148,9 +148,6 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval", "{study}", "--suites", "embedded-pairs"),
         ("eval", "{run}", "--suites", "embedded-pairs", "embedded-glue"),
         ("eval.report", "{study}", "--out", "{study}/report"),
-        ("eval.compare_items", "{run}", "{run}", "--out", "{study}/items"),
-        ("eval", "{run}", "--suites", "aoa", "--babylm25-dir", "{study}"),
-        ("eval.babylm_predictions", "{run}", "--babylm25-dir", "{study}", "--out", "{study}/all.json"),
         ("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"),
         ("pretrain.generate", "{run}"),
         ("eval.explain", "{run}", "sst2"),
@@ -214,7 +211,6 @@ CONSENT = "which is code; read"
         (("ffn_variants",), None),
         (("eval", "{run}", "--suites", "embedded-pairs"), "channel-elu"),
         (("eval", "{run}/model", "--classify", "sst2"), CONSENT),
-        (("eval.babylm_predictions", "{run}", "--words", "9", "--fast"), None),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, tuple) else words or "reads",
 )

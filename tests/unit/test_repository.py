@@ -78,10 +78,10 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "curves",
         "analysis",
         "figures sections",
-        "paper pilot",
+        "paper",
         "analyse exports markdown_report remember",
         "plan write",
-        "two_models command",
+        "command",
     ),
     "slurm": (
         "arguments queue",
@@ -89,7 +89,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "study",
         "archive cancel page plan worker",
         "run",
-        "list pilot status submit",
+        "list status submit",
     ),
     "ffn_ablations": (
         "commands listing errors html values",

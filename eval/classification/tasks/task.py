@@ -134,12 +134,6 @@ class ClassificationTask:
         value = read_field(row, template.fields[0])
         return text_parts(value) if not others and template.is_field and isinstance(value, list) else None
 
-    def texts(self, row: dict) -> list[str]:
-        """Return what is read of an example: each field, each turn where it has turns."""
-        if turns := self.turns(row):
-            return turns
-        return [" ".join(text_parts(read_field(row, column)) or ()) for column in self.columns]
-
     def finetuning(self, config: FinetuneConfig, *chosen: Any) -> Finetuning:
         """Settle how the task is fine-tuned: ``config.resolve(task, *chosen)``.
 

@@ -30,7 +30,6 @@ from eval.report.readers.shapes import to_rows
 from eval.report.readers.text_tables import SUFFIXES as TABLE_SUFFIXES
 from eval.report.readers.text_tables import read_text_table
 from eval.results.baselines import read_baselines
-from eval.results.contamination import Contamination, read_contamination
 from eval.results.cut_inputs import cut_input_notes
 from eval.results.decisions import read_decisions
 from eval.results.declarations import declared_by_columns
@@ -73,8 +72,6 @@ class Source:
     notes: tuple[str, ...] = field(default=())
     baselines: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     """Benchmark, task and metric to what the best constant answer scores, in percent."""
-    contamination: Mapping[str, Contamination] = field(default_factory=dict)
-    """Benchmark to how many of its texts stand in the training text."""
     declared: Declared = field(default_factory=Declared)
     """What the table or the study says of its outcomes."""
     factor: Factor = "ffn"
@@ -209,7 +206,6 @@ def _read_study(folder: Path) -> Source:
         design = replace(design, benchmarks=tuple(wanted))
     scored = {run_id: runs[run_id] for run_id in tables}  # what lies beside other scores is not read
     baselines = _last_known(read_baselines(run.path) for run in scored.values())
-    contamination = _last_known(read_contamination(run.path) for run in scored.values())
     notes = [
         *(*asked.notes, *history.notes, *left_out, *unreadable, *unknown, *unknown_apart),
         *(*diverged_notes(folder, compared), *failed_notes(folder, compared), *text_notes(facts, runs)),
@@ -232,7 +228,6 @@ def _read_study(folder: Path) -> Source:
         other_sources=source_notes(facts, runs),
         notes=tuple(notes),
         baselines=baselines,
-        contamination=contamination,
         declared=asked.declared,
         history=history,
     )

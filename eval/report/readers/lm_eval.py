@@ -141,17 +141,6 @@ def read_samples(path: Path) -> Iterable[Result] | None:
     ]
 
 
-def task_of(path: Path) -> str:
-    """Return the task that a file of samples is of.
-
-    Raises:
-        UsageError: If its name is not as lm-eval writes it.
-    """
-    if not (found := _SAMPLES.fullmatch(path.stem)):
-        raise UsageError(f"{path} is not named samples_TASK_DATE.jsonl, as lm-eval's files are")
-    return found["task"]
-
-
 def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the items of a file of ``--log_samples``.
 

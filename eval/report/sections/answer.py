@@ -39,8 +39,7 @@ def answer(findings: Findings) -> tuple[str, ...]:
     if _is_one_run_each(findings):
         return (
             f"Every {findings.noun} has one run, which says nothing of another training of it, so nothing is "
-            "claimed. Train several seeds of each; two models as they are can be compared on their items "
-            "(`ffn-ablations compare-items`).",
+            "claimed. Train several seeds of each.",
         )
     telling = [name for name in order if can_tell(findings, name)]
     said = [

@@ -9,7 +9,6 @@ from eval.report.document.markdown import count, details, escape, table
 from eval.report.document.names import family_label, title
 from eval.report.inputs.looks import looks_note
 from eval.report.sections.history import questions_note
-from eval.report.sections.promise import promise_note
 from eval.results.run_scores import SINGLE_TASK
 from eval.suites.registry import HELD_OUT
 
@@ -21,7 +20,6 @@ def design_section(analysis: Analysis) -> str:
         "of those planned in study.yaml" if design.written else "judged by the variants and seeds that occur"
     )
     parts = ["## Design", _runs(analysis), questions_note(analysis)]
-    parts.append(promise_note(analysis.beside, analysis.facts))
     parts += [f"{looks_note(analysis.looks)}."] if analysis.looks else []
     if len(analysis.missing):
         columns = [analysis.missing[name] for name in analysis.missing.columns]
@@ -91,15 +89,6 @@ def _items(analysis: Analysis) -> str:
         low, high = int(tasks.n_items.min()), int(tasks.n_items.max())
         each = count(low) if low == high else f"{low:,} to {high:,}"
         metrics = ", ".join(sorted(set(tasks.metric))).replace("_", " ")
-        row = [title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics]
-        found = analysis.source.contamination.get(benchmark.name)
-        seen = "-" if found is None else f"{found.num_found:,} of {found.num_texts:,} texts"
-        rows.append([*row, seen])
-    header = ["outcome", "tasks", "items", "items per task", "metrics", "seen in training"]
-    if not rows:
-        return ""
-    text = (
-        "*Seen in training*: texts of four or more words that stand in one training document word for word, "
-        "of those looked for; a text that several items share counts once."
-    )
-    return table(header, rows) + (f"\n\n{text}" if analysis.source.contamination else "")
+        rows.append([title(benchmark), str(len(tasks)), count(int(tasks.n_items.sum())), each, metrics])
+    header = ["outcome", "tasks", "items", "items per task", "metrics"]
+    return table(header, rows) if rows else ""

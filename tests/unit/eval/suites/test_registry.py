@@ -50,8 +50,6 @@ def wug_file(folder: Path) -> dict[str, Any]:
 
 
 def babylm_files(folder: Path) -> dict[str, Any]:
-    for step in range(1, 6):
-        (folder / "checkpoints" / f"step_{10**step:07d}").mkdir(parents=True)
     return {"babylm25_dir": write_data(folder / "data"), "max_pairs": None}
 
 
@@ -64,9 +62,7 @@ DATA: dict[str, Callable[[Path], dict[str, Any]]] = {
     "blimp": pair_files,
     "babylm23": pair_files,
     "blimp-fast": pair_files,
-    **dict.fromkeys(
-        ("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past", "reading", "aoa"), babylm_files
-    ),
+    **dict.fromkeys(("blimp-filtered", "blimp-supplement", "ewok", "comps", "wug-past"), babylm_files),
     "entity-tracking": entity_files,
     "wug": wug_file,
     "perplexity": held_out_text,
@@ -84,17 +80,6 @@ class LengthScorer:
 
     def encode(self, pairs: Sequence[tuple[str, str]]) -> list[SimpleNamespace]:
         return [SimpleNamespace(input_ids=text, start=0, end=len(text)) for _, text in pairs]
-
-    chance_surprisal = 10.0
-    learnt = 1.0
-
-    def surprisals(self, pairs: Sequence[tuple[str, str]], num_masks: int = 0) -> np.ndarray:
-        return np.array([len(text) / self.learnt for _, text in pairs])
-
-    def at_checkpoint(self, path: Path) -> LengthScorer:
-        scorer = LengthScorer()
-        scorer.learnt = 1 / (1 + np.exp(3 - np.log10(int(path.name[5:]))))
-        return scorer
 
     def score_documents(self, documents: Sequence[str]) -> list[SimpleNamespace]:
         return [SimpleNamespace(log_likelihood=-float(len(text)), num_tokens=len(text)) for text in documents]
@@ -134,7 +119,7 @@ def test_every_suite_has_a_chance_level_but_of_texts_and_constant_answers() -> N
     assert {name: spec.chance for name, spec in SUITES.items()} == {
         "blimp": 50, "babylm23": 50, "blimp-fast": 50, "blimp-filtered": 50, "blimp-supplement": 50,
         "ewok": 50, "comps": 50, "embedded-pairs": 50, "entity-tracking": 20, "wug": 0, "wug-past": 0,
-        "reading": 0, "aoa": 0, "perplexity": None, "glue": None, "embedded-glue": None,
+        "perplexity": None, "glue": None, "embedded-glue": None,
     }  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from eval.report.inputs.relabel import Relabelling
 from eval.report.inputs.sources import Source, read_source
 from eval.report.scores.noise import analyse_items
 from eval.results.baselines import write_baselines
-from eval.results.contamination import Contamination, write_contamination
 from eval.results.rows import ROW_COLUMNS
 from eval.results.run_scores import comparable_scores, mean_scores
 from eval.results.store import ResultStore
@@ -63,7 +62,6 @@ def write_run(folder: Path, run_id: str, place: int) -> None:
         rows = pd.DataFrame([[*row, "", True]], columns=list(ROW_COLUMNS))
         store.record("blimp", task, {"version": 1}, rows, items)
     write_baselines(run.path, {"blimp": {"anaphor": {"accuracy": 50.0}}})
-    write_contamination(run.path, {"blimp": Contamination(40, 1)})
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +99,6 @@ def numbers(source: Source, but: str = "") -> dict:
         "rows": rows.reset_index(drop=True).to_dict("records"),
         "facts": sorted(map(repr, (facts for facts in source.facts if facts.run_id != but))),
         "baselines": source.baselines,
-        "contamination": source.contamination,
     }
 
 
@@ -162,14 +159,12 @@ def test_scores_of_another_run_are_told_by_their_rows_where_no_checksum_is_known
 
 def test_what_lies_beside_the_scores_of_another_run_is_not_read(whole, study):
     for run_id in RUNS:
-        for name in ("baselines.json", "contamination.json"):
-            if run_id != SPOILED:
-                (study / run_id / "eval" / name).unlink()
+        if run_id != SPOILED:
+            (study / run_id / "eval" / "baselines.json").unlink()
     assert read_source(study).baselines == read_source(whole).baselines
     shutil.rmtree(study / SPOILED / "eval")
     shutil.copytree(whole / RUNS[0] / "eval", study / SPOILED / "eval")
-    source = read_source(study)
-    assert (source.baselines, source.contamination) == ({}, {})
+    assert read_source(study).baselines == {}
 
 
 OF_RUNS = [
@@ -178,7 +173,6 @@ OF_RUNS = [
     "eval/done.json",
     "eval/items/blimp.parquet",
     "eval/baselines.json",
-    "eval/contamination.json",
     "COMPLETED",
     "config.yaml",
     "provenance.json",
