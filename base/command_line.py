@@ -122,13 +122,14 @@ class _Flags:
         path = tuple(settings.get("dest", names[0]).split("."))
         if path not in self.fields:  # a whole section as JSON
             return
+        origins = {get_origin(kind) for kind in members(self.fields[path].annotation)}
         shown = re.sub(r" ?\(default: (null|None|\(\)|)\)$", "", settings["help"])
         settings |= {"default": SUPPRESS, "help": shown}
         if not names[0].startswith("-"):
             self.positions.append(path)
             self.names[path] = settings["metavar"]
-            many = settings.get("nargs") in ("*", "+")
-            context.add_argument(*names, **settings | {"nargs": "*" if many else "?"})  # see read_flags
+            number = "*" if tuple in origins else "?"  # read_flags tells which is missing
+            context.add_argument(*names, **settings | {"nargs": number})
             return
         self.names[path] = names[0]
         names = (*names, *(f"--{short}" for short in [self._short_names.get(path)] if short))
@@ -137,9 +138,8 @@ class _Flags:
                 _add_switch(context, names, settings, self.fields[path].default)
                 return
             settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
-        if settings.get("action") == "append":
-            is_mapping = any(get_origin(kind) is dict for kind in members(self.fields[path].annotation))
-            metavar = "NAME VALUE" if is_mapping else "VALUE"
+        if origins & {tuple, dict}:
+            metavar = "NAME VALUE" if dict in origins else "VALUE"
             settings |= {"action": "extend", "nargs": "+", "metavar": metavar}
         context.add_argument(*names, **settings)
 
@@ -147,9 +147,10 @@ class _Flags:
 def _add_switch(context: Any, names: Sequence[str], settings: Mapping[str, Any], default: object) -> None:
     """Add a flag that takes no value, and its opposite; help shows the one that changes something."""
     opposites = [f"{start}no-{last}" for start, last in map(_split_last, names)]
+    pair = context.add_mutually_exclusive_group()
     for value, called in ((True, names), (False, opposites)):
         shown = SUPPRESS if value == default else settings["help"]
-        context.add_argument(
+        pair.add_argument(
             *called, dest=settings["dest"], action="store_const", const=value, default=SUPPRESS, help=shown
         )
 
@@ -194,6 +195,9 @@ def _plain(word: str) -> int | float | bool | str:
 def _unreadable(error: ArgumentError, args: Sequence[str]) -> UsageError:
     """Tell of a flag without its value, or of a switch with one."""
     names = (error.argument_name or "").split("/")
+    if "not allowed with argument" in error.message:
+        other = error.message.rpartition(" ")[2].partition("/")[0]
+        return UsageError(f"{names[0]} and {other} were both given; leave one out")
     if "expected" not in error.message:
         return UsageError(f"{names[0]} takes no value; write it alone, or leave it out")
     behind = next((word for flag, word in pairwise(args) if flag in names), "")

@@ -49,7 +49,7 @@ def load_configs(typed: Typed) -> list[RunConfig]:
     path, several = typed.values.get(("config_file",)), typed.values.get(("seeds",))
     if (note := note_on_one(" ".join(several or ()))) and os.environ.get("RANK", "0") == "0":
         print(note)
-    return find_configs(Path(path) if path else None, None, typed.of(RunConfig), several)
+    return find_configs(None if path is None else Path(path), None, typed.of(RunConfig), several)
 
 
 def find_configs(

@@ -110,6 +110,7 @@ def test_flags_are_read(line: str, given: dict[str, object]) -> None:
         ("a --several", "--several needs a value; --help says more"),
         ("a --either x", "--either: must be 'run' or a whole number"),
         ("a --options b", "--options: b has no value; give names and values: NAME VALUE NAME VALUE"),
+        ("a --switch --no-switch", "--no-switch and --switch were both given; leave one out"),
         ("a --switch=maybe", "--switch takes no value; write it alone, or leave it out"),
         ("a --left-open perhaps", "--left-open: must be true or false (is perhaps)"),
         ("a --text -a", "--text needs a value; if it is -a, write --text=-a"),
