@@ -24,7 +24,7 @@ _ALL = (
     Command("study run", "slurm.submit:main", "train, score and compare what a study's file names"),
     Command("study status", "slurm.status:main", "every run: waiting, running, done or failed; --html"),
     Command("study cancel", "slurm.cancel:main", "stop a study; study run goes on with it later"),
-    Command("study archive", "slurm.archive.command:main", "keep what a report reads, small; --restore"),
+    Command("study archive", "slurm.archive:main", "what a report reads as one file; --restore"),
     Command("train", "pretrain.train:main", "pretrain a model"),
     Command("generate", "pretrain.generate:main", "let a trained causal model write"),
     Command("eval", "eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
@@ -52,7 +52,7 @@ FORMER = {
     "study pilot": "compare recipes as an axis of a study: ffn-ablations study run",
     "study restore": "ffn-ablations study archive --restore",
     "sufficiency": "ffn-ablations explain RUN TASK --measure sufficiency",
-    "swap": "docs/swap.md shows it in Python",
+    "swap": "examples/swap_ffn.py shows it in Python",
     "tasks": "ffn-ablations list tasks",
     "variants": "ffn-ablations list variants",
 }

@@ -46,14 +46,8 @@ class SubmitArgs(Section):
     retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
     dry_run: bool = False
-    """Show every cell, the plan (runs, tokens, FLOPs, hours of all stages) and the sbatch script, and stop;
-    nothing is written."""
-    device: str | None = None
-    """With --dry-run: take hours from the table of devices that ships, for this one, as H100."""
-    calibrate: bool = False
-    """With --dry-run: train 30 steps of each size and variant here for hours; leaves nothing behind."""
-    price_per_hour: float | None = None
-    """With --dry-run: what a GPU-hour costs, or without GPUs an hour of a machine."""
+    """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
+    shape tells) and the sbatch script, and stop; nothing is written."""
     report: bool = True
     """Write the report after the last cell."""
 

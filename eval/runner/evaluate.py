@@ -22,7 +22,6 @@ from eval.runner.failures import Failure
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
-from eval.runner.tracking import track_scores
 from eval.runner.work_units import Work, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
@@ -124,9 +123,6 @@ def evaluate_runs(
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
-        for run_dir in (found for found, run in runs.items() if run.missing):
-            if (note := track_scores(run_dir, outcome.rows[run_dir])) and progress:
-                print(f"note: {note}", file=sys.stderr)
         names = _names(runs)
         outcome.asked.update(
             {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}

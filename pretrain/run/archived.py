@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from base.checksums import FileState
 from base.errors import UsageError
@@ -17,8 +17,6 @@ class Archived:
 
     weights: str
     """The hash that its scores name (see ``eval.models.identity``), of the model that was left out."""
-    files: dict[str, FileState] = field(default_factory=dict)
-    """All that was archived of the run; empty in older archives."""
 
 
 def read_archived(run: RunFolder) -> Archived | None:

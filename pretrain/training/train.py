@@ -15,7 +15,7 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.families import get_family
 from base.faults import naming
 from base.files import replace_durably
@@ -40,16 +40,13 @@ from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
 from pretrain.run.repair import is_finished_and_whole, repair
 from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
-from pretrain.run.tracking import quiet, start_error, tracked
 from pretrain.run.variant_source import check_same_source, keep_variant_file, source_facts
 from pretrain.sampling import generation_config, sample_section
-from pretrain.training.checkpoints import checkpoints
 from pretrain.training.device import build_accelerator, without_deterministic_way
-from pretrain.training.diagnosis import diagnose, read_failure
-from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
 from pretrain.training.optim import total_steps
+from pretrain.training.state import Diverged, failure_error, mark_failed, read_failure
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
 from pretrain.training.usable import check_usable, check_warmup
 
@@ -153,31 +150,29 @@ def _run(
 
 
 def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> None:
-    """Begin to log to the tracker that was asked for, or go on there.
+    """Begin to log to the tracker that was asked for.
 
     Raises:
         UsageError: If it does not start.
     """
-    if (name := config.train.tracker) == "none":
+    if (tracker := config.train.tracker) == "none":
         return
+    group = f"{config.family}/{config.model.ffn}"
+    name = {"name": f"{group}/{path.name}", "group": group}
+    options: dict[str, Any] = {
+        # What an interrupted session had logged beyond its last checkpoint is logged again.
+        "tensorboard": {"purge_step": max(RunFolder(path).checkpoints, default=0) + 1},
+        "wandb": name | {"dir": str(RunFolder(path).logs_dir)},
+        "trackio": name,
+    }
     values = _flat(config.model_dump(mode="json"))
-    if accelerator.is_main_process:
-        tracked(config, path)  # whose id the other processes read
-    accelerator.wait_for_everyone()
-    known = tracked(config, path)
-    steps = [int(found.name.rpartition("_")[2]) for found in checkpoints(RunFolder(path).checkpoints_dir)]
-    options = known.options(name, max(steps, default=0) + 1)
     try:
-        with quiet(name):
-            # TensorBoard would make a run of its own of every start's configuration.
-            accelerator.init_trackers(
-                known.project, None if name == "tensorboard" else values, init_kwargs={name: options}
-            )
+        accelerator.init_trackers(config.output.study, values, {tracker: options[tracker]})
     except Exception as error:  # each tracker raises its own
-        raise start_error(name, error) from error
-    if name == "tensorboard" and accelerator.is_main_process and not steps:
-        writer: Any = accelerator.get_tracker(name, unwrap=True)
-        writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in values.items()))
+        raise UsageError(
+            f"the tracker {tracker} does not start: {first_line(error)}; leave --tracker out, the run's "
+            "metrics.jsonl has every number"
+        ) from error
 
 
 def _pretrain(
@@ -220,7 +215,9 @@ def _pretrain(
     try:
         results = loop.run()
     except Diverged as diverged:
-        raise diagnose(loop, diverged) from None
+        if main:
+            mark_failed(path, diverged, loop.newest)
+        raise failure_error(path, diverged, loop.newest) from None
     finally:
         if main and (failure := compile_failure()):
             provenance.note(path, {"torch_compile_failure": failure})

@@ -105,7 +105,7 @@ def test_the_page_of_commands_lists_them_all() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "study run", "study status", "study cancel", "study archive", "study archive --restore", "train",
+        "study run", "study status", "study cancel", "study archive", "train",
         "generate", "eval", "check", "push", "report", "inspect", "explain",
     ],
 )  # fmt: skip

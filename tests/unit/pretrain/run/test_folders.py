@@ -17,7 +17,6 @@ RUN_NAMES = {
     "metrics_file": "metrics.jsonl",
     "checkpoints_dir": "checkpoints",
     "logs_dir": "logs",
-    "tracker_file": "logs/tracker.json",
     "variant_file": "variant.py",
     "model_dir": "model",
     "completion_marker": "COMPLETED",
@@ -35,8 +34,6 @@ RUN_NAMES = {
     "baselines_file": "eval/baselines.json",
     "classifiers_dir": "eval/classifiers",
     "explanations_dir": "eval/explanations",
-    "sufficiency_dir": "eval/sufficiency",
-    "concept_space_dir": "eval/concept_space",
     "inspection_file": "eval/inside.json",
     "pruned_model_dir": "eval/pruned",
 }

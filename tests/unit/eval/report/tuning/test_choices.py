@@ -352,15 +352,6 @@ def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: 
     assert line.noise.variance == pytest.approx((4 * own["relu2"] + 2 * usual) / 6)
 
 
-def test_rates_that_halving_dropped_keep_their_distance(tmp_path: Path) -> None:
-    found = analyse(read_source(write_study(tmp_path / "study", tune(method="successive-halving"))))
-    losses = number_tables(found)["tuning_losses"]
-    assert set(losses.value) == {"0.0001", "0.0003", "0.001", "0.003", "0.01"}
-    expected = [loss_at(row.variant, float(row.value), row.seed) for row in losses.itertuples()]
-    assert losses.loss.tolist() == pytest.approx(expected)
-    assert "halved over 3 rungs" in tuning_section(found, CONTEXT)
-
-
 def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> None:
     found = analyse(read_source(write_study(tmp_path / "study", tune(seeds=(101,)))))
     assert found.tuned is not None
