@@ -30,7 +30,7 @@ environment: .venv/installed ## make .venv with the tested versions
 	@touch $@
 
 quickstart: environment ## a complete small study on the embedded corpus; its last line is the report's path
-	$(BIN)/python -m slurm.submit configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
+	$(BIN)/ffn-ablations study run configs/studies/quickstart.yaml --cluster local --workers $(WORKERS) --cells-per-job 3
 
 test: environment ## the fast tests: CPU only, offline; those of SLURM are skipped where it is not installed
 	$(PYTEST) $(TESTS)

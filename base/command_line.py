@@ -1,254 +1,217 @@
-"""Command lines: read once into the words of each flag, then filled up and checked.
+"""Command lines: one flag for every field of a command's arguments, read into what each was given.
 
-``read_flags`` finds the words, ``CommandLine.complete`` puts them on top of what a file or a study says and
-checks the whole. A command that needs no file in between calls ``parse_flags``, which does both.
+pydantic-settings makes the flags and their help of a model's fields, and argparse finds the words of each.
+The way of pydantic-settings from words to values is left out: it takes commas and quotes out of texts, and
+wants options as JSON. Here a list is several words, and a mapping NAME VALUE NAME VALUE.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import inspect
 import re
 import sys
+from argparse import (
+    SUPPRESS,
+    ArgumentError,
+    ArgumentParser,
+    BooleanOptionalAction,
+    RawDescriptionHelpFormatter,
+)
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Generic, NoReturn, TypeVar
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import tyro
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import CliPositionalArg as Positional
+from pydantic_settings import CliSettingsSource
 
 from base.errors import UsageError
-from base.flags import FieldPath, Flag, is_section, list_flags, read_words, to_value, with_sections
-from base.mistakes import explain
+from base.mistakes import check
+from base.sections import FieldPath, Section, Typed, leaf_fields, members
 
-Arguments = TypeVar("Arguments")
-SPOKEN: dict[str, str] = {}
-"""What help calls a command in this process, by what it is called elsewhere: see ``speak_as``."""
-HELP = Flag(path=("help",), names=("--help", "-h"), annotation=bool)
+__all__ = ["Positional", "parse_flags", "read_flags"]
 
-
-class Section(BaseModel):
-    """A part of a configuration: immutable, closed to keys that it does not know, its numbers finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
-
-
-@dataclass(frozen=True)
-class Typed:
-    """What a user typed, below one section.
-
-    Args:
-        values: The value of each field that was given, by its path; not checked yet.
-        names: The flag of each, as typed in full.
-    """
-
-    values: Mapping[FieldPath, Any]
-    names: Mapping[FieldPath, str]
-
-    def below(self, *section: str) -> Typed:
-        """Return what was typed for one section alone."""
-        size = len(section)
-        inside = [path for path in self.values if path[:size] == section]
-        return Typed(
-            {path[size:]: self.values[path] for path in inside},
-            {path[size:]: self.names[path] for path in inside},
-        )
-
-    def given(self, name: str, path: FieldPath, value: Any) -> Typed:
-        """Return the same with one more flag."""
-        return Typed({**self.values, path: value}, {**self.names, path: name})
-
-    def onto(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return nested values with those that were typed in place of their own."""
-        return reduce(lambda whole, path: _put(whole, path, self.values[path]), self.values, dict(values))
-
-
-def _put(values: Mapping[str, Any], path: FieldPath, value: Any) -> dict[str, Any]:
-    name, *rest = path
-    inner = values.get(name)
-    # What is no mapping where one belongs is told when all is checked, if it is not replaced.
-    return {
-        **values,
-        name: _put(inner if isinstance(inner, dict) else {}, tuple(rest), value) if rest else value,
-    }
-
-
-@dataclass(frozen=True)
-class CommandLine(Generic[Arguments]):
-    """A command line as typed.
-
-    Args:
-        kind: What it is for.
-        typed: What was given.
-        wants_help: Whether help is asked for, and nothing else then matters.
-    """
-
-    kind: type[Arguments]
-    typed: Typed
-    wants_help: bool
-
-    def complete(
-        self,
-        default: Arguments | None = None,
-        prog: str | None = None,
-        description: str | None = None,
-    ) -> Arguments:
-        """Fill in what was not given, and check all; where help is asked for, print it and exit.
-
-        Args:
-            default: Values of what is not given; ``--help`` shows them.
-            prog: The command, as a user types it.
-            description: What ``--help`` says first.
-
-        Raises:
-            UsageError: For a value that is not allowed.
-        """
-        if self.wants_help:
-            show_help(self.kind, default, prog, description)
-        return check(self.kind, {} if default is None else _values_of(default), self.typed)
+Arguments = TypeVar("Arguments", bound=Section)
 
 
 def read_flags(
-    kind: type[Arguments], args: Sequence[str] | None = None, default: Arguments | None = None
-) -> CommandLine[Arguments]:
-    """Find what a command line gives to each field of a model or a dataclass.
+    kind: type[Section], args: Sequence[str] | None = None, prog: str = "", description: str | None = None
+) -> Typed:
+    """Find what a command line gives to each field of a section; for ``--help``, print it and exit.
 
     Args:
-        kind: What it is for.
+        kind: What the command line is for; its field docstrings are the help.
         args: The command line without the command; None takes that of the process.
-        default: Sections of other types than ``kind`` says.
+        prog: The command, as a user types it.
+        description: What ``--help`` says first; None takes the docstring of ``kind``.
 
     Raises:
         UsageError: For an unknown flag, with the closest match, and for one without its value or left out.
     """
     args = list(sys.argv[1:] if args is None else args)
-    flags = [HELP, *list_flags(kind, default)]
-    read = read_words(flags, args)
-    words, unknown = read or read_words(flags, args, lenient=True) or ({}, [])
-    if HELP.name in words:
-        return CommandLine(kind, Typed({}, {}) if read is None else _typed(flags[1:], words), True)
-    empty = None if read else _without_value(flags, words)
-    if empty and unknown and re.match(r"-[^-]", unknown[0]):
-        raise UsageError(
-            f"{empty.name} needs a value; if it is {unknown[0]}, write {empty.name}={unknown[0]}"
-        )
+    flags = _Flags(kind, prog, description)
+    try:
+        read, unknown = flags.parser.parse_known_intermixed_args(args)
+    except ArgumentError as error:
+        raise _unreadable(error, args) from None
     if unknown:
-        raise _unknown(unknown[0], flags)
-    if empty:
-        raise UsageError(f"{empty.name} needs a value; --help says more")
-    if read is None or any(flag.is_required and flag.name not in words for flag in flags):
-        raise _missing(flags, words)
-    return CommandLine(kind, _typed(flags[1:], words), False)
+        raise _unknown(unknown[0], flags.parser)
+    words = {tuple(name.split(".")): given for name, given in vars(read).items() if given != []}
+    for path, field in flags.fields.items():
+        if field.is_required() and path not in words:
+            _refuse_position_behind_list(words, flags.names)
+            raise UsageError(f"{flags.names[path]} is missing: {field.description} --help says more")
+    values = {path: _value(flags.fields[path], flags.names[path], given) for path, given in words.items()}
+    return Typed(values, {path: flags.names[path] for path in words})
 
 
 def parse_flags(
     kind: type[Arguments],
     args: Sequence[str] | None = None,
-    default: Arguments | None = None,
-    prog: str | None = None,
+    prog: str = "",
     description: str | None = None,
 ) -> Arguments:
-    """Read flags into a dataclass or a pydantic model; its field docstrings are the help.
-
-    Args:
-        kind: What to read into.
-        args: The flags; None takes those of the process.
-        default: Values of what is not given; ``--help`` shows them.
-        prog: The command, as a user types it.
-        description: What ``--help`` says first.
+    """Read flags into a section, and check them; otherwise as ``read_flags``.
 
     Raises:
-        UsageError: For an unknown flag or a value that is not allowed, with the closest match.
+        UsageError: As well for a value that is not allowed.
     """
-    return read_flags(kind, args, default).complete(default, prog, description)
+    return check(kind, {}, read_flags(kind, args, prog, description))
 
 
-def check(
-    kind: type[Arguments], values: Mapping[str, Any], typed: Typed | None = None, source: str = ""
-) -> Arguments:
-    """Make arguments of nested values and what was typed on top of them.
+class _Flags:
+    """The flags of a section.
 
-    Args:
-        kind: A model or a dataclass.
-        values: As a YAML file has them.
-        typed: What replaces them.
-        source: Where they are from, for messages.
+    Attributes:
+        parser: What finds their words.
+        fields: What they are for.
+        names: What each is called in full.
+        positions: Those that are given without a name.
+    """
+
+    def __init__(self, kind: type[Section], prog: str, description: str | None) -> None:
+        self.fields: Mapping[FieldPath, FieldInfo] = dict(leaf_fields(kind))
+        self.names: dict[FieldPath, str] = {}
+        self.positions: list[FieldPath] = []
+        self.parser = ArgumentParser(
+            prog,
+            description=description or inspect.getdoc(kind),
+            formatter_class=RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            exit_on_error=False,
+        )
+        self._short_names = kind.short_names
+        CliSettingsSource(
+            kind,  # type: ignore[bad-argument-type]
+            root_parser=self.parser,
+            add_argument_method=self._add,
+            cli_implicit_flags=True,
+            cli_kebab_case=True,
+            cli_hide_none_type=True,
+        )
+        shown = (
+            self.names[path] if self.fields[path].is_required() else f"[{self.names[path]}]"
+            for path in self.positions
+        )
+        self.parser.usage = " ".join([prog, *shown, "[--FLAG VALUE ...]"])
+
+    def _add(self, context: Any, *names: str, **settings: Any) -> None:
+        """Add what pydantic-settings describes, to the parser or to a group of its flags."""
+        path = tuple(settings.get("dest", names[0]).split("."))
+        if path not in self.fields:  # a whole section as JSON
+            return
+        origins = {get_origin(kind) for kind in members(self.fields[path].annotation)}
+        shown = re.sub(r" ?\(default: (null|None|\(\)|)\)$", "", settings["help"])
+        settings |= {"default": SUPPRESS, "help": shown}
+        if not names[0].startswith("-"):
+            self.positions.append(path)
+            self.names[path] = settings["metavar"]
+            number = "*" if tuple in origins else "?"  # read_flags tells which is missing
+            context.add_argument(*names, **settings | {"nargs": number})
+            return
+        self.names[path] = names[0]
+        names = (*names, *(f"--{short}" for short in [self._short_names.get(path)] if short))
+        if settings.get("action") is BooleanOptionalAction:
+            if self.fields[path].annotation is bool:
+                _add_switch(context, names, settings, self.fields[path].default)
+                return
+            settings |= {"action": "store", "metavar": "bool"}  # True, False, or None
+        if origins & {tuple, dict}:
+            metavar = "NAME VALUE" if dict in origins else "VALUE"
+            settings |= {"action": "extend", "nargs": "+", "metavar": metavar}
+        context.add_argument(*names, **settings)
+
+
+def _add_switch(context: Any, names: Sequence[str], settings: Mapping[str, Any], default: object) -> None:
+    """Add a flag that takes no value, and its opposite; help shows the one that changes something."""
+    opposites = [f"{start}no-{last}" for start, last in map(_split_last, names)]
+    pair = context.add_mutually_exclusive_group()
+    for value, called in ((True, names), (False, opposites)):
+        shown = SUPPRESS if value == default else settings["help"]
+        pair.add_argument(
+            *called, dest=settings["dest"], action="store_const", const=value, default=SUPPRESS, help=shown
+        )
+
+
+def _split_last(name: str) -> tuple[str, str]:
+    """Split a flag before its last part: ``--train.size`` is ``--train.`` and ``size``."""
+    start, dot, last = name.removeprefix("--").rpartition(".")
+    return f"--{start}{dot}", last
+
+
+def _value(field: FieldInfo, name: str, given: Any) -> Any:
+    """Put words into the form that a YAML file would give, still without checking them.
 
     Raises:
-        UsageError: For an unknown key or a value that is not allowed; names the file and key, or the flag.
+        UsageError: If a mapping has a name without a value.
     """
-    typed = typed or Typed({}, {})
-    adapter: TypeAdapter[Arguments] = TypeAdapter(kind)
-    try:
-        return adapter.validate_python(with_sections(kind, typed.onto(values)))
-    except ValidationError as error:
-        mistake = explain(error, kind, source, typed.names)
-    if typed.values:  # perhaps they are not to blame
+    kinds = members(field.annotation)
+    if given in ("None", ["None"]) and type(None) in get_args(field.annotation):
+        return None
+    if not isinstance(given, list):
+        return given
+    if any(get_origin(kind) is dict for kind in kinds):
+        if len(given) % 2:
+            raise UsageError(
+                f"{name}: {given[-1]} has no value; give names and values: NAME VALUE NAME VALUE"
+            )
+        return {key: _plain(word) for key, word in zip(given[::2], given[1::2], strict=True)}
+    alone = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    return given[0] if len(given) == 1 and given[0] in alone else given
+
+
+def _plain(word: str) -> int | float | bool | str:
+    """Read a word as YAML would, but for numbers such as 1e-3, which it takes for text."""
+    for kind in (int, float):
         try:
-            adapter.validate_python(with_sections(kind, values))
-        except ValidationError as error:
-            alone = explain(error, kind, source)
-            mistake = alone if str(alone).endswith(str(mistake)) else mistake
-    raise mistake
+            return kind(word)
+        except ValueError:
+            pass
+    return {"True": True, "False": False}.get(word, word)
 
 
-def show_help(
-    kind: type[Arguments],
-    default: Arguments | None,
-    prog: str | None = None,
-    description: str | None = None,
-) -> NoReturn:
-    """Print the help of a command with its defaults, and exit."""
-    # `default=None` would be a default too.
-    given: dict[str, Any] = {} if default is None else {"default": default}
-    told = _spoken(description or inspect.getdoc(kind))
-    tyro.cli(kind, args=["--help"], prog=_spoken(prog), description=told, **given)
-    raise AssertionError("help ends a command")
+def _unreadable(error: ArgumentError, args: Sequence[str]) -> UsageError:
+    """Tell of a flag without its value, or of a switch with one."""
+    names = (error.argument_name or "").split("/")
+    if "not allowed with argument" in error.message:
+        other = error.message.rpartition(" ")[2].partition("/")[0]
+        return UsageError(f"{names[0]} and {other} were both given; leave one out")
+    if "expected" not in error.message:
+        return UsageError(f"{names[0]} takes no value; write it alone, or leave it out")
+    behind = next((word for flag, word in pairwise(args) if flag in names), "")
+    if behind.startswith("-") and not behind.startswith("--"):
+        return UsageError(f"{names[0]} needs a value; if it is {behind}, write {names[0]}={behind}")
+    return UsageError(f"{names[0]} needs a value; --help says more")
 
 
-def speak_as(names: Mapping[str, str]) -> None:
-    """Have help call commands as they are typed in this process.
-
-    Args:
-        names: By what each is called elsewhere: ``{"python -m eval": "ffn-ablations eval"}``.
-    """
-    SPOKEN.update(names)
-
-
-def _spoken(text: str | None) -> str | None:
-    if not text or not SPOKEN:
-        return text
-    names = "|".join(re.escape(name) for name in sorted(SPOKEN, key=len, reverse=True))
-    return re.sub(rf"({names})(?![.\w]*\w)", lambda found: SPOKEN[found[1]], text)
-
-
-def _typed(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> Typed:
-    """Put the words of all flags into values.
-
-    Raises:
-        UsageError: Where a flag is given together with its opposite, or a name has no value.
-    """
-    values: dict[FieldPath, Any] = {}
-    names: dict[FieldPath, str] = {}
-    for flag in flags:
-        off = flag.opposites[:1]
-        if flag.name in words and off and off[0] in words:
-            raise UsageError(f"{flag.name} and {off[0]} were both given; leave one out")
-        if flag.name in words:
-            values[flag.path], names[flag.path] = to_value(flag, words[flag.name]), flag.name
-        elif off and off[0] in words:
-            values[flag.path], names[flag.path] = False, off[0]
-    return Typed(values, names)
-
-
-def _unknown(word: str, flags: Sequence[Flag]) -> UsageError:
-    """The error for a word that belongs to no flag; a flag may lack its section."""
+def _unknown(word: str, parser: ArgumentParser) -> UsageError:
+    """Tell of a word that belongs to no flag; a flag may lack its section."""
     if not word.startswith("-"):
         return UsageError(f"{word!r} is one word too many; --help lists all flags")
     typed = word.partition("=")[0].replace("_", "-")
-    names = [name for flag in flags if not flag.is_positional for name in (*flag.names, *flag.opposites)]
+    names = [name for action in parser._actions for name in action.option_strings]
     same = [name for name in names if name.rpartition(".")[2] == typed.removeprefix("--")]
     bare = {name.lstrip("-"): name for name in names}  # as dashes are alike in all
     close = same or [bare[name] for name in difflib.get_close_matches(typed.lstrip("-"), bare, n=1)]
@@ -256,25 +219,8 @@ def _unknown(word: str, flags: Sequence[Flag]) -> UsageError:
     return UsageError(f"unknown flag {word}, {hint}")
 
 
-def _without_value(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> Flag | None:
-    """Find a flag that lacks its value."""
-    given = (flag for flag in flags if flag.num_words == 1 and flag.name in words)
-    return next((flag for flag in given if not words[flag.name]), None)
-
-
-def _missing(flags: Sequence[Flag], words: Mapping[str, tuple[str, ...]]) -> UsageError:
-    """The error for a flag that is missing."""
-    missing = next(flag for flag in flags if flag.is_required and flag.name not in words)
-    return UsageError(f"{missing.name} is missing: {missing.help()} --help says more")
-
-
-def _values_of(arguments: Any) -> dict[str, Any]:
-    """Return the fields of a model or a dataclass and of its sections, without what is left open."""
-    if isinstance(arguments, BaseModel):
-        return arguments.model_dump()
-    values = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(arguments)}
-    return {
-        name: _values_of(value) if is_section(type(value)) else value
-        for name, value in values.items()
-        if value is not tyro.MISSING
-    }
+def _refuse_position_behind_list(words: Mapping[FieldPath, Any], names: Mapping[FieldPath, str]) -> None:
+    """A flag with several values takes what stands behind it for one of them."""
+    for path, given in words.items():
+        if isinstance(given, list) and Path(given[-1]).exists():
+            raise UsageError(f"{given[-1]} was read as a value of {names[path]}; write it before the flags")

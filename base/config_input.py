@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from base.errors import UsageError, shown
-from base.mistakes import explain
+from base.mistakes import check
 
 Config = TypeVar("Config", bound=BaseModel)
 
@@ -107,19 +107,7 @@ def read_config(path: Path, kind: type[Config]) -> Config:
     Raises:
         UsageError: If it cannot be read or a value in it does not fit; names the file and the key.
     """
-    return check_config(read_yaml(path), kind, path)
-
-
-def check_config(values: dict[str, Any], kind: type[Config], path: Path) -> Config:
-    """Make a model of what a YAML file holds.
-
-    Raises:
-        UsageError: If a value does not fit; names the file and the key.
-    """
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise explain(error, kind, str(path)) from None
+    return check(kind, read_yaml(path), source=str(path))
 
 
 def _why(path: Path, error: yaml.YAMLError) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import os
 import re
 import signal
@@ -10,11 +11,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 
-from base.code_roots import code_roots, mixed_code
-from base.extras import missing_extra
 from base.faults import describe, fault_of
 from base.system import is_unread
 
+FULL = 'pip install "ffn-ablations[torch]"'
+EXTRA_PACKAGES = {
+    "accelerate": "accelerate",
+    "datasets": "datasets",
+    "huggingface_hub": "huggingface-hub",
+    "lm_eval": "lm-eval",
+    "safetensors": "safetensors",
+    "sklearn": "scikit-learn",
+    "submitit": "submitit",
+    "tokenizers": "tokenizers",
+    "torch": "torch",
+    "transformers": "transformers",
+}
+"""The distributions of the extra ``torch``, by what they are imported as."""
 OTHERS_WAIT_S = 3.0
 """Seconds that the first of several processes has to tell an error that all of them meet."""
 
@@ -73,12 +86,10 @@ def run_cli(main: Callable[[], int | None]) -> None:
     """Run a command's ``main`` and exit with its status.
 
     A ``UsageError``, a fault of the world (``base.faults``) or a package that only the full installation has
-    (``base.extras``) becomes one line on standard error and exit status 2; anything else keeps its traceback,
+    becomes one line on standard error and exit status 2; anything else keeps its traceback,
     because it is a defect of this project and not of the user. Where whoever reads the output has gone, as
-    ``head`` does, it ends without a word. That code of several places is mixed is said first.
+    ``head`` does, it ends without a word.
     """
-    if os.environ.get("RANK", "0") == "0" and (mixed := mixed_code(code_roots())):
-        print(f"warning: {mixed}", file=sys.stderr)
     try:
         try:
             status = main() or 0
@@ -99,6 +110,19 @@ def run_cli(main: Callable[[], int | None]) -> None:
         status = 130
     _drop_unwritten()
     sys.exit(status)
+
+
+def missing_extra(error: BaseException) -> str | None:
+    """Return what to tell of an import of a package that is not installed; None for any other error.
+
+    A module that an installed package lacks, or one of this project, is no such error.
+    """
+    name = (getattr(error, "name", None) or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or name not in EXTRA_PACKAGES:
+        return None
+    if importlib.util.find_spec(name) is not None:
+        return None
+    return f"this needs {EXTRA_PACKAGES[name]}, which is not installed; {FULL} installs it"
 
 
 def as_usage_error(error: Exception) -> Exception:

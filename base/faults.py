@@ -13,27 +13,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-_AGAIN = "make room and give the same command again"
-
-FAULTS: dict[int, str] = {
-    errno.ENOSPC: f"the disk is full; {_AGAIN}",
-    errno.EDQUOT: f"your share of the disk is used up; {_AGAIN}",
-    errno.EFBIG: "the file is larger than the system allows (ulimit -f)",
-    errno.EROFS: "cannot be written, its file system is read-only; name another place",
-    errno.EACCES: "permission denied; change the permissions or name another place",
-    errno.EPERM: "the system does not permit it; change the permissions or name another place",
-    errno.EIO: "input/output error; check the disk, then give the same command again",
-    errno.ESTALE: "the network file system has lost it; give the same command again",
-    errno.ENAMETOOLONG: "too long for the name of a file",
-    errno.ENOTDIR: "a part of this path is a file and no folder; name another place",
-    errno.EISDIR: "is a folder, and a file is needed",
-    errno.EEXIST: "is a file, and a folder is needed; name another place",
-    errno.ELOOP: "is a link that leads to itself",
-    errno.EMFILE: "too many open files; raise the limit (ulimit -n)",
-    errno.ENFILE: "too many open files on this machine",
-    errno.ENOLCK: "its file system cannot lock files; name another place",
-}
-"""What is told of each, behind the path. What is not in here may be a defect, which keeps its traceback."""
+FAULTS = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+        *(errno.ESTALE, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP),
+        *(errno.EMFILE, errno.ENFILE, errno.ENOLCK),
+    }
+)
+"""What is told in the system's own words, behind the path. All else may be a defect, and has a traceback."""
+ADVICE = "mend that or name another place, then give the same command again"
 
 _NUMBER = re.compile(r"\b(?:os error|errno) (\d+)\b", re.IGNORECASE)
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
@@ -59,10 +47,9 @@ def fault_of(error: BaseException) -> OSError | None:
 
 def describe(fault: OSError) -> str:
     """Say in one line what is wrong and what to do."""
-    assert fault.errno is not None
     path = "" if fault.filename is None else re.sub(r"\.tmp-\d+", "", os.fsdecode(fault.filename))
     shown = f"{path[:100]}..." if fault.errno == errno.ENAMETOOLONG else path
-    return f"{shown}: {FAULTS[fault.errno]}".removeprefix(": ")
+    return f"{shown}: {fault.strerror}; {ADVICE}".removeprefix(": ")
 
 
 @contextlib.contextmanager

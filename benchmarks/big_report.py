@@ -69,7 +69,7 @@ def made_up_scores(variants: int, seeds: int, benchmarks: int, tasks: int) -> pd
 def time_of_report(table: Path, out: Path) -> tuple[float, float]:
     """Return seconds of processor time and wall time of a report, the start of its process included."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    command = [sys.executable, "-m", "eval.report", str(table), "--out", str(out)]
+    command = [sys.executable, "-m", "ffn_ablations", "report", str(table), "--out", str(out)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

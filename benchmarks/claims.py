@@ -10,7 +10,6 @@ percentage.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -18,6 +17,7 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from benchmarks.simulated import (
     Noise,
     Scenario,
@@ -45,8 +45,7 @@ MARGIN = 2.5
 """In standard deviations: few equivalences are shown with three runs, and most of them with ten."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaimsArgs:
+class ClaimsArgs(Section):
     """Simulate the claims of reports."""
 
     studies: int = 1_000

@@ -10,7 +10,6 @@ study's, and what it costs to look at seven variants.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from eval.significance.statistics.bootstrap import MIN_RUNS, ResampledArm, resample, studentized
 from eval.significance.statistics.corrections import Holm
 from eval.significance.statistics.equivalence import equivalence_p
@@ -32,8 +32,7 @@ FEWEST = {"studentized": MIN_RUNS, "percentile": 2, "bca": 2}
 """Runs that every arm needs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CoverageArgs:
+class CoverageArgs(Section):
     """Simulate the coverage of the report's intervals and the error rates of its verdicts."""
 
     studies: int = 20_000

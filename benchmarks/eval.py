@@ -113,7 +113,7 @@ class Bench:
         return scores.log_likelihood.reshape(-1, 2)
 
     def ours_from_texts(self, pairs: pd.DataFrame) -> np.ndarray:
-        """Score as ``python -m eval`` does for the first run of a study; later ones find the tokens made."""
+        """Score as the command eval does for the first run of a study; later ones find the tokens made."""
         from eval.scoring.scorers import SCORERS
         from eval.scoring.tokens import forget_tokens
         from eval.zero_shot.choices import Choice, score_choices

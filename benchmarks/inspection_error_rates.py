@@ -11,7 +11,6 @@ anything, in percent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +18,7 @@ import torch
 from base.command_line import parse_flags
 from base.errors import run_cli
 from base.progress import ProgressBar
+from base.sections import Section
 from benchmarks.tables import print_table
 from eval.inspection.findings import DIFFERS, Question, judge, of_activations, of_edges
 from eval.inspection.kan_edges import look_at_edges
@@ -33,8 +33,7 @@ RUNS = (2, 3, 5, 8)
 VOCABULARY, ROWS, LENGTH = 200, 16, 64
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectionErrorRatesArgs:
+class InspectionErrorRatesArgs(Section):
     """What is simulated."""
 
     pool: int = 120

@@ -2,7 +2,7 @@
 
     python -m benchmarks.many_evaluations
 
-Makes an untrained run, and scores it again and again as ``python -m eval`` does: model loaded, minimal pairs
+Makes an untrained run, and scores it again and again as the command eval does: model loaded, minimal pairs
 scored, rows, items and ledger written. Every evaluation asks for another number of pairs than the one before,
 so none finds its work done.
 """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import source_of_frame
@@ -34,8 +34,7 @@ MARGIN = 0.02
 SPREAD = 0.017
 
 
-@dataclass(frozen=True, kw_only=True)
-class NullReportsArgs:
+class NullReportsArgs(Section):
     """Simulate reports of studies in which nothing differs."""
 
     studies: int = 100

@@ -13,7 +13,6 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from scipy.interpolate import PchipInterpolator
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
+from base.sections import Section
 from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.welch import welch
 from pretrain.run.folders import RunFolder
@@ -37,8 +37,7 @@ DFS = (2, 3, 4, 5, 6, 8, 10, 14, 20, 40, 200)
 """Degrees of freedom at which the studentized range is computed; in between it is interpolated."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankingArgs:
+class RankingArgs(Section):
     """Simulate standing tables."""
 
     tables: int = 1_000

@@ -30,7 +30,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -41,6 +40,7 @@ from scipy import stats
 from tqdm import tqdm
 
 from base.command_line import parse_flags
+from base.sections import Section
 from benchmarks.coverage import Bootstrap, bootstrap_interval
 from eval.report.inputs.sources import read_source
 from eval.report.scores.noise import analyse_items
@@ -66,8 +66,7 @@ Cells = Mapping[Key, np.ndarray]  # scores of the runs of each arm
 Weights = Mapping[Key, float]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportBenchmarkArgs:
+class ReportBenchmarkArgs(Section):
     """Measure the report of a made-up study."""
 
     variants: int = 14
@@ -183,7 +182,7 @@ def _write_run(
 
 def measure_report(study: Path, out: Path) -> tuple[float, float]:
     """Return seconds and peak GiB of the whole command in a process of its own."""
-    command = [sys.executable, "-m", "eval.report", str(study), "--out", str(out)]
+    command = [sys.executable, "-m", "ffn_ablations", "report", str(study), "--out", str(out)]
     root = Path(__file__).parents[1]
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path}

@@ -9,7 +9,6 @@ is said to be nats.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
 import numpy as np
@@ -19,6 +18,7 @@ from tqdm import tqdm
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from benchmarks.tables import print_table
 from eval.significance.statistics.scaling_laws import fit_power_law, law_interval, predict_largest
 from eval.significance.statistics.size_trends import (
@@ -49,8 +49,7 @@ FLOOR, SCALE, EXPONENT = 1.5, 60.0, 0.3
 """3.4, 3.0, 2.6, 2.3 and 2.1 nats."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScalingArgs:
+class ScalingArgs(Section):
     """Simulate what is said across sizes."""
 
     studies: int = 1_000

@@ -23,7 +23,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -32,6 +31,7 @@ import yaml
 from base.baseline import Budget
 from base.command_line import parse_flags
 from base.files import write_text
+from base.sections import Section
 from eval.models.identity import identify_run, weights_hash
 from eval.results.rows import write_rows
 from eval.results.store import Ledger, write_ledger
@@ -66,8 +66,7 @@ print(json.dumps([[b - a for a, b in zip(*pair)] for pair in zip(times, times[1:
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Args:
+class Args(Section):
     """Measure the expansion of a study and the search for its finished cells."""
 
     seeds: int = 50

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from base.command_line import parse_flags
 from base.errors import run_cli
+from base.sections import Section
 from eval.significance.statistics.all_pairs import told_apart
 from eval.significance.statistics.equivalence import equivalence_p
 from eval.significance.statistics.tuning import lowest, moderated_noise
@@ -34,8 +35,7 @@ LATE = 0.3
 THREEFOLD = float(np.log(3))
 
 
-@dataclass(frozen=True, kw_only=True)
-class TuningArgs:
+class TuningArgs(Section):
     """Simulate tuned studies."""
 
     studies: int = 1_000

@@ -181,12 +181,12 @@ STUDY_FOLDER = (
     ("report/", "report.md, .html, .json, figures, tables", "report"),
 )
 WRITERS = {
-    "status": ("python -m slurm.status --html", GREY),
-    "submit": ("python -m slurm.submit", VERMILION),
+    "status": ("ffn-ablations study status --html", GREY),
+    "submit": ("ffn-ablations study run", VERMILION),
     "train": ("pretrain/train.py", BLUE),
-    "eval": ("python -m eval", GREEN),
+    "eval": ("ffn-ablations eval", GREEN),
     "look": ("ffn-ablations explain, inspect", GREY),
-    "report": ("python -m eval.report", PURPLE),
+    "report": ("ffn-ablations report", PURPLE),
 }
 
 
@@ -223,7 +223,7 @@ PACKAGES = (
     ("base", "errors, files, command line, tables"),
 )
 EVAL_FLOORS = (
-    (("__main__.py", "python -m eval"), ("commands", "python -m eval.heads, ...")),
+    (("command.py", "ffn-ablations eval"),),
     (("inspection", "looks into FFNs"), ("interpretation", "into a classifier")),
     (
         ("report", "from rows to a document"),

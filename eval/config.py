@@ -1,17 +1,16 @@
-"""What is evaluated and how: the ``evaluation:`` section of a study and the flags of ``python -m eval``."""
+"""What is evaluated and how: the ``evaluation:`` section of a study and the flags of the command eval."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-import tyro
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from base.command_line import Section
 from base.errors import UsageError, shown, unknown_name
+from base.sections import Section, Unlisted
 from eval.classification.config import FinetuneConfig
 from eval.scoring.protocol import ProtocolConfig
 from eval.suites.registry import SUITES
@@ -42,15 +41,21 @@ Device = Annotated[str, AfterValidator(_check_device)]
 class EvalConfig(Section):
     """Which suites a run is scored on, from where, and how."""
 
-    suites: Annotated[
-        tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...],
-        tyro.conf.arg(aliases=["--suite"], help=f"Benchmarks: {_listed(SUITES)}."),
-    ] = ("blimp", "glue")
+    short_names: ClassVar = {
+        ("suites",): "suite",
+        ("protocol", "preset"): "protocol",
+        ("finetune", "head"): "head",
+        ("finetune", "freeze_backbone"): "freeze-backbone",
+    }
+
+    suites: tuple[Annotated[Suite, BeforeValidator(_check_suite)], ...] = Field(
+        ("blimp", "glue"), description=f"Benchmarks: {_listed(SUITES)}."
+    )
     tasks: tuple[str, ...] = ()
     """Tasks, groups or tags of lm-eval that score text; on the command line without --suites, only these."""
     classify: tuple[str, ...] = ()
-    """Classification tasks: names (ffn-ablations tasks lists them) or YAML files of your own; on the command
-    line without --suites, only these."""
+    """Classification tasks: names (ffn-ablations list tasks) or YAML files of your own; on the command line
+    without --suites, only these."""
     score_on: tuple[str, ...] = ()
     """Score what was fine-tuned on each task of classify on the validation data of these tasks too, whose
     labels must agree; rows imdb<-sst2 of the benchmark cross-task."""
@@ -73,9 +78,9 @@ class EvalConfig(Section):
     """Only these tasks of the suites that score text (null: all)."""
     max_pairs: int | None = Field(None, ge=1)
     """Score only so many pairs, items or documents of each task, evenly spaced over its file (null: all)."""
-    embedded_pairs_per_paradigm: int = Field(60, ge=1)
+    embedded_pairs_per_paradigm: Unlisted[int] = Field(60, ge=1)
     """Minimal pairs that the embedded grammar writes for each paradigm."""
-    embedded_seed: int = Field(2024, ge=0)
+    embedded_seed: Unlisted[int] = Field(2024, ge=0)
     """Seed of the embedded pairs and classification tasks; the same for every run."""
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by

@@ -1,24 +1,29 @@
-"""The one command, ``ffn-ablations``: finds the command that the first words name, and runs its ``main``."""
+"""The one command, ``ffn-ablations``: finds the command that the first words name, and runs its function."""
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 
-from base.command_line import speak_as
 from base.errors import LONGEST_SHOWN, UsageError, run_cli, shown
 from ffn_ablations import __version__
-from ffn_ablations.commands import COMMANDS, GROUPS, Command
+from ffn_ablations.commands import COMMANDS, FORMER, Command
 
 HELP = ("--help", "-h", "help")
-FIRST = (
-    ("ffn-ablations study run quickstart", "a complete small study: minutes, no network, no data"),
-    ("ffn-ablations train tiny --ffn kan", "one model, on a generated corpus"),
-    ("ffn-ablations report scores.csv", "compare variants in a table of your own"),
-)
+LIST = "list "
+OVERVIEW = """usage: ffn-ablations COMMAND ...
+
+Type first:
+  ffn-ablations study run quickstart   a complete small study, in minutes
+  ffn-ablations train tiny --ffn kan   one model, on a generated corpus
+  ffn-ablations report scores.csv      compare variants in a table of your own
+
+Commands:
+{commands}
+
+ffn-ablations COMMAND --help lists its flags; --version says which this is."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -35,7 +40,6 @@ def main(args: Sequence[str] | None = None) -> int:
         print(overview())
         return 0
     command, rest = find_command(words)
-    speak_as({each.elsewhere: f"ffn-ablations {each.words}" for each in COMMANDS.values()})
     return load_main(command)(rest) or 0
 
 
@@ -43,11 +47,14 @@ def find_command(words: Sequence[str]) -> tuple[Command, list[str]]:
     """Return the command that words begin with, and the other words.
 
     Raises:
-        UsageError: If there is none, with the closest match.
+        UsageError: If there is none, with the closest match; for a former name with what it is now.
     """
     for size in (2, 1):
-        if command := COMMANDS.get(" ".join(words[:size])):
-            return command, list(words[size:])
+        name = " ".join(words[:size])
+        if name in COMMANDS:
+            return COMMANDS[name], list(words[size:])
+        if name in FORMER:
+            raise UsageError(f"{name} is no command any more: {FORMER[name]}")
     first = words[0]
     inside = _inside(first)
     if inside and (len(words) == 1 or words[1].startswith("-")):
@@ -65,21 +72,18 @@ def _inside(first: str) -> list[str]:
 
 
 def load_main(command: Command) -> Callable[[Sequence[str]], int | None]:
-    """Import the module of a command, and nothing of the others; of a package its ``__main__``."""
-    spec = importlib.util.find_spec(command.module)
-    is_package = spec is not None and spec.submodule_search_locations is not None
-    return importlib.import_module(f"{command.module}.__main__" if is_package else command.module).main
+    """Import the module of a command, and nothing of the others."""
+    module, _, function = command.function.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def overview() -> str:
     """Return what there is, on one screen."""
+    kinds = [name.removeprefix(LIST) for name in COMMANDS if name.startswith(LIST)]
+    told = {name: command.help for name, command in COMMANDS.items() if not name.startswith(LIST)}
+    told[f"{LIST}{'|'.join(kinds)}"] = "what there is of each"
     width = max(map(len, COMMANDS))
-    lines = ["usage: ffn-ablations COMMAND ...", "", "Type first:"]
-    lines += [f"  {typed:<36}  {what}" for typed, what in FIRST]
-    for title, commands in GROUPS.items():
-        lines += ["", f"{title}:", *(f"  {each.words:<{width}}  {each.help}" for each in commands)]
-    lines += ["", "ffn-ablations COMMAND --help lists its flags; ffn-ablations --version says which this is."]
-    return "\n".join(lines)
+    return OVERVIEW.format(commands="\n".join(f"  {name:<{width}}  {told[name]}" for name in told))
 
 
 def run() -> None:

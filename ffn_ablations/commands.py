@@ -1,4 +1,4 @@
-"""Every command of ``ffn-ablations``, with the module whose ``main`` it runs."""
+"""Every command of ``ffn-ablations``, with the function that it runs, and what former names are now."""
 
 from __future__ import annotations
 
@@ -11,56 +11,49 @@ class Command:
 
     Args:
         words: What is typed behind ``ffn-ablations``.
-        module: What is run; ``python -m`` takes it too.
+        function: What is run, as module:name.
         help: What it does, in one line.
-        called: How its own help calls it, where that is not ``python -m`` and the module.
     """
 
     words: str
-    module: str
+    function: str
     help: str
-    called: str = ""
-
-    @property
-    def elsewhere(self) -> str:
-        """What it is called without ``ffn-ablations``."""
-        return self.called or f"python -m {self.module}"
 
 
-GROUPS: dict[str, tuple[Command, ...]] = {
-    "Studies: variants, families and seeds from one file": (
-        Command("study run", "slurm.submit", "train, score and compare what a study's file names"),
-        Command(
-            "study status",
-            "slurm.status",
-            "every run: waiting, running, done, failed or missing; `--html` writes a page",
-        ),
-        Command("study cancel", "slurm.cancel", "stop a study; study run goes on with it later"),
-        Command("study list", "slurm.list", "the studies in a folder, and how far each is"),
-        Command(
-            "study archive",
-            "slurm.archive",
-            "what a report reads as one file, without models; `--restore` brings it back",
-        ),
-        Command("configs", "ffn_ablations.shipped", "the shipped studies and configs; copy one to edit"),
-    ),
-    "One model": (
-        Command("train", "pretrain.train", "pretrain a model", called="python pretrain/train.py"),
-        Command("generate", "pretrain.generate", "let a trained GPT-Neo write"),
-        Command("eval", "eval", "score trained models: held-out loss, BLiMP, GLUE, your own tasks"),
-        Command("check", "ffn_variants.check", "whether an FFN variant of your own does what each must"),
-        Command("push", "eval.push", "put trained models on the Hugging Face hub, with scores and code"),
-        Command("lm-eval", "eval.lmeval", "lm-eval's own command line, with these models"),
-    ),
-    "Results": (
-        Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
-        Command("inspect", "eval.inspect", "look inside: what learned activations and KAN edges became"),
-        Command("explain", "eval.explain", "what speaks for the labels that a run's classifier gives"),
-    ),
-    "What there is": (
-        Command("variants", "ffn_variants", "the FFN variants, with parameters and FLOPs"),
-        Command("heads", "eval.heads", "the classification heads"),
-        Command("tasks", "eval.tasks", "the classification tasks"),
-    ),
+_ALL = (
+    Command("study run", "slurm.submit:main", "train, score and compare what a study's file names"),
+    Command("study status", "slurm.status:main", "every run: waiting, running, done or failed; --html"),
+    Command("study cancel", "slurm.cancel:main", "stop a study; study run goes on with it later"),
+    Command("study archive", "slurm.archive:main", "what a report reads as one file; --restore"),
+    Command("train", "pretrain.train:main", "pretrain a model"),
+    Command("generate", "pretrain.generate:main", "let a trained causal model write"),
+    Command("eval", "eval.command:main", "score trained models: loss, BLiMP, GLUE, your own tasks"),
+    Command("report", "eval.report.command:main", "compare the variants of a study or a table; --plan"),
+    Command("inspect", "eval.inspection.command:main", "what learned activations and KAN edges became"),
+    Command("explain", "eval.interpretation.explain:main", "what speaks for the labels of a classifier"),
+    Command("check", "ffn_variants.check.command:main", "whether an FFN of your own does what it must"),
+    Command("push", "eval.push.command:main", "put trained models on the Hugging Face hub"),
+    Command("list variants", "ffn_variants.listing:main", "the FFN variants, with parameters and FLOPs"),
+    Command("list heads", "eval.classification.listing:list_heads", "the classification heads"),
+    Command("list tasks", "eval.classification.listing:list_tasks", "the classification tasks"),
+    Command("list studies", "ffn_ablations.listing:main", "shipped studies to copy, and your own"),
+)
+COMMANDS = {command.words: command for command in _ALL}
+
+FORMER = {
+    "babylm-predictions": "BabyLM's own pipeline loads the model of a run, see docs/babylm.md",
+    "compare-items": "train several seeds of both and compare them: ffn-ablations report",
+    "concept-space": "ffn-ablations explain RUN TASK --plot spaces",
+    "configs": "ffn-ablations list studies",
+    "explainable-segments": "ffn-ablations explain RUN TASK --measure segments",
+    "heads": "ffn-ablations list heads",
+    "lm-eval": "ffn-ablations eval RUN --tasks TASK; for all of lm-eval's flags see docs/evaluation.md",
+    "study list": "ffn-ablations list studies",
+    "study pilot": "compare recipes as an axis of a study: ffn-ablations study run",
+    "study restore": "ffn-ablations study archive --restore",
+    "sufficiency": "ffn-ablations explain RUN TASK --measure sufficiency",
+    "swap": "examples/swap_ffn.py shows it in Python",
+    "tasks": "ffn-ablations list tasks",
+    "variants": "ffn-ablations list variants",
 }
-COMMANDS = {command.words: command for group in GROUPS.values() for command in group}
+"""What to do in place of commands that are gone."""

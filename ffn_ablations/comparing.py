@@ -15,12 +15,12 @@ from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from base.command_line import check
 from base.errors import UsageError
 from base.files import write_text
-from eval.report.__main__ import ReportArgs, request_of
+from base.mistakes import check
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, AskedMethod, Request
+from eval.report.command import ReportArgs, request_of
 from eval.report.document.html import to_fragment
 from eval.report.exports import number_tables
 from eval.report.figures import draw_one

@@ -7,8 +7,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from base.errors import UsageError, as_usage_error, shown
-from base.extras import missing_extra
+from base.errors import UsageError, as_usage_error, missing_extra, shown
 from base.progress import is_notebook
 
 

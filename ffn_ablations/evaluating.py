@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from base.command_line import check
 from base.errors import UsageError
+from base.mistakes import check
 from eval.config import EvalConfig
 from eval.report.inputs.run_facts import held_out_rows
 from eval.runner.evaluate import evaluate_runs, failure_lines

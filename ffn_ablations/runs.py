@@ -133,7 +133,7 @@ class Run:
         num: int = 1,
         trust_remote_code: bool = False,
     ) -> list[str]:
-        """Continue a prompt, as ``python -m pretrain.generate`` does; for causal families.
+        """Continue a prompt, as ``ffn-ablations generate`` does; for causal families.
 
         Args:
             prompt: How every text begins.

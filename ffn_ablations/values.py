@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from base.command_line import Typed
 from base.errors import UsageError, shown
-from base.flags import FieldPath, list_flags
+from base.sections import FieldPath, Section, Typed, leaf_fields
 
 
-def typed_values(kind: type, values: Mapping[str, Any]) -> Typed:
+def typed_values(kind: type[Section], values: Mapping[str, Any]) -> Typed:
     """Find the field of each setting, for whoever takes what a command line gives.
 
     Args:
@@ -23,7 +22,8 @@ def typed_values(kind: type, values: Mapping[str, Any]) -> Typed:
     Raises:
         UsageError: For an unknown name, with the closest match, or one that is given twice.
     """
-    places = {_key(name): flag.path for flag in list_flags(kind) for name in flag.names}
+    places = {".".join(path): path for path, _ in leaf_fields(kind)}
+    places |= {_key(name): path for path, name in kind.short_names.items()}
     found: dict[FieldPath, Any] = {}
     names: dict[FieldPath, str] = {}
     for name, value in _flat(values, places):
@@ -35,7 +35,7 @@ def typed_values(kind: type, values: Mapping[str, Any]) -> Typed:
 
 
 def _key(name: str) -> str:
-    return name.removeprefix("--").replace("-", "_")
+    return name.replace("-", "_")
 
 
 def _flat(

@@ -21,9 +21,9 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 from types import ModuleType
 
-from base.code_roots import PACKAGES
 from base.config_input import LONGEST_PATH_SHOWN
 from base.errors import UsageError, first_line, shown, unknown_name
+from base.files import PACKAGES
 from base.model_folders import VARIANT_COPY
 from ffn_variants.definitions import UnreadableError, read_source
 from ffn_variants.registry import FFN_VARIANTS, is_registered, register

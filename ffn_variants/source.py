@@ -21,8 +21,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from base.code_roots import PACKAGES
-from base.files import CODE_ROOT
+from base.files import CODE_ROOT, PACKAGES
 from ffn_variants.definitions import (
     Chain,
     Definition,

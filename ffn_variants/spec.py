@@ -32,7 +32,7 @@ class FFNSpec:
     """``build(intermediate_size, **options)`` for an activation, ``build(hidden_size, intermediate_size,
     **options)`` for a block; every option is given."""
     formula: str
-    """Plain text, for the table of ``python -m ffn_variants`` and the report."""
+    """Plain text, for the table of ``ffn-ablations list variants`` and the report."""
     reference: str
     """Paper or repository."""
     options: Mapping[str, Option] = field(default_factory=dict)

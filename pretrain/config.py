@@ -7,15 +7,14 @@ come from, ``pretrain.resolution`` what they must be for the variant.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-import tyro
 from pydantic import Field, field_validator, model_validator
 
 from base.baseline import BASELINE, Budget
-from base.command_line import Section
 from base.families import FamilySpec, get_family
 from base.names import check_name, check_path
+from base.sections import Section, Unlisted
 from base.seeds import SEED_END
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -24,8 +23,8 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 class ModelConfig(Section):
     """The architecture, in the words of transformers."""
 
-    ffn: Annotated[str, tyro.conf.arg(aliases=["--ffn"])] = BASELINE
-    """FFN variant of every layer: a name that `ffn-ablations variants` lists, or path/to/mine.py:SPEC."""
+    ffn: str = BASELINE
+    """FFN variant of every layer: a name of `ffn-ablations list variants`, or path/to/mine.py:SPEC."""
     ffn_file: str | None = Field(None, exclude_if=lambda file: file is None)
     """Where a variant of your own is, as path/to/mine.py:SPEC; --ffn with the path sets it."""
     ffn_options: dict[str, int | float | bool | str] | None = None
@@ -34,21 +33,21 @@ class ModelConfig(Section):
     """Width of the residual stream (D)."""
     intermediate_size: int = Field(1024, gt=0)
     """Width inside the FFN (F); with another ffn_budget than width that of the gelu baseline."""
-    ffn_budget: Annotated[Budget, tyro.conf.arg(aliases=["--ffn-budget"])] = "width"
+    ffn_budget: Budget = "width"
     """width = intermediate_size as given; params, active-params (those that one token meets: fewer in moe and
     product-key-memory) or flops = the width at which the FFN has as many parameters or FLOPs per token as
     gelu's at paired_intermediate_size, where that is set, else intermediate_size."""
-    paired_intermediate_size: int | None = Field(None, gt=0)
+    paired_intermediate_size: Unlisted[int | None] = Field(None, gt=0)
     """intermediate_size of the runs this one is paired with by seed: decides the weights outside the FFN;
     none = its own, or the base value where `variants:` or ffn_budget gives this variant another width."""
     num_hidden_layers: int = Field(2, gt=0)
     """Number of transformer layers; T5 has as many in its encoder as in its decoder."""
     num_attention_heads: int = Field(4, gt=0)
     """Attention heads; divides hidden_size."""
-    max_position_embeddings: int | None = Field(None, gt=0)
+    max_position_embeddings: Unlisted[int | None] = Field(None, gt=0)
     """Rows of the position table; none = data.block_size, for RoBERTa one more. RoBERTa's positions start
     behind the id of <pad>: with a tokenizer that has it at p instead of 0, the table gets p rows more."""
-    window_size: int = Field(256, gt=0)
+    window_size: Unlisted[int] = Field(256, gt=0)
     """Tokens that GPT-Neo's local layers (every second one) look back on, themselves included."""
     hidden_dropout: Fraction | None = None
     """Dropout on embeddings and residual branches; none = the family's own (0.1; GPT-Neo 0)."""
@@ -56,7 +55,7 @@ class ModelConfig(Section):
     """Dropout on attention weights; none = the family's own (0.1; GPT-Neo 0). T5 has one for both."""
     initializer_range: float | None = Field(None, gt=0)
     """Standard deviation of the initial weights; none = 0.02, in T5 that which T5 has for each matrix."""
-    tie_word_embeddings: bool | None = None
+    tie_word_embeddings: Unlisted[bool | None] = None
     """Whether Llama's output embeddings are its input embeddings; none = yes. Those of other families are."""
 
 
@@ -78,15 +77,15 @@ class DataConfig(Section):
     """What ends a document of a .txt file: <|endoftext|>, each line, blank lines, or the file alone."""
     num_stories: int = Field(20_000, gt=1)
     """Stories of the embedded corpus."""
-    corpus_seed: int = Field(0, ge=0, lt=SEED_END)
+    corpus_seed: Unlisted[int] = Field(0, ge=0, lt=SEED_END)
     """Seed of the embedded corpus. Not the run's seed: all seeds of a study read the same text."""
-    max_documents: int | None = Field(None, gt=1)
+    max_documents: Unlisted[int | None] = Field(None, gt=1)
     """Read at most this many documents of the corpus."""
-    max_validation_documents: int | None = Field(None, gt=0)
+    max_validation_documents: Unlisted[int | None] = Field(None, gt=0)
     """Keep at most this many held-out documents."""
     validation_fraction: float = Field(0.01, gt=0, le=0.5)
     """Share of documents held out where the source has no held-out part: every (1/share)-th one."""
-    validation_part: Literal["all", "even", "odd"] = "all"
+    validation_part: Unlisted[Literal["all", "even", "odd"]] = "all"
     """Which of the held-out documents are used, by their place: all, or every second one. A study that tunes
     chooses on the even ones and compares on the odd ones."""
     tokenizer: str | None = None
@@ -128,15 +127,15 @@ class OptimConfig(Section):
     weight_decay: float = Field(0.0, ge=0)
     """Decoupled decay of weights; vectors (biases, norms, per-channel parameters), and knots, scales and
     translations of any shape, are never decayed."""
-    adam_beta1: Fraction = 0.9
+    adam_beta1: Unlisted[Fraction] = 0.9
     """Decay of the first moment of AdamW, also where it is the rest of muon."""
-    adam_beta2: Fraction = 0.999
+    adam_beta2: Unlisted[Fraction] = 0.999
     """Decay of the second moment."""
-    adam_epsilon: float = Field(1e-8, gt=0)
+    adam_epsilon: Unlisted[float] = Field(1e-8, gt=0)
     """Added to the root of the second moment."""
     warmup_steps: int | None = Field(None, ge=0)
     """Steps of linear warm-up; none = warmup_ratio of all steps."""
-    warmup_ratio: Fraction = 0.0
+    warmup_ratio: Unlisted[Fraction] = 0.0
     """Share of all steps spent on warm-up."""
     lr_scheduler_type: Literal["linear", "cosine", "constant_with_warmup", "inverse_sqrt"] = "linear"
     """Shape of the schedule after warm-up, as transformers names it."""
@@ -157,9 +156,9 @@ class TrainConfig(Section):
     """The most rows of one forward pass: a process cuts its share of a step into as many as it takes. auto =
     on a GPU all of its share, on a CPU 16; halved where memory runs out, if there is one process. Changes
     roundings and, where there is dropout, what is drawn; never the rows of a step."""
-    find_batch_size: Annotated[bool, tyro.conf.arg(aliases=["--find-batch-size"])] = False
+    find_batch_size: Unlisted[bool] = False
     """Halve a number given as per_device_train_batch_size too where memory runs out. One process only."""
-    per_device_eval_batch_size: int = Field(16, gt=0)
+    per_device_eval_batch_size: Unlisted[int] = Field(16, gt=0)
     """Packed rows per process and forward pass in evaluation."""
     mixed_precision: Literal["auto", "no", "bf16"] = "auto"
     """auto = bf16 on a GPU that supports it, else full precision."""
@@ -176,17 +175,17 @@ class TrainConfig(Section):
     mlm_probability: float = Field(0.15, gt=0, lt=1)
     """Share of tokens RoBERTa predicts: 80% become <mask>, 10% another token, 10% stay. Share that T5's spans
     leave out."""
-    mean_noise_span_length: float | None = Field(None, ge=1)
+    mean_noise_span_length: Unlisted[float | None] = Field(None, ge=1)
     """Tokens of a span that T5 leaves out, on average; none = 3. Other families have no spans."""
     logging_steps: int = Field(10, gt=0)
     """Steps between lines of metrics.jsonl."""
     eval_steps: int | None = Field(None, gt=0)
     """Steps between evaluations on held-out text; none = a tenth of the run. The last step is always one."""
-    eval_every: Annotated[int | None, tyro.conf.arg(aliases=["--eval-every"])] = Field(None, gt=0)
+    eval_every: int | None = Field(None, gt=0)
     """Steps between scorings of eval_suite, the last step included; none = never."""
-    eval_suite: Annotated[str, tyro.conf.arg(aliases=["--eval-suite"])] = "blimp-fast"
+    eval_suite: str = "blimp-fast"
     """Minimal pairs that eval_every scores: any suite of ffn-ablations eval that has pairs."""
-    eval_dir: Annotated[str | None, tyro.conf.arg(aliases=["--eval-dir"])] = None
+    eval_dir: str | None = None
     """Folder of that suite's data, where it needs one."""
     save_steps: int | None = Field(500, gt=0)
     """Steps between checkpoints; none = only by save_minutes."""
@@ -194,12 +193,10 @@ class TrainConfig(Section):
     """Minutes between checkpoints, counted from the last one of either kind; none = only by save_steps."""
     save_total_limit: int = Field(2, gt=0)
     """Checkpoints kept, newest first."""
-    max_loss_ratio: float | None = Field(4.0, gt=1)
+    max_loss_ratio: Unlisted[float | None] = Field(4.0, gt=1)
     """Stop where the logged loss exceeds this x that of guessing, ln(vocabulary), and this x the first
     step's; none = only where it is not finite."""
-    tracker: Annotated[
-        Literal["none", "tensorboard", "wandb", "trackio"], tyro.conf.arg(aliases=["--tracker"])
-    ] = "none"
+    tracker: Literal["none", "tensorboard", "wandb", "trackio"] = "none"
     """Also report to this tracker, through Accelerate, evaluations included (docs/trackers.md)."""
 
     @model_validator(mode="before")
@@ -224,18 +221,18 @@ class SplineConfig(Section):
     prune_below: float | None = Field(None, gt=0, lt=1)
     """Prune coefficients as long as each output changes by no more than this x its standard deviation, once;
     needs the option `splines sparse`. None = never."""
-    prune_at: Fraction = 0.75
+    prune_at: Unlisted[Fraction] = 0.75
     """Share of the run after which to prune; the rest of it trains what is left."""
 
 
 class OutputConfig(Section):
     """Where results go; nothing here can change them."""
 
-    runs_dir: Annotated[str, tyro.conf.arg(aliases=["--runs-dir"])] = "runs"
+    runs_dir: str = "runs"
     """Folder of all runs and of the shared data cache."""
-    study: Annotated[str, tyro.conf.arg(aliases=["--study"])] = "default"
+    study: str = "default"
     """Name of the study: <runs_dir>/<study>/<family>/<variant>/seed<N>-<hash>."""
-    run_name: Annotated[str | None, tyro.conf.arg(aliases=["--run-name"])] = None
+    run_name: str | None = None
     """Name of the run's folder in place of seed<N>-<hash>."""
 
     @field_validator("study", "run_name")
@@ -259,6 +256,19 @@ _LACKS = {
 
 class RunConfig(Section):
     """Everything that defines one pretraining run."""
+
+    short_names: ClassVar = {
+        ("model", "ffn"): "ffn",
+        ("model", "ffn_budget"): "ffn-budget",
+        ("train", "eval_every"): "eval-every",
+        ("train", "eval_suite"): "eval-suite",
+        ("train", "eval_dir"): "eval-dir",
+        ("train", "find_batch_size"): "find-batch-size",
+        ("train", "tracker"): "tracker",
+        ("output", "runs_dir"): "runs-dir",
+        ("output", "study"): "study",
+        ("output", "run_name"): "run-name",
+    }
 
     family: str = "gpt_neo"
     """Architecture: gpt_neo (causal), roberta (masked) or t5 (encoder-decoder, span corruption)."""

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from base.command_line import Typed
 from base.config_input import deep_merge, read_yaml
 from base.errors import UsageError
+from base.sections import Typed
 from base.shipped import find_config
 from pretrain.config import ModelConfig, TrainConfig
 

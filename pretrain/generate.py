@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-import tyro
 from pydantic import Field
 
-from base.command_line import Section, parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from base.seeds import SEED_END
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import refuse_archived
@@ -23,7 +22,7 @@ from pretrain.run.manifest import refuse_archived
 class GenerateArgs(Section):
     """Continue prompts with a trained causal model."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Positional[Path]
     """A run folder, or its model/."""
     prompt: tuple[str, ...] = ("Once upon a time",)
     """How the texts begin, one or several."""
@@ -37,13 +36,13 @@ class GenerateArgs(Section):
     """Of the draws; the same seed gives the same texts on the same machine."""
     num: int = Field(1, gt=0)
     """Texts to write for each prompt."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """The command."""
-    options = parse_flags(GenerateArgs, args, prog="python -m pretrain.generate", description=__doc__)
+    options = parse_flags(GenerateArgs, args, prog="ffn-ablations generate", description=__doc__)
     folder = model_folder(options.run)
 
     from transformers.utils.logging import disable_progress_bar
@@ -81,7 +80,3 @@ def model_folder(path: Path) -> Path:
         raise UsageError(f"{path} has no model yet: its training did not finish; start the same run again")
     known = "give runs/<study>/<family>/<variant>/<run> or a folder with a model's config.json"
     raise UsageError(f"{path}: {'is no run folder' if path.is_dir() else 'no such folder'}; {known}")
-
-
-if __name__ == "__main__":
-    run_cli(main)

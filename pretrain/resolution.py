@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from base.baseline import Budget
-from base.command_line import Typed, check, read_flags, show_help
+from base.command_line import read_flags
 from base.errors import UsageError
 from base.families import get_family
+from base.mistakes import check
+from base.sections import Typed
 from base.text.span_corruption import MEAN_NOISE_SPAN_LENGTH, NUM_SENTINELS, num_noise_spans
 from ffn_variants import get_variant, matching_width
 from ffn_variants.variants.spline_kan import FIRST_KNOTS
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
-from pretrain.config_sources import Sources, merge_sources
+from pretrain.config_sources import Sources
 from pretrain.optimizers import get_optimizer
 from pretrain.own_variant import is_unknown_here, read_sources
 
@@ -47,11 +49,7 @@ def load_config(
         UsageError: For an unreadable file, an unknown key (with the closest match) or a value not allowed.
     """
     # A study reads hundreds of these without a flag, and looking for flags takes longer than the rest.
-    line = read_flags(RunConfig, args) if args else None
-    typed = line.typed if line else Typed({}, {})
-    if line and line.wants_help:
-        sources = merge_sources(path, overrides, typed)
-        show_help(RunConfig, check(RunConfig, sources.values, source=sources.name))
+    typed = read_flags(RunConfig, args) if args else Typed({}, {})
     sources = read_sources(path, overrides, typed, trust_remote_code)
     return resolve_sources(sources)
 

@@ -1,6 +1,6 @@
 """Pretrain a model.
 
-python pretrain/train.py CONFIG.yaml --ffn kan --seed 3
+ffn-ablations train CONFIG.yaml --ffn kan --seed 3
 
 The YAML file may be left out; any of its fields is a flag, and flags win. --dry-run prints the resolved
 configuration, parameter counts, token budget and run folder, and writes nothing. The same command again
@@ -17,30 +17,28 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from base.command_line import read_flags, show_help
+from base.command_line import read_flags
 from base.errors import run_cli
-from pretrain.training.arguments import TrainArgs, shown_defaults
+from pretrain.training.arguments import TrainArgs
 
 
 def main(args: Sequence[str] | None = None) -> int | None:
     """The command."""
-    line = read_flags(TrainArgs, args)
-    if line.wants_help:
-        show_help(TrainArgs, shown_defaults(line), prog="python pretrain/train.py", description=__doc__)
+    typed = read_flags(TrainArgs, args, prog="ffn-ablations train", description=__doc__)
 
     from pretrain.training.dry_run import describe_runs
     from pretrain.training.seeds import load_configs, train_in_turn
     from pretrain.training.train import train
     from pretrain.training.usable import check_usable
 
-    configs, num_processes = load_configs(line), int(os.environ.get("WORLD_SIZE", "1"))
+    configs, num_processes = load_configs(typed), int(os.environ.get("WORLD_SIZE", "1"))
     build_scorer = None
     if configs[0].train.eval_every:  # the seeds of one command share all other settings
         from eval.zero_shot.during_training import TrainingScorer, find_pairs
 
         find_pairs(configs[0])
         build_scorer = TrainingScorer
-    if line.typed.values.get(("dry_run",)):
+    if typed.values.get(("dry_run",)):
         check_usable(configs[0], num_processes)
         if os.environ.get("RANK", "0") == "0":
             print(describe_runs(configs, num_processes))

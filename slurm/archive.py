@@ -22,13 +22,11 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from tyro.conf import FlagCreatePairsOff, Positional
-
-from base.command_line import Section, parse_flags
+from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
 from base.files import (
     ABANDONED_S,
     mapping,
@@ -39,6 +37,7 @@ from base.files import (
 )
 from base.names import check_name
 from base.records import peek_record
+from base.sections import Section
 from base.sentences import first_few
 from eval.models.identity import weights_hash
 from pretrain.run.folders import RunFolder, StudyFolder
@@ -63,7 +62,7 @@ class ArchiveArgs(Section):
     """The study's folder, such as runs/zoo; with --restore the archive."""
     out: Path | None = None
     """The archive to be written (default: zoo.tar.xz here, of the study's name)."""
-    restore: Annotated[bool, FlagCreatePairsOff] = False
+    restore: bool = False
     """Bring a study back from its archive."""
     runs_dir: Path = Path("runs")
     """With --restore: the folder of all runs; the study gets one in it, of its name."""
@@ -71,7 +70,7 @@ class ArchiveArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command."""
-    options = parse_flags(ArchiveArgs, args, prog="python -m slurm.archive", description=__doc__)
+    options = parse_flags(ArchiveArgs, args, prog="ffn-ablations study archive", description=__doc__)
     if not options.restore:
         print(write_archive(StudyFolder(options.path), options.out))
     elif options.out is not None:
@@ -296,7 +295,3 @@ def _check(archive: Path, folder: Path, checksums: Mapping[str, str]) -> None:
     ]
     if wrong:
         raise UsageError(f"{archive}: {first_few(wrong, 3)}; fetch it anew")
-
-
-if __name__ == "__main__":
-    run_cli(main)

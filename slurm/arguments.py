@@ -1,18 +1,16 @@
-"""What ``python -m slurm.submit`` is given, and what of it ``slurm.status`` knows too."""
+"""What ``ffn-ablations study run`` is given, and what of it ``slurm.status`` knows too."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, UseAppendAction, arg
-
+from base.command_line import Positional
 from base.errors import UsageError
+from base.sections import Section
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubmitArgs:
+class SubmitArgs(Section):
     """Run the cells of a study that are not done yet, then write its report."""
 
     study: Positional[Path]
@@ -20,10 +18,10 @@ class SubmitArgs:
     cluster: Literal["local", "slurm"] = "local"
     """Where the cells run: on this machine, or as jobs of the SLURM cluster whose login node this is."""
     preset: Path | None = None
-    """With slurm: what the site wants to be told: a YAML file, or a shipped one (ffn-ablations configs)."""
+    """With slurm: what the site wants to be told: a YAML file, or a shipped one (list studies)."""
     max_running: int | None = None
     """With slurm: jobs that run at the same time (default: the preset's, else all)."""
-    workers: Annotated[int, arg(aliases=["-j"])] = 2
+    workers: int = 2
     """With local: cells that run at the same time; cores and GPUs are shared among them."""
     cells_per_job: int = 1
     """Cells that share one job or process, which saves its start; worth it for short cells."""
@@ -33,7 +31,7 @@ class SubmitArgs:
     """Folder for all runs, instead of the one in the config (runs/)."""
     include_path: tuple[Path, ...] = ()
     """Folders of task files that the study names and you trust: lm-eval's task files may run code."""
-    trust_remote_code: Annotated[bool, FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run the files of FFN variants that the study names, as in variants: [gelu, mine.py:SPEC], and those
     that its backbones bring. Read them before."""
     variants: tuple[str, ...] | None = None
@@ -41,18 +39,16 @@ class SubmitArgs:
     that were tuned in sittings before it; the same command without it goes on with all."""
     seeds: str | None = None
     """These seeds instead of those in the file: 1-2, or 1,2,5."""
-    add: Annotated[tuple[str, ...], UseAppendAction] = ()
+    add: tuple[str, ...] = ()
     """A variant beside those that the study names, as it would stand there: relu2, "kan grid_size=3" or
     mine.py:SPEC. What is finished stays; a newcomer is tuned and trained like the others, and all are judged.
     May be given several times."""
-    retry_failed: Annotated[bool, FlagCreatePairsOff] = False
+    retry_failed: bool = False
     """Also try cells again that ended with an error of their own."""
-    cancel: Annotated[bool, FlagCreatePairsOff] = False
-    """Cancel the study's jobs; the same command without it continues later."""
-    dry_run: Annotated[bool, FlagCreatePairsOff] = False
+    dry_run: bool = False
     """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
     shape tells) and the sbatch script, and stop; nothing is written."""
-    report: bool = field(default=True)
+    report: bool = True
     """Write the report after the last cell."""
 
 

@@ -1,6 +1,6 @@
 """Cancel a study: its jobs in the queue, or the command that runs it on this machine.
 
-    python -m slurm.cancel runs/quickstart
+    ffn-ablations study cancel runs/quickstart
 
 What runs is saved first; submitting the study again continues.
 """
@@ -11,14 +11,13 @@ import os
 import shutil
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from tyro.conf import Positional
 
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from base.system import is_locked
 from pretrain.run.folders import StudyFolder
 from slurm.arguments import runs_dir_override
@@ -26,8 +25,7 @@ from slurm.queue.squeue import cancel, cells_name, living_arrays, read_queue, re
 from slurm.state.listing import read_listing
 
 
-@dataclass(frozen=True, kw_only=True)
-class CancelArgs:
+class CancelArgs(Section):
     """Cancel a study."""
 
     study: Positional[Path]
@@ -38,13 +36,15 @@ class CancelArgs:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command."""
-    options = parse_flags(CancelArgs, args, prog="python -m slurm.cancel", description=__doc__)
+    options = parse_flags(CancelArgs, args, prog="ffn-ablations study cancel", description=__doc__)
     if options.study.is_dir():
         read_listing(options.study)  # refuses what is no study's folder
         return cancel_study(options.study)
-    from slurm.study.study import load_study
+    from slurm.study.study import folder_of_own, load_study
 
-    return cancel_study(load_study(options.study, runs_dir_override(options.runs_dir)).folder)
+    overrides = runs_dir_override(options.runs_dir)
+    own = folder_of_own(options.study, overrides)  # of a study that brings code, of which nothing is run
+    return cancel_study(own or load_study(options.study, overrides).folder)
 
 
 def cancel_study(study_dir: Path) -> int:
@@ -94,7 +94,3 @@ def _has_open(process: psutil.Process, file: Path) -> bool:
         return process.pid != os.getpid() and any(Path(one.path) == file for one in process.open_files())
     except (psutil.Error, OSError):
         return False
-
-
-if __name__ == "__main__":
-    run_cli(main)

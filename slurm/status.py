@@ -1,8 +1,8 @@
 """Show every cell of a study: waiting, queued, running, done, failed or missing.
 
-    python -m slurm.status runs/quickstart
-    python -m slurm.status runs/quickstart --watch
-    python -m slurm.status runs/quickstart --watch --html    # also as a page, runs/quickstart/status.html
+    ffn-ablations study status runs/quickstart
+    ffn-ablations study status runs/quickstart --watch
+    ffn-ablations study status runs/quickstart --watch --html    # also as a page, runs/quickstart/status.html
 
 Reads the study's files and asks SLURM once, where the study has jobs; works from any shell and at any time.
 """
@@ -12,14 +12,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional
-
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from eval.results.decisions import read_decisions
 from eval.results.stages import MAIN
 from eval.results.tuning import read_tuning
@@ -33,8 +30,7 @@ CLEAR = "\033[2J\033[H"
 LONGEST_WAIT_S = 86_400
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusArgs:
+class StatusArgs(Section):
     """Show every cell of a study with its state."""
 
     study: Positional[Path]
@@ -45,14 +41,14 @@ class StatusArgs:
     """Show it again and again until no cell is queued or running, and none is to come."""
     every: float = 10.0
     """With --watch: seconds in between."""
-    html: Annotated[bool, FlagCreatePairsOff] = False
+    html: bool = False
     """Write status.html into the study's folder too: a page with the same, and the losses so far. With
     --watch it is written again each time."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command; it reads small files and the queue, and waits for nothing."""
-    options = parse_flags(StatusArgs, args, prog="python -m slurm.status", description=__doc__)
+    options = parse_flags(StatusArgs, args, prog="ffn-ablations study status", description=__doc__)
     if not 0.1 <= options.every <= LONGEST_WAIT_S:
         raise UsageError(f"--every is {options.every:g}; give seconds from 0.1 to {LONGEST_WAIT_S:,}")
     while True:
@@ -165,7 +161,3 @@ def _progress(folder: Path) -> Iterator[str]:
 
 def _job(state: CellState) -> str:
     return f", job {state.job}" if state.job else ""
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import tempfile
 import traceback
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+
+from base.errors import run_cli
+from ffn_ablations.cli import main
 
 # Everything heavy that a command of this project comes to import, but for the commands themselves.
 IMPORTS = [
@@ -30,6 +32,33 @@ IMPORTS = [
 ]
 
 
+WORDS = {
+    "eval": "eval",
+    "eval.explain": "explain",
+    "eval.heads": "list heads",
+    "eval.inspect": "inspect",
+    "eval.push": "push",
+    "eval.report": "report",
+    "eval.tasks": "list tasks",
+    "ffn_ablations": "",
+    "ffn_variants": "list variants",
+    "ffn_variants.check": "check",
+    "pretrain.generate": "generate",
+    "pretrain.train": "train",
+    "slurm.archive": "study archive",
+    "slurm.cancel": "study cancel",
+    "slurm.list": "list studies",
+    "slurm.status": "study status",
+    "slurm.submit": "study run",
+}
+"""What tests call each command by, for short."""
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command, behind ``ffn-ablations``."""
+    return WORDS.get(command, command).split()
+
+
 def forkserver() -> ForkServerContext:
     """Makes processes whose target must be found by its name, as the functions of a test file are."""
     context = multiprocessing.get_context("forkserver")
@@ -38,10 +67,10 @@ def forkserver() -> ForkServerContext:
 
 
 def start_command(module: str, *args: object, output: Path) -> ForkServerProcess:
-    """Start ``python -m module ARGS`` in this folder and environment.
+    """Start a command in this folder and environment.
 
     Args:
-        module: Such as ``eval.report``.
+        module: The command, such as ``report``.
         args: Of the command line.
         output: A file to which everything printed is added, standard error too.
     """
@@ -49,7 +78,7 @@ def start_command(module: str, *args: object, output: Path) -> ForkServerProcess
 
 
 def run_command(module: str, *args: object, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m module ARGS`` in this folder and environment, as ``subprocess.run`` would."""
+    """Run a command here, as ``subprocess.run`` would."""
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = _start(module, args, out, err)
@@ -85,11 +114,8 @@ def _command(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [module, *args]
-    for name in (f"{module}.__main__", module):  # it runs as __main__, whether it was imported or not
-        if not hasattr(sys.modules.get(name), "__path__"):
-            sys.modules.pop(name, None)
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        run_cli(lambda: main([*words_of(module), *args]))
     except Exception:  # multiprocessing would print it in its own form
         traceback.print_exc()
         raise SystemExit(1) from None

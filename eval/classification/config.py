@@ -33,11 +33,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
-import tyro
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from base.command_line import Section
 from base.errors import unknown_name
+from base.sections import Section, Unlisted
 from base.seeds import SEED_END
 from eval.classification.heads.choice import HeadChoice, parse_head
 from eval.classification.heads.registry import DEFAULT_HEAD, HEADS
@@ -212,12 +211,12 @@ class FinetuneConfig(Section):
     every model."""
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
-    head: Annotated[tuple[HeadText, ...], tyro.conf.arg(aliases=["--head"])] = (DEFAULT_HEAD,)
+    head: tuple[HeadText, ...] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
     rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
     frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". The command
-    eval.heads lists them."""
-    freeze_backbone: Annotated[bool, tyro.conf.arg(aliases=["--freeze-backbone"])] = False
+    list heads lists them."""
+    freeze_backbone: bool = False
     """Train every head on frozen vectors; they are computed once, so that a head takes seconds."""
     pooling: Pooling = "auto"
     """What a head other than the default reads of a text or a segment: its first or last token, or the mean;
@@ -236,9 +235,9 @@ class FinetuneConfig(Section):
     preset's, 0; fr-kan 0.1)."""
     lr_scheduler_type: Schedule | None = None
     """How it falls: linear to zero, cosine to min_lr_rate, or constant (null: the preset's)."""
-    warmup_ratio: float | None = Field(None, ge=0, lt=1)
+    warmup_ratio: Unlisted[float | None] = Field(None, ge=0, lt=1)
     """Share of the steps in which it rises from zero (null: the preset's)."""
-    min_lr_rate: float | None = Field(None, ge=0, le=1)
+    min_lr_rate: Unlisted[float | None] = Field(None, ge=0, le=1)
     """Where a cosine ends, as a share of the learning rate (null: the preset's)."""
     weight_decay: float | None = Field(None, ge=0)
     """Weight decay of AdamW (null: the preset's)."""
@@ -248,11 +247,11 @@ class FinetuneConfig(Section):
     """Passes over the training set, unless stopped early (null: the preset's, 10)."""
     max_length: int | None = Field(None, ge=8)
     """Tokens per input, special tokens included; longer inputs are truncated (null: the preset's)."""
-    eval_steps: int | float | Literal["epoch"] | None = None
+    eval_steps: Unlisted[int | float | Literal["epoch"] | None] = None
     """Steps between evaluations, a share of all steps, or epoch for once an epoch (null: the preset's)."""
-    patience: int | None = Field(None, ge=1)
+    patience: Unlisted[int | None] = Field(None, ge=1)
     """Evaluations without a better score before training stops (null: the preset's)."""
-    threshold: float | None = Field(None, ge=0, lt=1)
+    threshold: Unlisted[float | None] = Field(None, ge=0, lt=1)
     """How much better counts for patience, as a fraction: 0.001 is 0.1 points (null: the preset's)."""
     metric_for_best_model: (
         Literal["accuracy", "f1", "macro_f1", "micro_f1", "cohen_kappa", "matthews_correlation"] | None
@@ -261,17 +260,17 @@ class FinetuneConfig(Section):
     select_on: Literal["held-out", "validation"] | None = None
     """Where the best epoch is chosen: on a part held out of the training set, or on the validation file that
     is reported (null: the preset's)."""
-    held_out_fraction: float = Field(0.1, gt=0, lt=1)
+    held_out_fraction: Unlisted[float] = Field(0.1, gt=0, lt=1)
     """Share of the training set held out for choosing the epoch."""
     max_train_examples: int | None = Field(None, ge=16)
     """Use only so many training examples of each task, drawn with the seed (null: all)."""
-    max_validation_examples: int | None = Field(None, ge=1)
+    max_validation_examples: Unlisted[int | None] = Field(None, ge=1)
     """Report on only so many validation examples of each task, the same for every seed (null: all)."""
     seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...] | None = None
     """Seeds of the new head, the held-out part, the order of examples and dropout, the same for every run;
     with several, a score is the mean over them. The word run takes each run's own seed, so that heads are
     compared over several first weights (null: the preset's, 12; babylm25 42)."""
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    dtype: Unlisted[Literal["auto", "float32", "bfloat16"]] = "auto"
     """Of the matrix products; auto: bfloat16 on a GPU that has it, else float32."""
 
     @field_validator("head", "seeds", mode="before")

@@ -1,4 +1,4 @@
-"""Look inside trained models: ``python -m eval.inspect RUN...``, or a study."""
+"""Look inside trained models: ``ffn-ablations inspect RUN...``, or a study."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
-
-import tyro
+from typing import Any
 
 from base.baseline import BASELINE
-from base.command_line import parse_flags
+from base.command_line import Positional, parse_flags
 from base.config_input import read_yaml
 from base.errors import UsageError, first_line
 from base.files import write_atomically, write_text
 from base.progress import ProgressBar, duration
 from base.records import write_record
+from base.sections import Section
 from base.system import num_cores
 from eval.inspection.measure import Settings
 from eval.inspection.settings import each_once, told_apart
@@ -34,20 +33,19 @@ PAGE_NAME = "inspection.md"
 DEFAULT_OUT = Path("inspection")
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectArgs:
+class InspectArgs(Section):
     """Look inside trained models: what learned activations and KAN edges became, and whether it is used.
 
-    A study:  python -m eval.inspect runs/learned-functions
+    A study:  ffn-ablations inspect runs/learned-functions
 
-    One run:  python -m eval.inspect runs/learned-functions/gpt_neo/kan/seed1-*
+    One run:  ffn-ablations inspect runs/learned-functions/gpt_neo/kan/seed1-*
 
     Writes inspection.html (open it), inspection.md, inspection.json with every number, and figures/. With
     several seeds of each variant every summary has an interval over them, and a verdict against its control.
     What was measured of a run is kept in its folder, so that the same command again only draws.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
     out: Path | None = None
     """Folder to write into (null: inspection in the folder of a study, where one is named, else here)."""
@@ -65,17 +63,17 @@ class InspectArgs:
     """Pairs of each of its tasks."""
     save_pruned: bool = True
     """Save of each run the model without the edges that it hardly needs, as eval/pruned in its folder."""
-    paper: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    paper: bool = False
     """Write every figure as PDF, too, with fonts that can be searched."""
     workers: int | None = None
     """Runs that are looked into at the same time, each by a process with one thread (null: one a core)."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Measure the runs, write the page and its files, and print what can be taken away."""
-    asked = parse_flags(InspectArgs, args, prog="python -m eval.inspect")
+    asked = parse_flags(InspectArgs, args, prog="ffn-ablations inspect")
     settings, out = _settings(asked), _out(asked)
     paths, notes = find_runs(asked.runs)
     for note in notes:
@@ -244,7 +242,7 @@ def _finite(value: Any) -> Any:
 
 
 def _command(asked: InspectArgs, out: Path) -> str:
-    words = ["python", "-m", "eval.inspect", *(str(path) for path in asked.runs), "--out", str(out)]
+    words = ["ffn-ablations", "inspect", *(str(path) for path in asked.runs), "--out", str(out)]
     words += ["--baseline", _baseline(asked)]
     default = InspectArgs(runs=())
     for name in ("text_file", "tokens", "pairs", "pairs_dir", "max_pairs"):

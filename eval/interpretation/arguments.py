@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
 from pydantic import Field
 
-from base.command_line import Section, check
+from base.command_line import Positional
 from base.errors import UsageError
+from base.mistakes import check
+from base.sections import Section
 from base.seeds import SEED_END
 from eval.classification.config import FinetuneConfig, HeadText, Pooling, PresetName
 from eval.config import Device, EvalConfig
@@ -33,10 +34,10 @@ ONLY_FOR: dict[str, tuple[Look | None, ...]] = {
 class ExplainArguments(Section):
     """Which classifier to look into, and how."""
 
-    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Positional[Path]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """A classification task: a name of ffn-ablations tasks, or a YAML file."""
+    task: Positional[str]
+    """A classification task: a name of ffn-ablations list tasks, or a YAML file."""
     measure: Literal["sufficiency", "segments", "lime"] | None = None
     """sufficiency: do the segments that speak most for a label suffice to tell it, against those of
     attention, LIME and chance? segments: are the labels of turns found, where the task names them? lime: a
@@ -84,7 +85,7 @@ class ExplainArguments(Section):
     """Fine-tune on only so many examples."""
     max_validation_examples: int | None = Field(None, ge=1)
     """Look at only so many validation examples."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run an FFN variant that the run brings as code; read it before. Such a run is refused otherwise."""
 
     @property

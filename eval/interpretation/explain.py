@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 
 from base.command_line import parse_flags
-from base.errors import run_cli
 from base.files import write_text
 from eval.interpretation.arguments import ExplainArguments
 from pretrain.run.folders import RunFolder
@@ -34,7 +33,7 @@ files lie in RUN/eval/explanations."""
 
 def main(args: Sequence[str] | None = None) -> int:
     """Read the flags, look, write the files and say where they are."""
-    asked = parse_flags(ExplainArguments, args, prog="python -m eval.explain", description=EXAMPLES)
+    asked = parse_flags(ExplainArguments, args, prog="ffn-ablations explain", description=EXAMPLES)
     asked.refuse_unused()
     config = asked.settings()
     from eval.interpretation import page, segments, spaces, sufficiency
@@ -75,7 +74,3 @@ def _tell_rarely() -> Callable[[str], None]:
             next_s = time.monotonic() + TELL_EVERY_S
 
     return tell
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -133,7 +133,7 @@ def _refuse_damage(run: RunFolder, files: Sequence[Path]) -> None:
 def _training_command(run: RunFolder) -> str:
     """The command that goes on with a run where its folder lies now, which need not be where it was begun."""
     study = run.study.path
-    return f"python pretrain/train.py {run.config_file} --runs-dir {study.parent} --study {study.name}"
+    return f"ffn-ablations train {run.config_file} --runs-dir {study.parent} --study {study.name}"
 
 
 def model_files(folder: Path) -> list[Path]:

@@ -109,7 +109,7 @@ def _write(path: Path, content: bytes) -> None:
 def _command(analysis: Analysis, out: Path) -> str:
     """The command that makes this report again, with every choice written out that was made for it."""
     request, how = analysis.request, analysis.inference
-    words = ["python", "-m", "eval.report", _shown(analysis.source.path), "--out", _shown(out)]
+    words = ["ffn-ablations", "report", _shown(analysis.source.path), "--out", _shown(out)]
     words += ["--baseline", str(analysis.baseline)]
     words += declarations(request.declared)
     margins = {x.name: f"{x.name}={x.margin:g}" for x in analysis.outcomes.values() if x.margin}

@@ -1,4 +1,4 @@
-"""The tables with which ``python -m eval`` ends: the scores of what was asked for."""
+"""The tables with which ``ffn-ablations eval`` ends: the scores of what was asked for."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Two protocols flip the decision on 4 to 25% of BLiMP's pairs (measured on small models), so none is implied.
 A preset names all choices at once, and any of them can be changed alone:
 
-    python -m eval RUN --protocol babylm23
-    python -m eval RUN --protocol lm-eval --protocol.prefix eos
+    ffn-ablations eval RUN --protocol babylm23
+    ffn-ablations eval RUN --protocol lm-eval --protocol.prefix eos
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal, get_args
 
-import tyro
 from pydantic import BeforeValidator, model_validator
 
-from base.command_line import Section
 from base.errors import unknown_name
+from base.sections import Section, Unlisted
 
 Preset = Literal["native", "lm-eval", "babylm23", "babylm25"]
 PRESETS: tuple[str, ...] = get_args(Preset)
@@ -123,30 +122,28 @@ def _check_preset(name: object) -> object:
 class ProtocolConfig(Section):
     """How texts are scored: a preset, and what is changed of it."""
 
-    preset: Annotated[Preset, BeforeValidator(_check_preset), tyro.conf.arg(aliases=["--protocol"])] = (
-        "native"
-    )
+    preset: Annotated[Preset, BeforeValidator(_check_preset)] = "native"
     """native = what the models saw in training; lm-eval, babylm23, babylm25 = what those tools score."""
     prefix: Prefix | None = None
     """Token before every text: bos, eos, none (null: the preset's). With none a causal model's first token is
     not scored."""
-    leading_space: LeadingSpace | None = None
+    leading_space: Unlisted[LeadingSpace | None] = None
     """What a text without context begins with: none, one space, or what its task gives, which in lm-eval's
     own tasks is one (null: the preset's)."""
-    end_token: EndToken | None = None
+    end_token: Unlisted[EndToken | None] = None
     """The end token behind every text: none, unscored, scored (null: the preset's)."""
     reduction: Reduction | None = None
     """sum over the scored tokens, or their mean (null: the preset's, sum)."""
-    masking: Masking | None = None
+    masking: Unlisted[Masking | None] = None
     """Masked models: original (Salazar et al. 2020) masks one token, within_word_l2r (Kauf and Ivanova 2023)
     the rest of its word too (null: the preset's, original)."""
-    formulation: Formulation | None = None
+    formulation: Unlisted[Formulation | None] = None
     """Encoder-decoders: span = the decoder writes the whole text as one missing span, infilling = one token
     at a time, of which the encoder reads the others (null: the preset's, span)."""
-    dtype: Dtype | None = None
+    dtype: Unlisted[Dtype | None] = None
     """What the model computes in; the softmax is in float32 always (null: float32; bfloat16 flips 0.35% of
     causal and 5.5% of masked decisions)."""
-    overflow: Overflow | None = None
+    overflow: Unlisted[Overflow | None] = None
     """A text longer than the model's positions: error, or truncate its context from the left as lm-eval does
     (null: the preset's)."""
 

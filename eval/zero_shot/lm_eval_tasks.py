@@ -1,4 +1,4 @@
-"""Any task of lm-eval that asks for log-likelihoods, by its name: ``python -m eval RUN --tasks arc_easy``.
+"""Any task of lm-eval that asks for log-likelihoods, by its name, as in ``--tasks arc_easy``.
 
 A name is that of a task, a group or a tag, of lm-eval's own or in the folders of ``--include-path``. Each
 name is a benchmark of its own, ``lm-eval-<name>``, since tasks of different chance levels do not average.

@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 
-from base.code_roots import code_roots, mixed_code
 from base.files import CODE_ROOT, SNAPSHOT
 from base.records import read_record, write_record
 from base.system import peak_memory_mb as peak_of_process
@@ -72,17 +71,7 @@ def git_state() -> dict[str, Any]:
     """Commit of this code's checkout, and whether tracked files are as in it; nulls outside git.
 
     A copy of the code that a study's jobs run has a record of what it was copied from, and of its files.
-    Where code of several places is mixed, nothing is clean, and all of them are named.
     """
-    roots = code_roots()
-    if mixed_code(roots):
-        places = {name: str(root) for name, root in roots.items()}
-        return _state_of_one() | {"clean": False, "mixed": places}
-    return _state_of_one()
-
-
-def _state_of_one() -> dict[str, Any]:
-    """The same of the place that this file is from."""
     if (CODE_ROOT / SNAPSHOT).is_file():
         return copied_from(CODE_ROOT)
     try:

@@ -12,11 +12,11 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from base.command_line import Typed
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import damage, write_text
 from base.records import peek_record
+from base.sections import Typed
 from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, rows_of_before, with_batch_size
 from pretrain.resolution import resolve, resolve_sources

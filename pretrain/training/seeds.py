@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from base.command_line import CommandLine, Typed
 from base.errors import UsageError, as_usage_error
+from base.sections import Typed
 from base.seeds import note_on_one, parse_seeds
 from ffn_variants.models.devices import use_gpu
 from pretrain.config import RunConfig
@@ -25,16 +25,15 @@ from pretrain.own_variant import read_sources
 from pretrain.resolution import resolve_sources
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
-from pretrain.training.arguments import TrainArgs, config_path
 from pretrain.training.stopping import stopped_between_runs
 from pretrain.training.usable import check_usable
 
 
-def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
+def load_configs(typed: Typed) -> list[RunConfig]:
     """Read the configuration of every run that a command line asks for.
 
     Args:
-        line: The command line as typed.
+        typed: What it gives to ``TrainArgs``.
 
     Returns:
         One configuration, or one for each of ``--seeds`` in their order.
@@ -42,15 +41,15 @@ def load_configs(line: CommandLine[TrainArgs]) -> list[RunConfig]:
     Raises:
         UsageError: As ``load_config``, if ``--seeds`` is misused, or if nothing was typed at all.
     """
-    if not line.typed.values:
+    if not typed.values:
         raise UsageError(
             "usage: ffn-ablations train [CONFIG] [--FLAG VALUE ...]; CONFIG is a YAML file or a shipped one, "
-            "such as tiny (ffn-ablations configs lists them); for the defaults alone say --seed 1"
+            "such as tiny (ffn-ablations list studies lists them); for the defaults alone say --seed 1"
         )
-    several = line.typed.values.get(("seeds",))
+    path, several = typed.values.get(("config_file",)), typed.values.get(("seeds",))
     if (note := note_on_one(" ".join(several or ()))) and os.environ.get("RANK", "0") == "0":
         print(note)
-    return find_configs(config_path(line), None, line.typed.below("run"), several)
+    return find_configs(None if path is None else Path(path), None, typed.of(RunConfig), several)
 
 
 def find_configs(

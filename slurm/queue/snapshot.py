@@ -8,8 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from base.code_roots import PACKAGES
-from base.files import CODE_ROOT, SNAPSHOT, write_text
+from base.files import CODE_ROOT, PACKAGES, SNAPSHOT, write_text
 from base.records import set_aside, write_record
 from pretrain.run.code_copy import content_hash, is_as_copied
 from pretrain.run.folders import StudyFolder

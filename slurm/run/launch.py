@@ -21,7 +21,6 @@ from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
 from slurm.archive import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
-from slurm.cancel import cancel_study
 from slurm.forecast import forecast
 from slurm.queue.cluster import load_preset
 from slurm.queue.snapshot import take_snapshot
@@ -43,12 +42,12 @@ from slurm.run.todo import (
 from slurm.state.survey import SILENT
 from slurm.study.cells import Cell, backbone_cells, own_variants, trained_cells
 from slurm.study.own_variants import contents
-from slurm.study.study import Asked, Study, folder_of_own, load_study
+from slurm.study.study import Asked, Study, load_study
 from slurm.study.tuning.cells import compared_data
 
 
 def launch(options: SubmitArgs) -> int:
-    """Do what ``python -m slurm.submit`` is asked to; returns 1 if a local study has cells left at the end.
+    """Do what ``ffn-ablations study run`` is asked to; returns 1 if a local study has cells left at the end.
 
     Args:
         options: What was typed.
@@ -57,14 +56,10 @@ def launch(options: SubmitArgs) -> int:
         UsageError: For a faulty study or preset, missing data, or a study that another command submits.
     """
     overrides = runs_dir_override(options.runs_dir)
-    if options.cancel and (folder := folder_of_own(options.study, overrides)):
-        return cancel_study(folder)  # which runs nothing of the study
     if note := note_on_one(options.seeds or ""):
         print(note)
     asked = Asked(variants=options.variants or (), add=options.add, seeds=options.seeds or "")
     study = load_study(options.study, overrides, options.trust_remote_code, asked=asked)
-    if options.cancel:
-        return cancel_study(study.folder)
     study.config.evaluation.refuse_unnamed_task_files(options.include_path, options.study)
     check_tuning_plan(study)
     check_plan(study)

@@ -11,10 +11,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 import ffn_variants
 from base.baseline import BASELINE
-from base.command_line import Section
 from base.errors import UsageError, shown, unknown_name
 from base.families import get_family
 from base.names import check_name
+from base.sections import Section
 from eval.classification.heads.choice import check_head, parse_head
 from eval.classification.tasks.schema import benchmarks_asked_for, classified_benchmarks
 from eval.config import EvalConfig

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from base.command_line import Section, check
 from base.errors import UsageError
+from base.mistakes import check
+from base.sections import Section
 from base.seeds import LONGEST_RANGE, parse_seeds
 
 

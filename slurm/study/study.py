@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from base.config_input import check_config, deep_merge, read_yaml
+from base.config_input import deep_merge, read_yaml
 from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
-from base.mistakes import explain
+from base.mistakes import check, explain
 from base.seeds import parse_seeds
 from base.shipped import find_config
 from eval.classification.tasks.schema import benchmarks_asked_for
@@ -338,7 +338,7 @@ def _read(
         values["variants"] = [names.get(text, text) for text in values["variants"]]
     if asked.variants:
         values["report"] = _of_share(mapping(values.get("report")), values["variants"])
-    return check_config(values, StudyConfig, path)
+    return check(StudyConfig, values, source=str(path))
 
 
 def _tuned_before(path: Path, values: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> list[Any]:

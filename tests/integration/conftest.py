@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from base.errors import run_cli
-from eval.__main__ import main
+from eval.command import main
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from pretrain.model.build import build

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import runpy
 import shlex
-import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
+from base.errors import run_cli
+from ffn_ablations.cli import main
 from tests.bad_inputs import CASES, DIGITS, LONG, files
+from tests.processes import words_of
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,11 @@ def tree(folder: Path) -> dict[str, tuple[int, int]]:
 def test_it_is_told_in_one_line_and_nothing_is_written(
     world: Path, line: str, words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    module, *args = [word.replace("{long}", LONG).replace("{digits}", DIGITS) for word in shlex.split(line)]
+    command, *args = [word.replace("{long}", LONG).replace("{digits}", DIGITS) for word in shlex.split(line)]
     before = tree(world)
     monkeypatch.chdir(world)
-    monkeypatch.setattr(sys, "argv", [module, *args])
-    warnings.simplefilter("ignore")  # of runpy, that the module was imported before
     with pytest.raises(SystemExit) as ended:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        run_cli(lambda: main([*words_of(command), *args]))
     said = capsys.readouterr()
     assert ended.value.code == 2, said.err
     assert said.err.startswith("error: ")

@@ -16,11 +16,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from eval.__main__ import main
 from eval.classification.config import FinetuneConfig
 from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
+from eval.command import main
 from eval.config import EvalConfig
 from eval.interpretation.classifiers import finetuned
 from eval.results.rows import read_rows

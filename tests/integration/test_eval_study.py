@@ -67,7 +67,7 @@ def test_workers_write_what_one_process_writes_and_a_broken_run_does_not_stop_th
 
 
 def start(study: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "eval", str(study), "--workers", "2"]
+    command = [sys.executable, "-m", "ffn_ablations", "eval", str(study), "--workers", "2"]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 

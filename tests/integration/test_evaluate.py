@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from base.errors import run_cli
-from eval.__main__ import main
 from eval.classification.config import FinetuneConfig
+from eval.command import main
 from eval.config import EvalConfig
 from eval.models.identity import identify_run
 from eval.results.rows import ROW_COLUMNS, read_rows

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from base.faults import ADVICE
 from tests.processes import run_command
 
 KIB = 1024
@@ -108,7 +109,10 @@ def test_a_full_disk_is_one_line_and_costs_nothing(undisturbed, tmp_path, mount,
     for name, command in commands(runs).items():
         done = run_command(*command)
         if done.returncode:
-            assert_one_line(done, "the disk is full; make room and give the same command again")
+            assert_one_line(
+                done,
+                f"No space left on device; {ADVICE}",
+            )
             assert str(runs) in done.stderr
             failed.append(name)
             mount(runs, f"size={ROOMY_KIB}k")
@@ -144,7 +148,7 @@ def test_a_read_only_archive_is_read_and_what_would_write_says_so(undisturbed_ru
         known["report"],
     ]
     for command in writing:
-        assert_one_line(run_command(*command), "its file system is read-only")
+        assert_one_line(run_command(*command), "Read-only file system")
     assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
 
 
@@ -168,7 +172,7 @@ def test_a_file_that_a_disk_cannot_read_is_one_line(tmp_path):
     corpus.symlink_to("/proc/self/mem")
     flags = ("--data.source", "files", "--data.train-files", str(corpus))
     done = run_command(*train(tmp_path / "runs"), *flags)
-    assert_one_line(done, f"{corpus}: input/output error; check the disk")
+    assert_one_line(done, f"{corpus}: Input/output error")
     assert not (tmp_path / "runs").exists()
 
 
@@ -195,10 +199,10 @@ def test_a_study_on_a_full_disk_is_continued_by_the_same_command(repository, tmp
     done = run_command(*command)
     assert "Traceback" not in done.stdout + done.stderr
     if done.returncode == 2:
-        assert_one_line(done, "the disk is full; make room and give the same command again")
+        assert_one_line(done, f"No space left on device; {ADVICE}")
     else:  # the cells tell of it, each the same
         assert (done.returncode, done.stdout.count("not done: ")) == (1, 1), done.stdout + done.stderr
-        assert "the disk is full" in done.stdout
+        assert "No space left on device" in done.stdout
     mount(runs, f"size={ROOMY_KIB}k")
     done = run_command(*command)
     assert done.returncode == 0, done.stdout + done.stderr

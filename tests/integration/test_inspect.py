@@ -18,7 +18,7 @@ from eval.inspection.learned_activations import look_at_resets
 from eval.inspection.measure import Settings, inspect_run
 from eval.inspection.probe import Probe, open_model, read_held_out, untrained
 from eval.inspection.pruning import SHARES, rise_at, ways_to_prune
-from eval.report.__main__ import main as report
+from eval.report.command import main as report
 from eval.results.inspection import RunInspection
 from ffn_variants.inside.edges import ffns_of
 from ffn_variants.inside.removal import remove
@@ -142,7 +142,7 @@ def test_what_was_measured_is_kept_and_drawn_again(page, study, tmp_path, capsys
 def test_the_report_of_the_study_repeats_the_sentences(study, tmp_path):
     assert command.main([str(study), *FLAGS]) == 0
     summary = json.loads((study / "inspection" / "findings.json").read_text())
-    from eval.__main__ import main as score
+    from eval.command import main as score
 
     assert score([str(study), "--suites", "embedded-pairs", "--max-pairs", "2"]) == 0
     report([str(study), "--out", str(tmp_path)])

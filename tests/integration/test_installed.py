@@ -107,7 +107,7 @@ def test_the_light_installation_writes_a_report_and_names_what_it_lacks(light: I
         (line,) = refused.stderr.splitlines()
         assert line.endswith(TOLD)
     assert {path.name for path in light.work.iterdir()} == {"scores.csv", "report"}
-    code = "import time; import eval.report.__main__; print(time.process_time())"
+    code = "import time; import eval.report.command; print(time.process_time())"
     seconds = min(float(light.python("-c", code).stdout) for _ in range(3))
     print(f"light: {light.megabytes():.0f} MB of packages, report imported in {seconds:.2f} s")
     assert seconds < IMPORTED_S

@@ -270,7 +270,7 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     fill(path / "filler")
     finish(process, 2)
     message = log.read_text().splitlines()[-1]
-    assert re.match(rf"error: {path}\S*: the disk is full; make room and give the same command", message)
+    assert re.match(rf"error: {path}\S*: No space left on device; mend that or name another place", message)
     assert list(path.glob("checkpoints/step_" + "[0-9]" * 7))
     (path / "filler").unlink()
     finish(start(flags, log))

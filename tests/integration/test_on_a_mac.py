@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.processes import words_of
+
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="this is a Mac, and no simulation of one")
 
 # Python imports it at its start, in the processes of a study too. psutil and what asks for proxies choose
@@ -57,10 +59,10 @@ def mac(tmp_path: Path, repository: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": f"{tmp_path / 'mac'}:{repository}"}
 
 
-def run(mac: dict[str, str], folder: Path, *command: object) -> str:
+def run(mac: dict[str, str], folder: Path, command: str, *args: object) -> str:
     """Run a command; returns what it printed."""
     done = subprocess.run(
-        [sys.executable, "-m", *map(str, command)],
+        [sys.executable, "-m", "ffn_ablations", *words_of(command), *map(str, args)],
         env=mac,
         cwd=folder,
         capture_output=True,

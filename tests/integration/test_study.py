@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tests.processes import run_command
+from tests.processes import run_command, words_of
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def study_file(tmp_path: Path, repository: Path) -> Path:
 
 
 def command(module: str, *args: object) -> list[str]:
-    return [sys.executable, "-m", module, *map(str, args)]
+    return [sys.executable, "-m", "ffn_ablations", *words_of(module), *map(str, args)]
 
 
 def run(*args: object) -> subprocess.CompletedProcess[str]:
@@ -136,14 +136,14 @@ def test_a_cancelled_study_saves_and_continues(study_file: Path, tmp_path: Path,
     second = run(*args)
     assert second.returncode == 2
     assert "so nothing was submitted" in second.stderr
-    cancelled = run("slurm.submit", study_file, "--runs-dir", runs, "--cancel")
+    cancelled = run("slurm.cancel", study_file, "--runs-dir", runs)
     assert cancelled.stdout.strip() == f"cancelled: process {process.pid}"
     assert process.wait(timeout=60) == 128 + signal.SIGTERM
     deadline = time.monotonic() + 60
     while group := members(process.pid):
         assert time.monotonic() < deadline, group
         time.sleep(0.1)
-    assert "nothing of this study" in run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
+    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
     again = run("slurm.submit", study_file, "--runs-dir", runs, "--cells-per-job", 2)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "4 of 4 cells done" in again.stdout
@@ -176,7 +176,7 @@ def test_workers_end_with_their_command_and_save(study_file: Path, tmp_path: Pat
         assert time.monotonic() < deadline, said
     assert not list((runs / "smoke").glob("*/*/*/COMPLETED"))
     assert list((runs / "smoke").glob("*/*/*/checkpoints/step_*"))
-    assert "nothing of this study" in run("slurm.submit", study_file, "--runs-dir", runs, "--cancel").stdout
+    assert "nothing of this study" in run("slurm.cancel", study_file, "--runs-dir", runs).stdout
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval.explain", "{run}", "{study}/turns.yaml", "--measure", "segments"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--dry-run"),
-        ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--cancel"),
+        ("slurm.cancel", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.status", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.submit", "{study}/backbones.yaml", "--runs-dir", "{study}/runs"),
     ],
@@ -272,7 +272,7 @@ def test_cancel_signals_no_process_of_somebody_else(tmp_path: Path, repository: 
     own = psutil.Process()
     note = {"pid": own.pid, "host": os.uname().nodename, "started_s": own.create_time() + 1}
     (study / "launcher.json").write_text(json.dumps(note))
-    done = run_command("slurm.submit", file, "--runs-dir", tmp_path / "runs", "--cancel")
+    done = run_command("slurm.cancel", file, "--runs-dir", tmp_path / "runs")
     assert done.returncode in (0, 2), done.stderr
     assert "Traceback" not in done.stderr
     # This process is still here to say so.

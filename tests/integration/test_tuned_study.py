@@ -72,7 +72,7 @@ def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
     stage: Callable[[Path], bool], tmp_path: Path, undisturbed: dict[str, Any]
 ) -> None:
     file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    command = [sys.executable, "-m", "slurm.submit", str(file), "--workers", "1"]
+    command = [sys.executable, "-m", "ffn_ablations", "study", "run", str(file), "--workers", "1"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     until = time.monotonic() + 300
     while not stage(study):
@@ -90,7 +90,18 @@ def test_killed_in_a_stage_the_same_command_arrives_at_the_same_report(
 def test_a_newcomer_from_a_file_is_judged_and_finished_runs_stay(tmp_path: Path, repository: Path) -> None:
     """By the command as typed: its tuning, its runs and its verdict come to those that are there."""
     file, study = write_study(tmp_path), tmp_path / "runs" / "study"
-    call = [sys.executable, "-m", "slurm.submit", str(file), "--workers", "2", "--cells-per-job", "4"]
+    call = [
+        sys.executable,
+        "-m",
+        "ffn_ablations",
+        "study",
+        "run",
+        str(file),
+        "--workers",
+        "2",
+        "--cells-per-job",
+        "4",
+    ]
     ran = subprocess.run(call, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     before = json.loads((study / "tuning.json").read_text())

@@ -25,7 +25,7 @@ from slurm.arguments import runs_dir_override
 from slurm.run.todo import find_todo
 from slurm.study.study import load_study
 from slurm.submit import main as submit
-from tests.processes import run_command
+from tests.processes import run_command, words_of
 
 TINY = [
     *("--data.num-stories", "150", "--data.vocab-size", "300", "--data.block-size", "64", "--ffn", "swish"),
@@ -183,14 +183,13 @@ def test_a_study_names_the_cells_of_another_formula_and_goes_on_with_the_others(
 @pytest.mark.slow
 def test_an_edited_file_is_told_of_by_the_commands_of_a_copy(repository, tmp_path):
     """With real files, processes and commands: trained, edited, and asked again."""
-    for package in ("base", "ffn_variants", "pretrain", "eval", "slurm"):
+    for package in ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations"):
         shutil.copytree(repository / package, tmp_path / "code" / package)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "PYTHONSAFEPATH": "1"}
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+    def run(command: str, *args: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "ffn_ablations", *words_of(command), *args]
+        return subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert run("pretrain.train", *TINY).returncode == 0
     (path,) = Path(tmp_path / "runs/default/gpt_neo/swish").iterdir()

@@ -155,6 +155,10 @@ class SubmittedStudy:
         """Submit what is to do; returns what the command prints."""
         return run_here(self.study, *self.flags(*flags), environment=self.cluster.environment())
 
+    def cancel(self) -> str:
+        """What the command that cancels it prints."""
+        return run_command("slurm.cancel", self.study.folder, environment=self.cluster.environment())
+
     def status(self) -> str:
         """What the status command prints, from another shell."""
         return run_command("slurm.status", self.study.folder, environment=self.cluster.environment())

@@ -157,11 +157,11 @@ def test_cancel_takes_only_jobs_of_the_study(on_cluster: Make, stopped_queue, tm
     name = submitted.study.folder.name
     foreign = submitted.cluster.run("sbatch", "--parsable", "-J", name, "--wrap", "true").strip()
     submitted.submit()
-    assert submitted.submit("--cancel").startswith("cancelled: SLURM ")
+    assert submitted.cancel().startswith("cancelled: SLURM ")
     assert submitted.is_over()
     assert submitted.cluster.state(foreign) == "PENDING"
     submitted.cluster.run("scancel", foreign)
-    assert "nothing of this study" in submitted.submit("--cancel")
+    assert "nothing of this study" in submitted.cancel()
 
 
 @pytest.mark.slow

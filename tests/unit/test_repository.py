@@ -47,7 +47,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "source",
         "budget models",
         "inside",
-        "__main__ bundle check swap",
+        "bundle check listing swap",
     ),
     "pretrain": (
         "config",
@@ -69,7 +69,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "significance",
         "push report runner",
         "inspection interpretation",
-        "__main__ commands",
+        "command",
     ),
     "eval.report": (
         "document readers",
@@ -81,7 +81,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "paper",
         "analyse exports markdown_report remember",
         "plan write",
-        "__main__",
+        "command",
     ),
     "slurm": (
         "arguments queue",
@@ -92,7 +92,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "list status submit",
     ),
     "ffn_ablations": (
-        "commands shipped errors html values",
+        "commands listing errors html values",
         "runs",
         "comparing evaluating training launching",
         "studies",
@@ -314,7 +314,7 @@ def test_an_installation_has_every_package_and_data_file() -> None:
 
 def test_the_report_never_touches_a_model() -> None:
     """`eval.report` works from rows alone, so nothing that it is made of imports torch itself."""
-    seen, waiting = set(), ["eval.report.__main__"]
+    seen, waiting = set(), ["eval.report.command"]
     while waiting:
         if (name := waiting.pop()) not in seen:
             seen.add(name)

@@ -30,7 +30,7 @@ class HeadSpec:
     reads the example, else (n, M, D) and a (n, M) mask that is true where there is a vector, and returns a
     ``HeadOutput``."""
     formula: str
-    """Plain text, for the table of ``python -m eval.heads`` and the documents."""
+    """Plain text, for the table of ``ffn-ablations list heads`` and the documents."""
     reference: str
     """Paper or repository."""
     fits_multi_label: bool = True

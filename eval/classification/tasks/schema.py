@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from base.command_line import Section
 from base.config_input import read_config
 from base.errors import UsageError, unknown_name
+from base.sections import Section
 from eval.classification.config import ClassificationConfig
 from eval.classification.metric_names import METRIC_NAMES, Metric, unfit_metric
 from eval.classification.tasks.inputs import parse_template

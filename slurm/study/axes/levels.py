@@ -50,7 +50,7 @@ def read_level(text: str) -> Level:
         UsageError: For an unknown variant or option, a value that does not fit, or what is no option.
     """
     if not text.strip():
-        raise UsageError("a variant has no name; ffn-ablations variants lists all")
+        raise UsageError("a variant has no name; ffn-ablations list variants lists all")
     name = text.split()[0]
     if "=" in name:
         raise UsageError(

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from base.errors import LONGEST_SHOWN, UsageError, shown
-from base.flags import is_section
 from base.mistakes import explain
+from base.sections import is_section
 from pretrain.config import RunConfig
 from pretrain.run.run_dir import RESULT_NEUTRAL
 

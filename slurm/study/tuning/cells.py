@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from base.command_line import check
 from base.config_input import deep_merge
 from base.errors import UsageError
+from base.mistakes import check
 from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, TuningPlan, Wanted
 from eval.results.tuning_rules import Point, widest

@@ -2,96 +2,183 @@
 
 from __future__ import annotations
 
-import io
 import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import ClassVar, Literal
 
 import pytest
-import tyro
-from pydantic import BaseModel, Field
+from pydantic import Field
 
-from base.command_line import parse_flags
+from base.command_line import Positional, parse_flags, read_flags
 from base.errors import UsageError, run_cli
+from base.faults import ADVICE
+from base.sections import Section
+from eval.command import EvaluateArgs
+from eval.report.command import ReportArgs
+from ffn_ablations.values import typed_values
+from pretrain.config import RunConfig
+from pretrain.training.arguments import TrainArgs
 from tests.cases import first_is_fast
 
 
-class Section(BaseModel):
+class Inner(Section):
     """A part."""
 
     size: int = Field(8, ge=2)
     """How large."""
+    is_round: bool = True
+    """Whether it has no corners."""
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """A command."""
+class Everything(Section):
+    """One field of each type."""
 
-    place: tyro.conf.Positional[Path]
+    short_names: ClassVar = {("inner", "size"): "size"}
+
+    place: Positional[Path]
     """Where to."""
-    config: Annotated[Section, tyro.conf.arg(name="")]
-    """Fields without a prefix."""
-    color: Literal["red", "green"] = "red"
-    """Which colour."""
-    workers: int = 2
+    whole: int = Field(1, ge=0, lt=9)
     """How many."""
-
-
-def test_flags_are_read() -> None:
-    args = parse_flags(Arguments, ["here", "--size", "3", "--color", "green"])
-    assert args == Arguments(Path("here"), Section(size=3), "green", 2)
+    number: float | None = Field(None, gt=0, le=2)
+    text: str = ""
+    switch: bool = False
+    left_open: bool | None = None
+    colour: Literal["red", "green"] = "red"
+    several: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+    either: Literal["run"] | tuple[int, ...] | None = None
+    options: dict[str, int | float | bool | str] | None = None
+    inner: Inner = Inner()
+    """What is inside."""
 
 
 @pytest.mark.parametrize(
-    ("args", "message"),
+    ("line", "given"),
     [
-        (
-            ["here", "--color", "gren"],
-            "unknown value of --color: 'gren'; did you mean 'green'? Available: red, green",
-        ),
-        (["here", "--colour", "red"], "unknown flag --colour, did you mean --color?"),
-        (["here", "--sage", "3"], "unknown flag --sage, --help lists all flags"),
-        (
-            ["here", "--workers", "two"],
-            "--workers: must be a whole number (is two)",
-        ),
-        (["here", "--size", "1"], "--size: must be at least 2 (is 1)"),
-        ([], "PATH is missing: Where to. --help says more"),
+        ("", {}),
+        ("--whole 3", {"whole": 3}),
+        ("--whole=3", {"whole": 3}),
+        ("--whole 3 --whole 4", {"whole": 4}),
+        ("--text=-a", {"text": "-a"}),
+        ("--text [a],'b'", {"text": "[a],'b'"}),
+        ("--number 1e-3", {"number": 1e-3}),
+        ("--number None", {"number": None}),
+        ("--switch", {"switch": True}),
+        ("--no-switch", {"switch": False}),
+        ("--left-open False", {"left_open": False}),
+        ("--left-open None", {"left_open": None}),
+        ("--colour green", {"colour": "green"}),
+        ("--several 1 2", {"several": (1, 2)}),
+        ("--several 1 --several=2", {"several": (1, 2)}),
+        ("--words a,b 'c'", {"words": ("a,b", "'c'")}),
+        ("--either run", {"either": "run"}),
+        ("--either 1 2", {"either": (1, 2)}),
+        ("--either None", {"either": None}),
+        ("--options a 1 b 1e-3 c True d x", {"options": {"a": 1, "b": 1e-3, "c": True, "d": "x"}}),
+        ("--inner.size 3", {"inner": Inner(size=3)}),
+        ("--size 3 --inner.no-is-round", {"inner": Inner(size=3, is_round=False)}),
     ],
 )
-@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])  # tyro frames its messages accordingly
-def test_a_mistake_is_one_line_that_says_what_is_allowed(
-    monkeypatch: pytest.MonkeyPatch, encoding: str, args: list[str], message: str
-) -> None:
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding=encoding))
-    with pytest.raises(UsageError) as error:
-        parse_flags(Arguments, args)
-    assert str(error.value).startswith(message)
-    assert "\n" not in str(error.value)
+def test_flags_are_read(line: str, given: dict[str, object]) -> None:
+    read = parse_flags(Everything, ["here", *line.split()])
+    assert read == Everything.model_validate({"place": "here", **given})
+    assert {name for name in type(read).model_fields if name in given or name == "place"} == {
+        path[0] for path in read_flags(Everything, ["here", *line.split()]).values
+    }
 
 
 @pytest.mark.parametrize(
-    "module", ["ffn_variants", "pretrain.train", "eval", "eval.report", "slurm.submit", "slurm.status"]
+    ("line", "told"),
+    [
+        ("", "PLACE is missing: Where to. --help says more"),
+        ("a b", "'b' is one word too many; --help lists all flags"),
+        ("a --whole x", "--whole: must be a whole number (is x)"),
+        ("a --whole -1", "--whole: must be at least 0 (is -1)"),
+        ("a --whole 9", "--whole: must be less than 9 (is 9)"),
+        ("a --whole 1.5", "--whole: must be a whole number (is 1.5)"),
+        ("a --whole", "--whole needs a value; --help says more"),
+        ("a --whole None", "--whole: must be a whole number (is None)"),
+        ("a --number 0", "--number: must be greater than 0 (is 0)"),
+        ("a --number 3", "--number: must be at most 2 (is 3)"),
+        ("a --number x", "--number: must be a number (is x)"),
+        ("a --number inf", "--number: must be a finite number (is inf)"),
+        ("a --colour gren", "unknown value of --colour: 'gren'; did you mean 'green'? Available: red, green"),
+        ("a --several 1 x", "--several: must be a whole number (is x)"),
+        ("a --several", "--several needs a value; --help says more"),
+        ("a --either x", "--either: must be 'run' or a whole number"),
+        ("a --options b", "--options: b has no value; give names and values: NAME VALUE NAME VALUE"),
+        ("a --switch --no-switch", "--no-switch and --switch were both given; leave one out"),
+        ("a --switch=maybe", "--switch takes no value; write it alone, or leave it out"),
+        ("a --left-open perhaps", "--left-open: must be true or false (is perhaps)"),
+        ("a --text -a", "--text needs a value; if it is -a, write --text=-a"),
+        ("a --wohle 3", "unknown flag --wohle, did you mean --whole?"),
+        ("a --is-round", "unknown flag --is-round, did you mean --inner.is-round?"),
+        ("a --zzz", "unknown flag --zzz, --help lists all flags"),
+        ("a --size 1", "--inner.size: must be at least 2 (is 1)"),
+        ("--words b tests", "tests was read as a value of --words; write it before the flags"),
+    ],
 )
-@pytest.mark.ci
-def test_every_command_explains_itself(module: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", module, "--help"], capture_output=True, text=True, timeout=120
+def test_a_mistake_is_one_line_that_says_what_is_allowed(line: str, told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_flags(Everything, line.split())
+    assert str(error.value) == told
+
+
+@pytest.mark.parametrize("line", ["--help", "-h", "a --whole x --help", "--zzz --help"])
+def test_help_goes_before_mistakes(line: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_flags(Everything, line.split(), prog="a command")
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert said.startswith("usage: a command PLACE [--FLAG VALUE ...]\n\nOne field of each type.\n")
+    shown = set(re.findall(r"(?m)(?:^ *|, )(--?[a-z][\w.-]*)", said))
+    fields = {f"--{name.replace('_', '-')}" for name in Everything.model_fields} - {"--place", "--inner"}
+    assert shown == fields | {"-h", "--help", "--size", "--inner.size", "--inner.no-is-round"}
+    assert "How many. (default: 1)" in said
+    assert "null" not in said
+
+
+@pytest.mark.parametrize("kind", [TrainArgs, EvaluateArgs])
+def test_a_command_shows_every_setting_of_its_file(kind: type, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        parse_flags(kind, ["--help"])
+    said = capsys.readouterr().out
+    for short in {*kind.short_names.values()} - {"find-batch-size"}:  # for a file
+        assert f"--{short}" in said
+
+
+def test_flags_and_keywords_have_the_same_names() -> None:
+    flags = read_flags(RunConfig, ["--ffn", "kan", "--optim.max-steps", "3"])
+    assert (
+        flags.values.keys()
+        == typed_values(RunConfig, {"ffn": "kan", "optim": {"max_steps": 3}}).values.keys()
     )
-    assert result.returncode == 0
-    assert "usage:" in result.stdout
 
 
 @pytest.mark.parametrize(
-    "arguments", first_is_fast([["ffn_variants"], ["ffn_variants", "--help"], ["eval.tasks", "--help"]])
+    ("args", "contrasts"),
+    [
+        (["scores.csv"], ()),
+        (["scores.csv", "--contrast", "a - b", "--contrast=c - d"], ("a - b", "c - d")),
+        (["scores.csv", "--contrast", "a - b", "c - d"], ("a - b", "c - d")),
+        (["scores.csv", "--contrast", "a - b", "--contrast=-c+d"], ("a - b", "-c+d")),
+    ],
+)
+def test_a_flag_may_be_given_several_times(args: list[str], contrasts: tuple[str, ...]) -> None:
+    read = parse_flags(ReportArgs, args)
+    assert (str(read.source), read.contrast) == ("scores.csv", contrasts)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    first_is_fast([["list", "variants"], ["list", "variants", "--help"], ["list", "tasks", "--help"]]),
 )
 @pytest.mark.ci
 def test_a_reader_that_has_seen_enough_ends_a_command_without_a_word(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", *arguments]
+    command = [sys.executable, "-m", "ffn_ablations", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stderr
@@ -114,7 +201,10 @@ def test_a_name_too_long_for_a_file_is_told_in_one_line(capsys: pytest.CaptureFi
     with pytest.raises(SystemExit, match="2"):
         run_cli(lambda: Path("x" * 5000).stat() and None)
     told = capsys.readouterr().err
-    assert re.fullmatch(r"error: x{100}\.\.\.: too long for the name of a file\n", told)
+    assert re.fullmatch(
+        rf"error: x{{100}}\.\.\.: File name too long; {ADVICE}\n",
+        told,
+    )
 
 
 def test_a_message_does_not_repeat_thousands_of_characters(capsys: pytest.CaptureFixture) -> None:

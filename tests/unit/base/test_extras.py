@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from base import extras
+from base import errors
 from base.errors import run_cli
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_the_packages_are_those_of_the_extra() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {re.split("[><=]", line)[0] for line in project["optional-dependencies"]["torch"]}
-    assert set(extras.PACKAGES.values()) == named
+    assert set(errors.EXTRA_PACKAGES.values()) == named
     assert not named & {re.split("[><=]", line)[0] for line in project["dependencies"]}
 
 
@@ -50,10 +50,10 @@ def test_what_is_not_installed_is_told_in_one_line(capsys: pytest.CaptureFixture
     ],
 )
 def test_what_is_a_defect_keeps_its_traceback(error: Exception) -> None:
-    assert extras.missing_extra(error) is None
+    assert errors.missing_extra(error) is None
 
 
 @pytest.mark.usefixtures("without_torch")
 @pytest.mark.parametrize("name", ["pretrain.trani", "numpy", "torchvision", None])
 def test_a_module_of_ours_or_of_another_package_is_a_defect(name: str | None) -> None:
-    assert extras.missing_extra(ModuleNotFoundError("x", name=name)) is None
+    assert errors.missing_extra(ModuleNotFoundError("x", name=name)) is None

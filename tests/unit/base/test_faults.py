@@ -58,7 +58,7 @@ def test_libraries_tell_of_a_full_disk_in_their_own_ways(error, path) -> None:
 def test_what_it_was_raised_from_counts() -> None:
     error = RuntimeError("cannot save")
     error.__cause__ = OSError(errno.EROFS, "read-only", "x")
-    assert "x: cannot be written, its file system is read-only" in str(as_usage_error(error))
+    assert "x: Read-only file system; mend that" in str(as_usage_error(error))
 
 
 def test_defects_keep_their_traceback(tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_real_ones_of_the_system(tmp_path: Path, capsys: pytest.CaptureFixture) 
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     calls = {
-        "is a file, and a folder is needed": lambda: (tmp_path / "file").mkdir(exist_ok=True),
-        "a part of this path is a file": lambda: (tmp_path / "file" / "x").mkdir(parents=True),
-        "is a folder, and a file is needed": lambda: tmp_path.write_text("x"),
-        "too long for the name": lambda: (tmp_path / ("x" * 300)).write_text("x"),
-        "leads to itself": lambda: (tmp_path / "loop").read_text(),
+        "File exists": lambda: (tmp_path / "file").mkdir(exist_ok=True),
+        "Not a directory": lambda: (tmp_path / "file" / "x").mkdir(parents=True),
+        "Is a directory": lambda: tmp_path.write_text("x"),
+        "File name too long": lambda: (tmp_path / ("x" * 300)).write_text("x"),
+        "Too many levels of symbolic links": lambda: (tmp_path / "loop").read_text(),
     }
     for words, call in calls.items():
         with pytest.raises(SystemExit, match="2"):
@@ -111,7 +111,7 @@ def test_a_write_is_told_with_the_path(write, capsys: pytest.CaptureFixture) -> 
 
     with pytest.raises(SystemExit, match="2"):
         run_cli(main)
-    assert capsys.readouterr().err.startswith("error: runs/rows.bin: the disk is full; make room")
+    assert capsys.readouterr().err.startswith("error: runs/rows.bin: No space left on device; mend that")
 
 
 @needs_full_device
@@ -122,7 +122,7 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
             [sys.executable, "-c", script], stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert done.stderr.startswith("error: the disk is full")
+    assert done.stderr.startswith("error: No space left on device")
 
 
 def test_of_several_processes_the_first_tells(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from huggingface_hub.utils import httpx
 
 from base import hub
 from base.errors import UsageError, WorldError
+from base.faults import ADVICE
 
 
 class Clock:
@@ -91,7 +92,7 @@ def test_a_full_disk_is_no_fault_of_the_hub() -> None:
     wrapped.__cause__ = OSError(errno.ENOSPC, "No space left on device", "/cache/x")
     told = hub.cannot_load("cannot load a/b", wrapped, "name a folder")
     assert isinstance(told, WorldError)
-    assert str(told) == "/cache/x: the disk is full; make room and give the same command again"
+    assert str(told) == f"/cache/x: No space left on device; {ADVICE}"
     assert not hub.is_out_of_reach()
 
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import words_of
+
 HEAVY = ("torch", "transformers", "datasets", "submitit", "sklearn", "lm_eval", "scipy.stats")
 RUN = """
-import json, runpy, sys
-command, *sys.argv = sys.argv[1:]
-sys.argv.insert(0, command)
+import json, sys
+from ffn_ablations.cli import run
 try:
-    runpy.run_module(command, run_name="__main__", alter_sys=True)
+    run()
 except SystemExit as end:
     status = end.code or 0
 print(json.dumps([status, [name for name in HEAVY if name in sys.modules]]), file=sys.stderr)
@@ -33,7 +34,11 @@ def run(*command: str) -> tuple[int, list[str], float]:
         "print(used.ru_utime + used.ru_stime, file=sys.stderr)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code, *words_of(command[0]), *command[1:]],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     *_, told, used_s = done.stderr.splitlines()
     return (*json.loads(told), float(used_s))

@@ -10,7 +10,7 @@ import yaml
 from base.errors import UsageError
 from base.files import CODE_ROOT
 from base.shipped import FOLDERS, find_config, shipped
-from ffn_ablations.shipped import main
+from ffn_ablations.listing import main
 from pretrain.resolution import load_config
 from slurm.study.study import load_study
 

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 import base
 from base import system
+from ffn_ablations.commands import COMMANDS
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("base", "eval", "ffn_ablations", "ffn_variants", "pretrain", "slurm")
@@ -102,15 +103,9 @@ def test_nothing_else_names_what_differs() -> None:
     assert not {path: names for path, names in found.items() if names}
 
 
-COMMANDS = sorted(
-    module
-    for path in OURS
-    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
-    for module in [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")]
-)
 ON_WINDOWS = """
 import asyncio, runpy, subprocess, sys, zoneinfo  # parts of Python that look at the system once
-import psutil, submitit.core.submission, tyro
+import psutil, pydantic_settings, submitit.core.submission
 sys.platform = "win32"
 for absent in ("fcntl", "resource", "termios", "pwd"):
     sys.modules[absent] = None
@@ -126,11 +121,11 @@ for command in sys.argv[1:]:
 
 def test_every_command_says_that_windows_is_not_supported() -> None:
     """Each in one line with status 2, before it imports anything that Windows lacks."""
-    assert {"pretrain.train", "eval.report", "slurm.submit"} <= set(COMMANDS)
+    modules = [each.function.partition(":")[0] for each in COMMANDS.values()] + ["ffn_ablations"]
     code = ON_WINDOWS.replace("PACKAGES", repr(PACKAGES))
     done = subprocess.run(
-        [sys.executable, "-c", code, *COMMANDS], capture_output=True, text=True, cwd=ROOT, timeout=120
+        [sys.executable, "-c", code, *modules], capture_output=True, text=True, cwd=ROOT, timeout=120
     )
-    assert done.stdout.splitlines() == [f"{command} 2" for command in COMMANDS]
-    assert done.stderr.splitlines() == [f"error: {base.WINDOWS}"] * len(COMMANDS)
+    assert done.stdout.splitlines() == [f"{module} 2" for module in modules]
+    assert done.stderr.splitlines() == [f"error: {base.WINDOWS}"] * len(modules)
     assert "WSL2" in base.WINDOWS

@@ -1,25 +1,18 @@
-"""The one command: every command is there under its name, and what is mistyped is told."""
+"""The one command: every command is there under its name, and what is mistyped or gone is told."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
-from base import command_line
 from base.errors import UsageError
-from ffn_ablations.cli import find_command, load_main, main, overview
-from ffn_ablations.commands import COMMANDS
+from ffn_ablations.cli import find_command, main, overview
+from ffn_ablations.commands import COMMANDS, FORMER
 
 ROOT = Path(__file__).parents[3]
-IN_ITS_OWN_WORDS = "lm-eval"
-"""Has the help of lm-eval, which takes seconds to import."""
-
-
-@pytest.fixture(autouse=True)
-def _as_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_line, "SPOKEN", {})
 
 
 def test_the_first_help_has_every_command_on_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,46 +20,50 @@ def test_the_first_help_has_every_command_on_one_screen(capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert said == f"{overview()}\n" * 3
     lines = overview().splitlines()
-    assert len(lines) <= 45
-    assert max(map(len, lines)) <= 100
-    for command in COMMANDS.values():
-        assert any(re.match(rf"  {command.words}  +{re.escape(command.help)}$", line) for line in lines)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    for words, command in COMMANDS.items():
+        kind, _, what = words.partition(" ")
+        line = (
+            rf"  list (\w+\|)*{what}(\|\w+)*  +"
+            if kind == "list"
+            else rf"  {words}  +{re.escape(command.help)}$"
+        )
+        assert any(re.match(line, each) for each in lines)
 
 
-@pytest.mark.parametrize("words", sorted(COMMANDS.keys() - {IN_ITS_OWN_WORDS}))
+@pytest.mark.parametrize("words", COMMANDS)
 def test_the_help_of_each_calls_it_by_its_name(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([*words.split(), "--help"])
     said = capsys.readouterr().out
     assert ended.value.code in (0, None)
-    assert re.match(rf"usage: ffn-ablations {words} \[-h\]", said)
+    assert re.match(rf"usage: ffn-ablations {words}[ \n]", said)
     assert "python -m" not in said
 
 
-def test_by_its_module_a_command_is_called_as_before(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        load_main(COMMANDS["study status"])(["--help"])
-    assert capsys.readouterr().out.startswith("usage: python -m slurm.status [-h]")
+def test_no_module_but_two_runs_by_itself() -> None:
+    """The command, and what a launcher of several processes starts."""
+    running = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("base", "ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test)
+    }
+    assert running - {"slurm/worker/local.py"} == {"ffn_ablations/__main__.py", "pretrain/train.py"}
 
 
-def test_names_are_told_from_those_that_begin_alike() -> None:
-    command_line.speak_as({"python -m eval": "E", "python -m eval.report": "R"})
-    text = "python -m eval. python -m eval.report x; python -m eval.tasks, python -m evaluate"
-    spoken = "E. R x; python -m eval.tasks, python -m evaluate"
-    assert command_line._spoken(text) == spoken
-
-
-def test_every_module_that_runs_as_a_command_has_a_name_here() -> None:
-    """And of none but these: what submitit starts, and the files behind `eval.explain` and its likes."""
-    found = set()
-    for package in ("ffn_variants", "pretrain", "eval", "slurm", "ffn_ablations"):
-        for path in (ROOT / package).rglob("*.py"):
-            if re.search(r"^    run_cli\(main\)$", path.read_text(encoding="utf-8"), re.MULTILINE):
-                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-                found.add(name.removesuffix(".__main__").replace("eval.commands.", "eval."))
-    behind = {name for name in found if name.startswith(("eval.interpretation.", "eval.classification."))}
-    inner = {"ffn_ablations.cli"}
-    assert found - behind - inner == {command.module for command in COMMANDS.values()}
+@pytest.mark.parametrize("words", FORMER)
+def test_a_former_name_says_in_one_line_what_to_do(words: str) -> None:
+    assert words not in COMMANDS
+    with pytest.raises(UsageError, match=f"^{words} is no command any more: ") as caught:
+        main([*words.split(), "--help"])
+    assert "\n" not in str(caught.value)
+    for name in re.findall(r"ffn-ablations ((?:(?:study|list) )?[a-z]+)", str(caught.value)):
+        assert name in COMMANDS
+    for page in re.findall(r"(?:docs|examples)/\S+", str(caught.value)):
+        assert (ROOT / page).is_file()
 
 
 @pytest.mark.parametrize(
@@ -99,15 +96,17 @@ def test_a_mistyped_name_is_answered_with_the_closest(words: str, told: str) -> 
 
 def test_the_page_of_commands_lists_them_all() -> None:
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `ffn-ablations ([\w -]+)` \| `([^`]+)` \| (.+) \|$", page, re.MULTILINE)
-    assert rows == [(each.words, each.elsewhere, each.help) for each in COMMANDS.values()]
+    rows = re.findall(r"^\| `ffn-ablations ([\w -]+)` \| (.+) \|$", page, re.MULTILINE)
+    assert rows == [(each.words, each.help) for each in COMMANDS.values()]
+    gone = re.findall(r"^\| `([\w -]+)` \| (.+) \|$", page.split("| gone |")[1], re.MULTILINE)
+    assert {name: what.replace("`", "") for name, what in gone} == FORMER
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        "study run", "study status", "study cancel", "study list", "study archive",
-        "train", "generate", "eval", "check", "push", "report", "inspect", "explain",
+        "study run", "study status", "study cancel", "study archive", "train",
+        "generate", "eval", "check", "push", "report", "inspect", "explain",
     ],
 )  # fmt: skip
 def test_a_command_without_what_it_needs_says_so(

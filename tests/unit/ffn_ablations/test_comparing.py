@@ -19,7 +19,7 @@ from scipy import stats
 
 import ffn_ablations as ffa
 from base.errors import run_cli
-from eval.report.__main__ import main
+from eval.report.command import main
 
 LOSS = "held-out-loss"
 

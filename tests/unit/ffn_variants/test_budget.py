@@ -29,8 +29,8 @@ from ffn_variants import (
     count_parameters,
     matching_width,
 )
-from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.budget import TOLERANCE
+from ffn_variants.listing import TableArgs, main, table_rows
 from ffn_variants.models.layers import ffn_modules
 from pretrain.config import RunConfig
 from pretrain.model.build import build

@@ -16,8 +16,8 @@ from torch import nn
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, build_ffn, get_variant, load_variant, register
 from ffn_variants import registry as registry_module
-from ffn_variants.__main__ import TableArgs, table_rows
 from ffn_variants.files import MODULE, is_loaded, variant_file
+from ffn_variants.listing import TableArgs, table_rows
 from ffn_variants.source import source_fingerprint
 
 pytestmark = pytest.mark.usefixtures("own_variants")

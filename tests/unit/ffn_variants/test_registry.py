@@ -10,8 +10,8 @@ import pytest
 from base.errors import run_cli
 from base.table import format_table
 from ffn_variants import FFN_VARIANTS, UsageError, build_ffn, get_variant
-from ffn_variants.__main__ import TableArgs, main, table_rows
 from ffn_variants.check.ffn import FFN_CHECKS
+from ffn_variants.listing import TableArgs, main, table_rows
 
 D, F = 12, 20
 
@@ -129,10 +129,10 @@ def test_options_that_are_no_mapping_are_a_usage_error():
 
 
 def test_table_has_every_variant_and_aligned_columns():
-    rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256, grid_size=3))
+    rows = table_rows(TableArgs(hidden_size=512, intermediate_size=256))
     assert [row[0] for row in rows[1:]] == list(FFN_VARIANTS)
     counts = {row[0]: row[3] for row in rows}
-    assert counts["kan"] == "2,097,152"
+    assert counts["kan"] == "2,621,440"
     lines = format_table(rows).splitlines()
     end = lines[0].index("parameters") + len("parameters")
     assert all(line[end - 1] != " " and line[end] == " " for line in lines)

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from base.code_roots import PACKAGES
-from base.files import CODE_ROOT
+from base.files import CODE_ROOT, PACKAGES
 from ffn_variants import FFN_VARIANTS, FFNSpec, build_ffn
 from ffn_variants import source as source_module
 from ffn_variants.definitions import SourceFile, module_path, read_source

@@ -203,15 +203,6 @@ def test_missing_file():
         load_config(Path("nowhere.yaml"))
 
 
-def test_help_shows_the_yamls_values_and_every_section(write, capsys):
-    with pytest.raises(SystemExit) as stop:
-        load_config(write("optim: {learning_rate: 0.125}"), ["--help"])
-    shown = capsys.readouterr().out
-    assert stop.value.code == 0
-    assert "0.125" in shown
-    assert all(flag in shown for flag in ("--ffn", "--seed", "--data.block-size", "--output.run-name"))
-
-
 def test_every_field_has_help():
     def sections(model):
         yield model

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from slurm.list import main
+from slurm.list import studies_table
 from slurm.state.cell_state import CellState, write_state
 
 
-def test_each_study_has_a_line_with_its_states(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_study_has_a_line_with_its_states(tmp_path: Path) -> None:
     ids = [f"gpt_neo/gelu/seed{seed}-abc" for seed in (1, 2, 3)]
     for name, cells in (("b", ids), ("a", ids[:1])):
         (tmp_path / name).mkdir()
@@ -21,8 +19,7 @@ def test_each_study_has_a_line_with_its_states(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "file").touch()
     for run_id, name in zip(ids, ("done", "failed", "done"), strict=True):
         write_state(tmp_path / "b", run_id, CellState(name=name))
-    main([str(tmp_path)])
-    header, *rows = [line.split(None, 2) for line in capsys.readouterr().out.splitlines()]
+    header, *rows = [line.split(None, 2) for line in studies_table(tmp_path).splitlines()]
     assert header == ["study", "cells", "state"]
     assert rows[0] == [str(tmp_path / "a"), "1", "1 waiting"]
     assert rows[1] == [str(tmp_path / "b"), "3", "2 done, 1 failed"]

@@ -12,7 +12,6 @@ import yaml
 from pydantic import ValidationError
 
 from base.errors import UsageError
-from eval.__main__ import evaluate
 from eval.classification.config import FinetuneConfig
 from eval.classification.cost import estimated_cost
 from eval.classification.evaluate import evaluate_tasks, train
@@ -21,6 +20,7 @@ from eval.classification.inputs.data import read_task_data, split
 from eval.classification.loading import load_classifier_tokenizer
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import find_task
+from eval.command import evaluate
 from eval.config import EvalConfig
 from eval.results.chosen import chosen_settings
 from eval.results.rows import read_rows

@@ -15,8 +15,8 @@ import pytest
 
 from base.errors import UsageError
 from base.families import FAMILIES
-from eval.report.__main__ import main
 from eval.report.analyse import analyse
+from eval.report.command import main
 from eval.report.inputs.run_facts import RunFacts
 from eval.report.inputs.sources import read_source
 from eval.report.paper.labels import Labels

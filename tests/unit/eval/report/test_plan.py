@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from base.errors import UsageError, run_cli
-from eval.report.__main__ import main
+from eval.report.command import main
 
 
 @pytest.fixture

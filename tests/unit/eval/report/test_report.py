@@ -17,9 +17,9 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError, run_cli
-from eval.report.__main__ import main
 from eval.report.analyse import analyse
 from eval.report.analysis import Request
+from eval.report.command import main
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
 from eval.report.markdown_report import render

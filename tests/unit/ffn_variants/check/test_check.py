@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ffn_variants import FFN_VARIANTS, FFNSpec, UsageError, register
 from ffn_variants.check import model
-from ffn_variants.check.__main__ import BUILD_ONLY, main
+from ffn_variants.check.command import BUILD_ONLY, main
 from ffn_variants.check.ffn import FFN_CHECKS, CheckError
 from ffn_variants.check.model import MODEL_CHECKS
 from tests.processes import run_command
@@ -257,7 +257,7 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, monkeypatch, ca
     path = tmp_path / "own.py"
     path.write_text(FILE.replace("FORWARD", "x * self.a.detach() * self.b"))
     monkeypatch.setattr("sys.argv", ["check", f"{path}:SPEC", "--ffn-options", "init", "2"])
-    monkeypatch.setattr("ffn_variants.check.__main__.MODEL_CHECKS", {})
+    monkeypatch.setattr("ffn_variants.check.command.MODEL_CHECKS", {})
     assert main() == 1
     said = capsys.readouterr().out
     assert "FAILED  shapes and dtype: own.py, line 13: AttributeError: 'Own' object has no attribute" in said

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from base.code_roots import PACKAGES
+from base.files import PACKAGES
 from pretrain.run.code_copy import copied_from, is_as_copied
 from slurm.queue.snapshot import snapshot_environment, take_snapshot
 

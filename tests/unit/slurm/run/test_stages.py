@@ -17,7 +17,7 @@ from base.records import write_record
 from eval.results.tuning import read_tuning
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
-from slurm.list import main as list_studies
+from slurm.list import studies_table
 from slurm.run import launch, report, stages
 from slurm.state.cell_state import start_state, write_state
 from slurm.state.listing import read_listing
@@ -183,7 +183,7 @@ def test_every_variant_is_tuned_alike_and_trains_at_its_own_best_and_at_the_shar
         "tuning: 2 rounds, all chosen",
         "32 cells: 32 done",
     ]
-    list_studies([str(tmp_path / "runs")])
+    print(studies_table(tmp_path / "runs"))
 
 
 @pytest.mark.parametrize("cell", first_is_fast([20, 1, 18, 19, 24, 25, 31, 32]))

@@ -17,12 +17,12 @@ from scipy.interpolate import BSpline
 from scipy.special import expit
 
 from base.errors import UsageError, run_cli
-from eval.classification.heads.__main__ import main
 from eval.classification.heads.build import build_head, count_parameters
 from eval.classification.heads.choice import check_head, head_name, parse_head
 from eval.classification.heads.layers import mlp_width
 from eval.classification.heads.registry import DEFAULT_HEAD, HEAD_NAMES, HEADS, get_head
 from eval.classification.heads.table import table_rows
+from eval.classification.listing import list_heads
 
 HIDDEN, LABELS = 16, 4
 LENGTHS = (5, 1, 3)
@@ -454,7 +454,7 @@ def test_an_unknown_name_is_told_with_all_names():
         get_head("lineal")
 
 
-# python -m eval.heads
+# ffn-ablations list heads
 
 
 def test_the_table_has_every_head_with_its_parameters():
@@ -468,7 +468,7 @@ def test_the_table_has_every_head_with_its_parameters():
 
 def test_the_command_shows_chosen_heads_and_their_options(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["heads", "kan grid_size=2", "space", "default", "--options"])
-    main()
+    list_heads()
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     assert [line.split("  ")[0] for line in lines[1:4]] == ["kan grid_size=2", "space", "default"]
@@ -487,6 +487,6 @@ def test_the_command_shows_chosen_heads_and_their_options(monkeypatch, capsys):
 def test_the_command_refuses_bad_values_with_status_2(args, message, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["heads", *args])
     with pytest.raises(SystemExit) as exit_:
-        run_cli(main)
+        run_cli(list_heads)
     assert exit_.value.code == 2
     assert capsys.readouterr().err.startswith(message)

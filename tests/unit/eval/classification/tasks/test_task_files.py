@@ -17,7 +17,7 @@ from eval.classification.config import GLUE_TASK_NAMES, FinetuneConfig
 from eval.classification.heads.choice import HeadChoice
 from eval.classification.inputs.data import read_task_data
 from eval.classification.inputs.tokens import encode
-from eval.classification.tasks.__main__ import main as list_tasks
+from eval.classification.listing import list_tasks
 from eval.classification.tasks.chosen import GLUE_TASKS, classification_tasks, find_task
 from eval.classification.tasks.examples import data_source, protocol_source, read_examples
 from eval.classification.tasks.schema import (

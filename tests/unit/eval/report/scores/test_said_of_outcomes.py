@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from base.errors import UsageError, run_cli
-from eval.report.__main__ import main
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
+from eval.report.command import main
 from eval.report.inputs.sources import read_source
 from eval.report.sections.scores import tasks_section
 from eval.results.outcome import Declared, Outcome, find_direction, find_outcome, looks_like_a_loss

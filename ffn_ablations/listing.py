@@ -1,26 +1,17 @@
-"""List the configurations that ship with this tool, print one, or copy it to edit.
-
-    python -m ffn_ablations.shipped
-    python -m ffn_ablations.shipped quickstart
-    python -m ffn_ablations.shipped quickstart --copy
-
-Each works by its name from any folder; a file of that name in the working folder goes before it.
-"""
+"""The studies that ship and those in a folder: ``ffn-ablations list studies``."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import ClassVar
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
-
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli, unknown_name
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError, unknown_name
 from base.files import write_text
+from base.sections import Section
 from base.shipped import FOLDERS, shipped
 
 LONGEST_ABOUT = 90
@@ -31,30 +22,47 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShippedArgs:
-    """List, print or copy shipped configurations."""
+class StudiesArgs(Section):
+    """List the studies in a folder of runs, and those that ship; print a shipped one, or copy it to edit.
 
-    name: Annotated[Positional[str | None], arg(metavar="[NAME]")] = None
-    """Print this one."""
-    copy: Annotated[bool, FlagCreatePairsOff] = False
+    ffn-ablations list studies
+
+    ffn-ablations list studies quickstart --copy
+
+    Each shipped one works by its name from any folder; a file of that name in the working folder goes before
+    it.
+    """
+
+    short_names: ClassVar = {("copy_here",): "copy"}
+
+    name: Positional[str | None] = None
+    """Print this shipped study, model or site."""
+    copy_here: bool = False
     """Copy it into the working folder instead."""
+    runs_dir: Path = Path("runs")
+    """Folder of all runs, whose studies are listed."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command."""
-    options = parse_flags(ShippedArgs, args, prog="python -m ffn_ablations.shipped", description=__doc__)
+    options = parse_flags(StudiesArgs, args, prog="ffn-ablations list studies")
     if options.name is None:
-        if options.copy:
-            raise UsageError("--copy needs the name of what to copy: ffn-ablations configs quickstart --copy")
+        if options.copy_here:
+            raise UsageError("--copy needs the name of what to copy: quickstart --copy")
+        if options.runs_dir != Path("runs") and not options.runs_dir.is_dir():
+            raise UsageError(f"no folder {options.runs_dir}; --runs-dir names the folder of all runs")
         print(_listing())
+        if options.runs_dir.is_dir():
+            from slurm.list import studies_table
+
+            print(f"\nIn {options.runs_dir}:\n{studies_table(options.runs_dir)}")
         return
     files = {name: path for kind in FOLDERS for name, path in shipped(kind).items()}
     name = options.name.removesuffix(".yaml")
     if name not in files:
         raise unknown_name("shipped configuration", options.name, files)
     text = files[name].read_text(encoding="utf-8")
-    if not options.copy:
+    if not options.copy_here:
         print(text, end="")
         return
     target = Path(f"{name}.yaml")
@@ -86,7 +94,3 @@ def _comment(path: Path) -> list[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
     ends = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return lines[:ends]
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -1,15 +1,13 @@
-"""``python -m ffn_variants.check path/to/mine.py:SPEC``: whether a variant does what every variant must."""
+"""``ffn-ablations check path/to/mine.py:SPEC``: whether a variant does what every variant must."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
-import tyro
-
-from base.command_line import Section, parse_flags
-from base.errors import first_line, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import first_line
+from base.sections import Section
 from ffn_variants.check.ffn import FFN_CHECKS, CheckError, D, F, Options
 from ffn_variants.check.model import MODEL_CHECKS
 from ffn_variants.files import load_variant, names_file, variant_file
@@ -20,9 +18,9 @@ DESCRIPTION = """Check a feed-forward variant: gradients, shapes, dtypes, saving
 Each check is a line. What fails is said in a sentence with what to do, and the exit status is then 1.
 
 Examples:
-  python -m ffn_variants.check path/to/mine.py:SPEC
-  python -m ffn_variants.check path/to/mine.py:SPEC --ffn-options init 0.5
-  python -m ffn_variants.check kan"""
+  ffn-ablations check path/to/mine.py:SPEC
+  ffn-ablations check path/to/mine.py:SPEC --ffn-options init 0.5
+  ffn-ablations check kan"""
 
 
 BUILD_ONLY = ("meta device", "initial weights", "all other weights paired", "equal budgets")
@@ -30,9 +28,9 @@ BUILD_ONLY = ("meta device", "initial weights", "all other weights paired", "equ
 
 
 class CheckArgs(Section):
-    """What ``python -m ffn_variants.check`` is given."""
+    """What ``ffn-ablations check`` is given."""
 
-    variant: Annotated[str, tyro.conf.Positional]
+    variant: Positional[str]
     """A file and the name of the FFNSpec in it, path/to/mine.py:SPEC; or a name that is registered."""
     ffn_options: dict[str, int | float | bool | str] | None = None
     """Options of the variant, for example `init 0.5`."""
@@ -40,7 +38,7 @@ class CheckArgs(Section):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run every check; returns 1 where one failed."""
-    asked = parse_flags(CheckArgs, args, prog="python -m ffn_variants.check", description=DESCRIPTION)
+    asked = parse_flags(CheckArgs, args, prog="ffn-ablations check", description=DESCRIPTION)
     spec = load_variant(asked.variant) if names_file(asked.variant) else get_variant(asked.variant)
     options = dict(asked.ffn_options or {})
     spec.num_params(D, F, **options)  # options that do not fit are a mistake of whoever typed them
@@ -80,7 +78,3 @@ def _place(name: str, error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if file and frame.filename == str(file.path)]
     return f"{file.path.name}, line {lines[-1]}: " if file and lines else ""
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -1,16 +1,14 @@
-"""Score saved runs: ``python -m eval STUDY``, or ``python -m eval RUN... --suites blimp glue``."""
+"""Score saved runs: ``ffn-ablations eval STUDY``, or ``ffn-ablations eval RUN... --suites blimp glue``."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
-
-from base.command_line import read_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, read_flags
+from base.errors import UsageError
+from base.mistakes import check
 from eval.config import EvalConfig
 from eval.runner.find_runs import find_runs, study_config
 
@@ -22,32 +20,29 @@ if TYPE_CHECKING:
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
 Examples:
-  python -m eval runs/quickstart                                     # all of a study, as its study.yaml says
-  python -m eval runs/thesis --suites blimp --blimp-dir DATA/blimp   # all of it, on something else
-  python -m eval runs/thesis --suites babylm23 --protocol babylm23   # scored as another tool does
-  python -m eval RUN --tasks arc_easy                                # a task of lm-eval
-  python -m eval RUN --classify ag-news my/task.yaml                 # fine-tuned; python -m eval.tasks lists
-  python -m eval RUN --classify sst2 --score-on imdb                 # trained on one, scored on another too
-  python -m eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
+  ffn-ablations eval runs/quickstart               # all of a study, as its study.yaml says
+  ffn-ablations eval runs/thesis --suites blimp --blimp-dir DATA/blimp
+  ffn-ablations eval runs/thesis --suites babylm23 --protocol babylm23    # scored as another tool does
+  ffn-ablations eval RUN --tasks arc_easy          # a task of lm-eval
+  ffn-ablations eval RUN --classify ag-news my/task.yaml    # fine-tuned; ffn-ablations list tasks
+  ffn-ablations eval RUN --classify sst2 --score-on imdb    # trained on one, scored on another too
+  ffn-ablations eval RUN RUN --suites glue --finetune.tasks rte mrpc cola --glue-dir DATA/glue
 
 What is scored already under the same settings and with the same weights is not scored again. Each run
 keeps its scores in eval/rows.parquet (and .csv), and every item in eval/items/. What fails does not stop the
 rest."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluateArgs:
-    """What ``python -m eval`` is asked to do."""
+class EvaluateArgs(EvalConfig):
+    """What ``ffn-ablations eval`` is asked to do."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Positional[tuple[Path, ...]]
     """Folders of runs, runs/<study>/<family>/<variant>/<run>, or of studies, runs/<study>."""
-    trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    trust_remote_code: bool = False
     """Run FFN variants that the runs bring as code; read it before. Such runs are refused otherwise."""
     workers: int | None = None
     """Tasks that are scored at the same time, each by a process with one thread (null: one a core, up to four
     on a GPU, one where there is little to do)."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """What is evaluated, and how."""
 
 
 def evaluate(
@@ -95,16 +90,12 @@ def _status(failures: Sequence[Failure]) -> int:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Read the flags and evaluate; a study's own settings stand for what no flag says."""
-    line = read_flags(EvaluateArgs, args)
-    typed = line.typed.values
-    folders = [Path(word) for word in typed.get(("config", "include_path"), ())]
-    config = study_config([Path(word) for word in typed.get(("runs",), ())], folders)
-    if {("config", "tasks"), ("config", "classify")} & typed.keys():
+    typed = read_flags(EvaluateArgs, args, prog="ffn-ablations eval", description=EXAMPLES)
+    folders = [Path(word) for word in typed.values.get(("include_path",), ())]
+    config = study_config([Path(word) for word in typed.values[("runs",)]], folders)
+    if {("tasks",), ("classify",)} & typed.values.keys():
         # What else a flag beside it names, it brings itself.
         config = config.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
-    asked = line.complete(EvaluateArgs(runs=(), config=config), prog="python -m eval", description=EXAMPLES)
-    return evaluate(asked.runs, asked.config, asked.workers, asked.trust_remote_code)
-
-
-if __name__ == "__main__":
-    run_cli(main)
+    asked = check(EvaluateArgs, config.model_dump(), typed)
+    config = EvalConfig.model_validate({name: getattr(asked, name) for name in EvalConfig.model_fields})
+    return evaluate(asked.runs, config, asked.workers, asked.trust_remote_code)

@@ -1,18 +1,17 @@
-"""Push trained models to the Hugging Face hub: ``python -m eval.push RUN --repo owner/name``."""
+"""Push trained models to the Hugging Face hub: ``ffn-ablations push RUN --repo owner/name``."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
-import tyro
+from pydantic import Field
 
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli, shown
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError, shown
+from base.sections import Section
 from eval.push.licences import check_licence
 from eval.push.parcel import Asked, Parcel, pack
 from eval.push.scores import check_benchmarks
@@ -21,20 +20,19 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _LONGEST = 96
 
 
-@dataclass(frozen=True, kw_only=True)
-class PushArgs:
+class PushArgs(Section):
     """Push a run, or all finished runs of a study, to the Hugging Face hub.
 
-    A run: python -m eval.push runs/default/gpt_neo/kan/seed1-* --repo me/my-model --license mit
+    A run: ffn-ablations push runs/default/gpt_neo/kan/seed1-* --repo me/my-model --license mit
 
-    A study: python -m eval.push runs/my-study --repo me/my-study; a repository for each family and variant,
+    A study: ffn-ablations push runs/my-study --repo me/my-study; a repository for each family and variant,
     such as me/my-study-gpt_neo-kan, with a branch for each seed.
 
     What is pushed: weights, tokenizer, a card with the scores, and the code that loads the model with
     transformers alone. Repositories are private unless --public is given.
     """
 
-    path: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN_OR_STUDY")]
+    path: Positional[Path]
     """The folder of a run, or of a study."""
     repo: str
     """Where to, as owner/name; of a study the beginning of the names."""
@@ -45,13 +43,13 @@ class PushArgs:
     """Let everybody see repositories that are made anew; else you and your organisation."""
     dry_run: Path | None = None
     """A new folder to write everything into, instead of sending it."""
-    eval_results: dict[str, str] = field(default_factory=dict)
+    eval_results: dict[str, str] = Field({})
     """Benchmarks of the hub that suites are scores of, as `blimp OWNER/DATASET:TASK`; for .eval_results/."""
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Pack everything first, then write or send it."""
-    asked = parse_flags(PushArgs, args, prog="python -m eval.push")
+    asked = parse_flags(PushArgs, args, prog="ffn-ablations push")
     _check(asked)
     parcels, notes = pack(asked.path, asked.repo, Asked(asked.license, asked.eval_results))
     for parcel in parcels:
@@ -100,7 +98,3 @@ def _send(parcels: Sequence[Parcel], is_public: bool) -> None:
 
     for parcel in parcels:
         print(f"{parcel.repo} ({parcel.branch}): {upload(parcel, is_public)}", flush=True)
-
-
-if __name__ == "__main__":
-    run_cli(main)

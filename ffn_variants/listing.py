@@ -1,30 +1,24 @@
-"""``python -m ffn_variants``: the registry as a table, for given sizes."""
+"""``ffn-ablations list variants``: the registry as a table, for given sizes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any
-
-import tyro
 
 from base.baseline import Budget
 from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
+from base.sections import Section
 from base.table import describe_options, format_table
 from ffn_variants.budget import matching_width
 from ffn_variants.registry import FFN_VARIANTS, get_variant, installed_variants
 from ffn_variants.spec import FFNSpec
 
-LARGEST, MOST_INTERVALS = 1_000_000, 10_000
+LARGEST = 1_000_000
 """Beyond any model; counts are made by building a network."""
 
-_SIZES = ("grid_size", "spline_order", "num_knots")
 
-
-@dataclass(frozen=True, kw_only=True)
-class TableArgs:
+class TableArgs(Section):
     """List the feed-forward variants: kind, formula, parameters, FLOPs and reference.
 
     Counts are for one feed-forward network at the given sizes, linear layers and biases included. FLOPs are
@@ -40,13 +34,7 @@ class TableArgs:
     ffn_budget: Budget = "width"
     """params, active-params or flops: give each variant the width at which it has as many as gelu, in column
     F. Active parameters are those that one token meets: fewer than all in moe and product-key-memory."""
-    grid_size: int | None = None
-    """Grid of kan, fourier-kan and rbf-kan instead of their defaults."""
-    spline_order: int | None = None
-    """Spline order of kan instead of its default."""
-    num_knots: int | None = None
-    """Knots of spline-kan and spline-activation instead of their defaults."""
-    options: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    options: bool = False
     """Also list what ffn_options may hold for each variant."""
 
 
@@ -54,15 +42,12 @@ def table_rows(args: TableArgs) -> list[tuple[str, ...]]:
     """Make the table's rows, the header first.
 
     Raises:
-        UsageError: For a size below 1, or an option out of its range.
+        UsageError: For a size below 1.
     """
     for label in ("hidden_size", "intermediate_size"):
         if not 1 <= getattr(args, label) <= LARGEST:
             flag = label.replace("_", "-")
             raise UsageError(f"--{flag} must be from 1 to {LARGEST:,}, got {getattr(args, label)}")
-    for name in _SIZES:
-        if (getattr(args, name) or 0) > MOST_INTERVALS:
-            raise UsageError(f"--{name.replace('_', '-')} must be at most {MOST_INTERVALS:,}")
     chosen = ("F",) if args.ffn_budget != "width" else ()
     header = ("name", "kind", "formula", *chosen, "parameters", "FLOPs/token", "reference")
     return [header, *(_row(args, spec) for spec in all_variants())]
@@ -80,30 +65,20 @@ def all_variants() -> list[FFNSpec]:
 
 def _row(args: TableArgs, spec: FFNSpec) -> tuple[str, ...]:
     """Make one variant's row; "-" for the numbers of one that cannot be matched."""
-    given: dict[str, Any] = {
-        name: getattr(args, name)
-        for name in _SIZES
-        if name in spec.options and getattr(args, name) is not None
-    }
-    spec.resolve(given)  # an option out of its range is a mistake, not a variant without a match
     described = (spec.name, spec.kind, spec.formula)
     try:
-        width = matching_width(spec.name, given, args.hidden_size, args.intermediate_size, args.ffn_budget)
+        width = matching_width(spec.name, {}, args.hidden_size, args.intermediate_size, args.ffn_budget)
     except UsageError:
         return (*described, "-", "-", "-", spec.reference)
     chosen = (f"{width:,}",) if args.ffn_budget != "width" else ()
     sizes = (args.hidden_size, width)
-    params, flops = spec.num_params(*sizes, **given), spec.flops_per_token(*sizes, **given)
+    params, flops = spec.num_params(*sizes), spec.flops_per_token(*sizes)
     return (*described, *chosen, f"{params:,}", f"{flops:,}", spec.reference)
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Print the table."""
-    asked = parse_flags(TableArgs, args, prog="python -m ffn_variants")
+    asked = parse_flags(TableArgs, args, prog="ffn-ablations list variants")
     print(format_table(table_rows(asked)))
     if asked.options:
         print("\n" + "\n".join(describe_options(spec.name, spec.options) for spec in FFN_VARIANTS.values()))
-
-
-if __name__ == "__main__":
-    run_cli(main)

@@ -1,17 +1,14 @@
-"""Write a report from scores: ``python -m eval.report SOURCE --out DIR``."""
+"""Write a report from scores: ``ffn-ablations report SOURCE --out DIR``."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from base.command_line import parse_flags
-from base.errors import UsageError, run_cli
+from base.command_line import Positional, parse_flags
+from base.errors import UsageError
+from base.sections import Section
 from eval.report.analysis import Analysis, AskedMethod, Request
 from eval.report.paper.labels import left_out, read_labels
 from eval.report.plan import Spread, plan, plan_like
@@ -27,35 +24,34 @@ from eval.suites.spec import USUAL_MARGINS
 from pretrain.run.folders import REPORT_NAME, StudyFolder
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportArgs:
+class ReportArgs(Section):
     """Say from scores which variants differ from the baseline, which equal it, and how sure one can be.
 
     Writes report.md (start there), report.html (one file to send), report.json with every number,
     tables/*.csv, figures/*.svg and figures/*.png.
 
-    For a study: python -m eval.report runs/quickstart
+    For a study: ffn-ablations report runs/quickstart
 
-    For a table: python -m eval.report scores.csv --out report --contrast "relu+silu - prelu+swish"
+    For a table: ffn-ablations report scores.csv --out report --contrast "relu+silu - prelu+swish"
 
-    For a tracker's export: python -m eval.report export.csv --columns variant=ffn --scores eval/loss
+    For a tracker's export: ffn-ablations report export.csv --columns variant=ffn --scores eval/loss
 
-    For results of lm-eval: python -m eval.report results/ --names "{variant}-seed{seed}"
+    For results of lm-eval: ffn-ablations report results/ --names "{variant}-seed{seed}"
 
-    For the heads of a study: python -m eval.report runs/fr-kan-heads --factor head --baseline linear
+    For the heads of a study: ffn-ablations report runs/fr-kan-heads --factor head --baseline linear
 
-    For a table with a column for the models' size: python -m eval.report scores.csv --axis size
+    For a table with a column for the models' size: ffn-ablations report scores.csv --axis size
 
-    For the seeds that a study needs, by the spread of a smaller one: python -m eval.report runs/pilot --plan
+    For the seeds that a study needs, by the spread of a smaller one: ffn-ablations report runs/pilot --plan
 
-    Beside published numbers: python -m eval.report runs/thesis --published thesis
+    Beside published numbers: ffn-ablations report runs/thesis --published thesis
 
-    Of a published table: python -m eval.report thesis:table5 --method source-study
+    Of a published table: ffn-ablations report thesis:table5 --method source-study
 
-    Before anything is run: python -m eval.report --plan --sd 1.1 --variants 8
+    Before anything is run: ffn-ablations report --plan --sd 1.1 --variants 8
     """
 
-    source: Annotated[Path | None, tyro.conf.Positional] = None
+    source: Positional[Path | None] = None
     """A study's folder; a rows.parquet; a CSV with family,variant,seed,benchmark,score (percent) or with a
     column for each benchmark; a file or folder of results of lm-eval; or a published table,
     thesis:table5 or thesis:all-seeds."""
@@ -66,7 +62,7 @@ class ReportArgs:
     """Columns of a table that are scores, one benchmark each, where it has no column score."""
     names: str | None = None
     """How names of runs or models are made up, "{family}-{variant}-seed{seed}"; {_} stands for anything."""
-    axis: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    axis: tuple[str, ...] = ()
     """A column of a table that tells runs apart as family and seed do, such as size; may be given several
     times. Differences are then averaged over families at each of its levels. A study names its own."""
     factor: Factor | None = None
@@ -81,7 +77,7 @@ class ReportArgs:
     primary: tuple[str, ...] = ()
     """Outcomes that claims are made about, corrected together; the others are explored (default: the study's,
     else all)."""
-    contrast: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    contrast: tuple[str, ...] = ()
     """A further comparison, "a+b - c+d"; may be given several times."""
     margin: tuple[str, ...] = ()
     """What was named negligible before the results, by outcome and in its unit: "held-out-loss=0.02 blimp=1";
@@ -94,7 +90,7 @@ class ReportArgs:
     """What guessing scores, "ewok=50"; shipped suites say theirs, and a table may in a column chance."""
     scale: Scale | None = None
     """Whether a table's percentages are written as fractions, to be taken times 100."""
-    paired: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    paired: bool = False
     """Compare runs of one family and seed with each other, which share data order and first weights."""
     looks: tuple[str, ...] = ()
     """Numbers of runs in every arm at which the study was to be looked at, "3 6 10", or any."""
@@ -108,13 +104,13 @@ class ReportArgs:
     published: PublishedSource | None = None
     """Set own scores and effects beside those of a source (docs/sources.md): a section of its own, in which
     nothing is claimed."""
-    paper: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    paper: bool = False
     """Write OUT/paper, too: PDF figures of a column's and the text's width, LaTeX tables (booktabs), a
     paragraph on methods with its references, answers to checklists, and example.tex, which shows all."""
     labels: Path | None = None
     """With --paper: a YAML file with what the paper calls variants, families and outcomes, and which variants
     it shows in which order (docs/paper.md). No number depends on it."""
-    plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    plan: bool = False
     """Write no report: say what studies of several sizes would find, at the spread over seeds of SOURCE."""
     sd: float | None = None
     """With --plan and no SOURCE: standard deviation over seeds within one family and variant, in the unit of
@@ -127,7 +123,7 @@ class ReportArgs:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Write one report and say where it is."""
-    asked = parse_flags(ReportArgs, args, prog="python -m eval.report")
+    asked = parse_flags(ReportArgs, args, prog="ffn-ablations report")
     if asked.plan:
         print(_plan(asked))
         return 0
@@ -155,19 +151,10 @@ def _of_paper(analysis: Analysis, out: Path) -> str:
 
 def _refuse_source_after_flag(args: ReportArgs) -> None:
     """A flag with several values takes the source that stands behind it for one of them."""
-    flags = {
-        "--primary": args.primary,
-        "--margin": args.margin,
-        "--lower-is-better": args.lower_is_better,
-        "--higher-is-better": args.higher_is_better,
-        "--chance": args.chance,
-        "--looks": args.looks,
-        "--columns": args.columns,
-        "--scores": args.scores,
-    }
-    for flag, values in flags.items():
-        if values and Path(values[-1]).exists():
-            raise UsageError(f"{values[-1]} was read as a value of {flag}; write it before the flags")
+    for name, values in args:
+        if isinstance(values, tuple) and values and Path(values[-1]).exists():
+            flag = name.replace("_", "-")
+            raise UsageError(f"{values[-1]} was read as a value of --{flag}; write it before the flags")
 
 
 def request_of(args: ReportArgs) -> Request:
@@ -252,7 +239,3 @@ def _declared(args: ReportArgs) -> Declared:
         margins=margins,
         margin=margin,
     )
-
-
-if __name__ == "__main__":
-    run_cli(main)

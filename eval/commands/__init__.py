@@ -1,1 +1,0 @@
-"""The commands ``python -m eval.NAME`` that have no folder of that name."""
