@@ -262,6 +262,18 @@ def test_weights_outside_the_ffn_are_those_of_the_seed(family):
             assert torch.equal(value, reference[key]), (ffn, key)
 
 
+@each_variant
+@each_family
+@pytest.mark.ci
+def test_another_seed_gives_other_weights(family, ffn):
+    one, two = (make(family, ffn, seed=seed) for seed in (1, 2))
+    for key, value in one.named_parameters():
+        # Vectors start at fixed values, and so do knots, gr-kan's denominators and the places of wavelets.
+        fixed = ("knots", "denominator", "translation", "scale")
+        if value.dim() >= 2 and not key.endswith(fixed):
+            assert not torch.equal(value, two.get_parameter(key)), key
+
+
 @pytest.mark.parametrize("ffn", ["gelu", "swish", "kan", "spline-kan"])
 @each_family
 def test_other_widths_pair_when_told_to(family, ffn, tmp_path):

@@ -15,7 +15,7 @@ from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.inputs.sources import Source, read_source, source_of_frame
 from eval.report.readers.names import split_names
-from eval.report.readers.reading import Reading
+from eval.report.readers.reading import Reading, read_columns
 from eval.report.readers.registry import READERS
 
 Scores = dict[tuple[str, int, str], float]
@@ -398,6 +398,20 @@ def test_tables_that_cannot_be_read(tmp_path: Path, content: str, reading: Readi
     with pytest.raises(UsageError, match=message) as told:
         read_source(tmp_path / "scores.csv", reading=reading)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["variant"], "is no pair; write --columns variant=THEIR_COLUMN"),
+        (["=x"], "is no pair"),
+        (["vriant=x"], "did you mean 'variant'"),
+        (["seed=a", "seed=b"], "names seed twice"),
+    ],
+)
+def test_columns_that_cannot_be_read(texts: list[str], message: str):
+    with pytest.raises(UsageError, match=message):
+        read_columns(texts)
 
 
 def test_flags_of_tables_are_refused_of_a_study(tmp_path: Path):
