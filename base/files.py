@@ -8,8 +8,9 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ CODE_ROOT = Path(__file__).resolve().parents[1]
 SNAPSHOT = "SNAPSHOT.json"
 """In a copy of this project's code: what it was copied from."""
 
+ASKING_S = 0.5
+"""Seconds within which whoever asks whether a lock is held has let it go."""
 ABANDONED_S = 24 * 3600.0
 """Seconds after which nobody can still be writing a temporary file."""
 
@@ -30,7 +33,7 @@ ABANDONED_S = 24 * 3600.0
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then give it its name.
 
-    A reader sees the old file or the new one, never a half-written one, also after a power cut.
+    A reader sees the old file or the new one, never a half-written one.
 
     Raises:
         OSError: For a fault of the world, with the path, whichever library met it.
@@ -40,7 +43,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     try:
         with naming(path):
             write(temporary)
-            replace_durably(temporary, path)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -61,15 +64,6 @@ def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
                 shutil.rmtree(left)
             else:
                 left.unlink()
-
-
-def replace_durably(temporary: Path, path: Path) -> None:
-    """Give what was written aside, a file or a folder with its files, its name, once it is on the disk."""
-    for inside in temporary.rglob("*") if temporary.is_dir() else ():
-        flush(inside)
-    flush(temporary)
-    os.replace(temporary, path)
-    flush(path.parent)
 
 
 def flush(path: Path) -> None:
@@ -116,14 +110,19 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
 
     Args:
         lock_file: Made with its folder if need be.
-        occupied: Raised if another process holds the lock.
+        occupied: Raised if another process holds the lock for longer than it takes to ask whether one does.
+
+    Raises:
+        OSError: If the file system has no locks.
     """
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(lock_file)
     try:
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=ASKING_S)
     except Timeout:
         raise occupied from None
+    except NotImplementedError:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK), str(lock_file)) from None
     except OSError as error:
         if error.errno != errno.EROFS:
             raise
@@ -133,3 +132,61 @@ def sole_holder(lock_file: Path, occupied: Exception) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file as it was when it was written; ``size`` in bytes."""
+
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> FileState:
+        """Return the state of a file with this content."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
+
+def file_states(folder: Path, paths: Iterable[Path]) -> dict[str, FileState]:
+    """Return the state of files by their names below a folder."""
+    return {
+        path.relative_to(folder).as_posix(): FileState(path.stat().st_size, sha256_once(path))
+        for path in paths
+    }
+
+
+def fingerprint(files: Iterable[tuple[str, str]]) -> str:
+    """Return 16 hexadecimal digits for files by their names and checksums, wherever they lie."""
+    digest = hashlib.sha256()
+    for name, sha256 in files:
+        digest.update(name.encode())
+        digest.update(bytes.fromhex(sha256))
+    return digest.hexdigest()[:16]
+
+
+def damage(folder: Path, states: Mapping[str, FileState]) -> dict[str, str]:
+    """Compare files with what they were.
+
+    Args:
+        folder: What the names are below.
+        states: What the files were.
+
+    Returns:
+        By name what is wrong with a file, as in "has 12 bytes, and had 40"; empty where all is well.
+    """
+    found = {name: _wrong(folder / name, state) for name, state in states.items()}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def _wrong(path: Path, state: FileState) -> str | None:
+    try:
+        size = path.stat().st_size
+        if size != state.size:
+            return f"has {size:,} bytes, and had {state.size:,}"
+        if sha256_once(path) != state.sha256:
+            return "has other content than when it was written"
+    except (FileNotFoundError, NotADirectoryError):
+        return "is gone"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return None

@@ -11,9 +11,8 @@ the run will use in this round, ready-made on the device. The overhead is the me
 run's time over the bare one's. Let --updates be a multiple of train.logging_steps: then a round logs as often
 as a run does.
 
-Checkpoints come too seldom for a round. One is timed alone until it is on the disk, as if nothing of that
-went on beside training, and charged to the steps between two of them, by train.save_steps or
-train.save_minutes, whichever is sooner.
+Checkpoints come too seldom for a round. One is timed alone, and charged to the steps between two of them, by
+train.save_steps or train.save_minutes, whichever is sooner.
 
 The second table times the parts of a step by hooks, forward and backward. On a GPU each part is waited for,
 which takes longer in sum; read its shares.
@@ -111,9 +110,7 @@ class BareUpdates:
     def __init__(self, config: RunConfig, accelerator: Accelerator, loss: PackedLoss):
         self.accelerator = accelerator
         self.loss = loss.to(accelerator.device).train()
-        self.optimizer = build_optimizer(
-            self.loss.model, config.optim, on_device=accelerator.device.type == "cuda"
-        )
+        self.optimizer = build_optimizer(self.loss.model, config.optim)
         self.max_norm = config.optim.max_grad_norm or math.inf
 
     def seconds(self, steps: list[Step]) -> float:
@@ -184,20 +181,19 @@ def batch_seconds(config: RunConfig, data: PreparedData, on_gpu: bool, steps: in
         began = time.process_time()
         step = source.step(data.train, number)
         if on_gpu:
-            stage(step.batches, torch.cuda.is_available(), step.num_targets)
+            stage(step.batches, torch.cuda.is_available())
         if number:  # the first one counts through the corpus
             seconds.append(time.process_time() - began)
     return statistics.median(seconds)
 
 
 def checkpoint_seconds(loop: Loop, times: int = 3) -> float:
-    """Median time of a checkpoint, from taking it to having it on the disk."""
+    """Median time of a checkpoint."""
     seconds = []
     for _ in range(times):
         loop.state.step += 1  # another name
         began = now()
         loop._save(Timer())
-        loop.writer.wait()
         seconds.append(now() - began)
     return statistics.median(seconds)
 

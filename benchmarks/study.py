@@ -33,8 +33,8 @@ from base.baseline import Budget
 from base.command_line import parse_flags
 from base.files import write_text
 from eval.models.identity import identify_run, weights_hash
-from eval.results.ledger import Ledger, write_ledger
 from eval.results.rows import write_rows
+from eval.results.store import Ledger, write_ledger
 from eval.runner.work_units import work_units
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import write_completion

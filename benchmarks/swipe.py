@@ -7,11 +7,11 @@ Makes two tasks in FOLDER, of sentences of SST-2's and CoLA's training files, an
 - ``deciding.yaml``: documents of sentences in random order, given as turns. With one chance in two one of
   them is a negative sentence of SST-2, and with one chance in two one is a positive one; the others are of
   CoLA and have no label. A document has the labels of its sentences. So it is known which sentence explains
-  a label, and ``python -m eval.explainable_segments`` has F1 for it. Lengths of the others are drawn from
-  those of the SST-2 sentences, so that length says nothing. Only sentences are taken whose label a bag of
-  words, trained on other ones, is sure of.
+  a label, and ``ffn-ablations explain --measure segments`` has F1 for it. Lengths of the others are drawn
+  from those of the SST-2 sentences, so that length says nothing. Only sentences are taken whose label a bag
+  of words, trained on other ones, is sure of.
 - ``passages.yaml``: documents of SST-2 sentences of one label, sure or not, which is the document's: real
-  sentences of which some tell it and some do not, for ``python -m eval.sufficiency``.
+  sentences of which some tell it and some do not, for ``ffn-ablations explain --measure sufficiency``.
 
 Many SST-2 sentences are parts of others, so that training has none that shares four words in a row with a
 sentence of the documents that are reported, each of which has its own. Prints markdown: mean and standard
@@ -44,9 +44,8 @@ from eval.classification.inputs.sentences import sentence_starts
 from eval.classification.tasks.chosen import GLUE_TASKS
 from eval.classification.tasks.examples import read_examples
 from eval.config import EvalConfig
-from eval.interpretation.arguments import ExplainableSegmentsArgs
-from eval.interpretation.explained_turns import measure
-from eval.interpretation.segment_f1 import SegmentF1
+from eval.interpretation.classifiers import Subject, find_task
+from eval.interpretation.segments import SegmentF1, judge_heads
 from eval.models.identity import identify_run
 
 MIN_WORDS, MAX_WORDS = 5, 12
@@ -186,10 +185,9 @@ def explain_runs(args: argparse.Namespace) -> dict[str, list[list[SegmentF1]]]:
     )
     found: dict[str, list[list[SegmentF1]]] = {}
     for run in args.runs:
-        asked = ExplainableSegmentsArgs(
-            run=run, task=str(args.folder / "deciding.yaml"), config=EvalConfig(finetune=tuning)
-        )
-        results = measure(asked)
+        config = EvalConfig(finetune=tuning)
+        task = find_task(str(args.folder / "deciding.yaml"), config)
+        results = judge_heads(Subject(run, task, config), seed=0)
         print(run, *results, sep="\n", file=sys.stderr)
         found.setdefault(identify_run(run).family, []).append(results)
     return found

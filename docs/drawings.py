@@ -167,9 +167,7 @@ STUDY_FOLDER = (
     ("  eval/done.json", "tasks, protocols, weights, checksums", "eval"),
     ("  eval/baselines.json", "what constant answers score", "eval"),
     ("  eval/classifiers/", "fine-tuned classifiers, kept", "look"),
-    ("  eval/explanations/", "pages of shaded texts", "look"),
-    ("  eval/sufficiency/", "do the chosen segments suffice?", "look"),
-    ("  eval/concept_space/", "plots of the head space", "look"),
+    ("  eval/explanations/", "what speaks for the labels of texts", "look"),
     ("  eval/inside.json", "what a look inside measured", "look"),
     ("  eval/pruned/", "the model without spare edges", "look"),
     ("cells/", "where every cell stands", "submit"),
@@ -189,7 +187,7 @@ WRITERS = {
     "submit": ("python -m slurm.submit", VERMILION),
     "train": ("pretrain/train.py", BLUE),
     "eval": ("python -m eval", GREEN),
-    "look": ("python -m eval.explain, sufficiency, concept_space, inspect", GREY),
+    "look": ("ffn-ablations explain, inspect", GREY),
     "report": ("python -m eval.report", PURPLE),
 }
 

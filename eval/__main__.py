@@ -17,7 +17,7 @@ from eval.runner.find_runs import find_runs, study_config
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eval.runner.failures import Failure
+    from eval.runner.evaluate import Failure
 
 EXAMPLES = """Score saved runs on minimal pairs and GLUE, and add the scores to their rows.
 
@@ -84,7 +84,7 @@ def evaluate(
 
 
 def _status(failures: Sequence[Failure]) -> int:
-    from eval.runner.failures import failure_lines
+    from eval.runner.evaluate import failure_lines
 
     for line in failure_lines(failures):
         print(f"error: {line}", file=sys.stderr)

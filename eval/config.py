@@ -36,6 +36,9 @@ def _check_device(name: str) -> str:
     return name
 
 
+Device = Annotated[str, AfterValidator(_check_device)]
+
+
 class EvalConfig(Section):
     """Which suites a run is scored on, from where, and how."""
 
@@ -77,7 +80,7 @@ class EvalConfig(Section):
     batch_tokens: int | None = Field(None, ge=1)
     """Tokens per forward pass when scoring texts; changes speed and memory, not scores (null: by
     device and its free memory)."""
-    device: Annotated[str, AfterValidator(_check_device)] | None = None
+    device: Device | None = None
     """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
     finetune: FinetuneConfig = FinetuneConfig()
     """Fine-tuning of classifiers, on GLUE and every other classification task."""

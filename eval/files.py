@@ -6,9 +6,8 @@ import gzip
 from collections.abc import Iterable
 from pathlib import Path
 
-from base import checksums
+from base import files
 from base.errors import UsageError
-from base.files import sha256_once
 from base.json_text import parse_json
 
 # The BabyLM pipelines name their JSON Lines files ``.json``.
@@ -108,4 +107,4 @@ def read_hub_rows(
 
 def fingerprint(paths: Iterable[Path]) -> str:
     """Return 16 hexadecimal digits that change with the content of any of the files, wherever they lie."""
-    return checksums.fingerprint((path.name, sha256_once(path)) for path in paths)
+    return files.fingerprint((path.name, files.sha256_once(path)) for path in paths)

@@ -21,13 +21,25 @@ if TYPE_CHECKING:
     from ffn_ablations.studies import Study as Study
     from ffn_ablations.studies import study as study
     from ffn_ablations.training import train as train
+    from ffn_variants.swap import swap_ffn as swap_ffn
 
 try:
     __version__ = version("ffn-ablations")
 except PackageNotFoundError:  # a clone on PYTHONPATH, of which nothing was installed
     __version__ = "unknown"
 
-__all__ = ["Comparison", "Run", "Runs", "Study", "UsageError", "compare", "evaluate", "study", "train"]
+__all__ = [
+    "Comparison",
+    "Run",
+    "Runs",
+    "Study",
+    "UsageError",
+    "compare",
+    "evaluate",
+    "study",
+    "swap_ffn",
+    "train",
+]
 
 _MODULES = {
     "Comparison": "ffn_ablations.comparing",
@@ -38,6 +50,7 @@ _MODULES = {
     "compare": "ffn_ablations.comparing",
     "evaluate": "ffn_ablations.evaluating",
     "study": "ffn_ablations.studies",
+    "swap_ffn": "ffn_variants.swap",
     "train": "ffn_ablations.training",
 }
 

@@ -38,9 +38,10 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("study cancel", "slurm.cancel", "stop a study; study run goes on with it later"),
         Command("study list", "slurm.list", "the studies in a folder, and how far each is"),
         Command(
-            "study archive", "slurm.archive.keep", "keep what a study's report reads, small, without models"
+            "study archive",
+            "slurm.archive",
+            "what a report reads as one file, without models; `--restore` brings it back",
         ),
-        Command("study restore", "slurm.archive.restore", "bring an archived study back, and go on with it"),
         Command("configs", "ffn_ablations.shipped", "the shipped studies and configs; copy one to edit"),
     ),
     "One model": (
@@ -48,24 +49,18 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("generate", "pretrain.generate", "let a trained GPT-Neo write"),
         Command("eval", "eval", "score trained models: held-out loss, BLiMP, GLUE, your own tasks"),
         Command("check", "ffn_variants.check", "whether an FFN variant of your own does what each must"),
-        Command("swap", "ffn_variants.swap", "put another FFN into a pretrained model"),
         Command("push", "eval.push", "put trained models on the Hugging Face hub, with scores and code"),
         Command("lm-eval", "eval.lmeval", "lm-eval's own command line, with these models"),
     ),
     "Results": (
         Command("report", "eval.report", "compare the variants of a study, or of any table of scores"),
         Command("inspect", "eval.inspect", "look inside: what learned activations and KAN edges became"),
+        Command("explain", "eval.explain", "what speaks for the labels that a run's classifier gives"),
     ),
     "What there is": (
         Command("variants", "ffn_variants", "the FFN variants, with parameters and FLOPs"),
         Command("heads", "eval.heads", "the classification heads"),
         Command("tasks", "eval.tasks", "the classification tasks"),
-    ),
-    "A look into a fine-tuned classifier": (
-        Command("explain", "eval.explain", "which segments of a text speak for its label"),
-        Command("explainable-segments", "eval.explainable_segments", "judge explanations by labels of turns"),
-        Command("sufficiency", "eval.sufficiency", "whether segments that explain a label suffice for it"),
-        Command("concept-space", "eval.concept_space", "plot the spaces of the head space"),
     ),
 }
 COMMANDS = {command.words: command for group in GROUPS.values() for command in group}

@@ -12,8 +12,7 @@ from base.command_line import check
 from base.errors import UsageError
 from eval.config import EvalConfig
 from eval.report.inputs.run_facts import held_out_rows
-from eval.runner.evaluate import evaluate_runs
-from eval.runner.failures import failure_lines
+from eval.runner.evaluate import evaluate_runs, failure_lines
 from eval.runner.work_units import check_sources
 from ffn_ablations.errors import brief_in_notebooks, told
 from ffn_ablations.runs import as_runs

@@ -149,7 +149,9 @@ class Run:
         """
         sampling = importlib.import_module("pretrain.sampling")
         model, tokenizer = sampling.load_causal_model(self._model_folder(), trust_remote_code)
-        return sampling.continue_text(model, tokenizer, prompt, max_new_tokens, temperature, top_p, seed, num)
+        return sampling.continue_texts(
+            model, tokenizer, [prompt], max_new_tokens, temperature, top_p, seed, num
+        )
 
     def _model_folder(self) -> Path:
         if not self._inside.has_model:

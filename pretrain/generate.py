@@ -1,7 +1,7 @@
-"""Continue a prompt with a trained causal model.
+"""Continue prompts with a trained causal model.
 
-python -m pretrain.generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time"
-python -m pretrain.generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
+ffn-ablations generate runs/default/gpt_neo/kan/seed3-1a2b3c4d --prompt "Once upon a time" "A cat"
+ffn-ablations generate path/to/model --prompt "The dog" --temperature 0 --max-new-tokens 50
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pydantic import Field
 from base.command_line import Section, parse_flags
 from base.errors import UsageError, run_cli
 from base.seeds import SEED_END
-from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder
+from pretrain.run.manifest import refuse_archived
 
 
 class GenerateArgs(Section):
-    """Continue a prompt with a trained causal model."""
+    """Continue prompts with a trained causal model."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """A run folder, or its model/."""
-    prompt: str = "Once upon a time"
-    """How the text begins."""
+    prompt: tuple[str, ...] = ("Once upon a time",)
+    """How the texts begin, one or several."""
     max_new_tokens: int = Field(200, gt=0)
     """Tokens to add at most; the text ends earlier where the model ends it or its positions do."""
     temperature: float = Field(0.8, ge=0)
@@ -36,7 +36,7 @@ class GenerateArgs(Section):
     seed: int = Field(0, ge=0, lt=SEED_END)
     """Of the draws; the same seed gives the same texts on the same machine."""
     num: int = Field(1, gt=0)
-    """Texts to write."""
+    """Texts to write for each prompt."""
     trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Run the FFN variant that the model brings in a file of its own; read that file first."""
 
@@ -48,11 +48,11 @@ def main(args: Sequence[str] | None = None) -> None:
 
     from transformers.utils.logging import disable_progress_bar
 
-    from pretrain.sampling import continue_text, load_causal_model
+    from pretrain.sampling import continue_texts, load_causal_model
 
     disable_progress_bar()
     model, tokenizer = load_causal_model(folder, options.trust_remote_code)
-    texts = continue_text(
+    texts = continue_texts(
         model,
         tokenizer,
         options.prompt,

@@ -17,6 +17,7 @@ from ffn_variants import get_variant, matching_width
 from ffn_variants.variants.spline_kan import FIRST_KNOTS
 from pretrain.config import ModelConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, merge_sources
+from pretrain.optimizers import get_optimizer
 from pretrain.own_variant import is_unknown_here, read_sources
 
 INITIALIZER_RANGE = 0.02
@@ -81,7 +82,7 @@ def resolve_sources(sources: Sources, is_begun: bool = False) -> RunConfig:
 
 
 def check_fit(config: RunConfig, source: str = "") -> None:
-    """Refuse what the variant or the family does not have, or does not allow.
+    """Refuse what the variant, the optimizer or the family does not have, or does not allow.
 
     Args:
         config: The run.
@@ -95,6 +96,7 @@ def check_fit(config: RunConfig, source: str = "") -> None:
     with _told_of(f"{source}model: " if source else ""):
         variant.resolve(config.model.ffn_options)
     with _told_of(source):
+        get_optimizer(config.optim.optimizer).resolve(config.optim)
         _check_splines(config.splines, config.model.ffn, config.model.ffn_options)
         if get_family(config.family).objective == "span_corruption":
             _check_span_corruption(config)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
-import ffn_variants  # noqa: F401  registers the variants' model types
 from base.errors import UsageError
 from base.families import FAMILIES, family_of
-from base.model_folders import AS_DATA, WEIGHTS_AS_DATA, refuse_code
+from base.records import peek_record
 from base.text.special_tokens import as_prompts
 from base.text.tokens import read
-from ffn_variants.models.devices import choose_device
-from ffn_variants.models.loading import load_tokenizer
-from ffn_variants.models.own_variants import admit_variants
+from ffn_variants.models.loading import load_language_model
 from pretrain.data.tokenizer import sentinel
 
 STORY_PROMPTS = ("Once upon a time", "One day, a little girl", "There was a big dog")
@@ -62,76 +60,67 @@ def load_causal_model(folder: Path, trust_remote_code: bool = False) -> tuple[Pr
     Raises:
         UsageError: If it is of another kind, or cannot be loaded.
     """
-    refuse_code(folder)
-    try:
-        family = family_of(AutoConfig.from_pretrained(folder, **AS_DATA).model_type)
-        if family and family.objective != "causal":
-            causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
-            raise UsageError(
-                f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
-                f"README.md shows some, or name a {causal} run"
-            )
-        admit_variants(folder, trust_remote_code)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, **WEIGHTS_AS_DATA)
-    except UsageError:
-        raise
-    except Exception as error:  # transformers and safetensors raise many kinds for a damaged folder
-        reason = str(error).strip().split("\n")[0]
-        raise UsageError(f"{folder}: the model cannot be loaded ({reason}); save it again") from error
-    return model.to(choose_device(None)), load_tokenizer(folder)
+    family = family_of(str(peek_record(folder / "config.json").get("model_type")))
+    if family and family.objective != "causal":
+        causal = " or ".join(name for name, spec in FAMILIES.items() if spec.objective == "causal")
+        raise UsageError(
+            f"{folder}: {family.name} {_OTHER_OBJECTIVES[family.objective]} and continues no text; its "
+            f"README.md shows some, or name a {causal} run"
+        )
+    return load_language_model(folder, "causal", None, trust_remote_code)
 
 
-def continue_text(
+def continue_texts(
     model: PreTrainedModel,
     tokenizer: Any,
-    prompt: str,
+    prompts: Sequence[str],
     max_new_tokens: int,
     temperature: float = 0.8,
     top_p: float = 0.95,
     seed: int = 0,
     num: int = 1,
 ) -> list[str]:
-    """Continue a prompt with a causal model, as in training: from ``<s>`` on, until ``</s>``.
+    """Continue prompts with a causal model, as in training: from ``<s>`` on, until ``</s>``.
 
     Args:
         model: In evaluation mode afterwards.
         tokenizer: The model's.
-        prompt: How every text begins; may be empty with a tokenizer that has a bos.
+        prompts: How texts begin; may be empty with a tokenizer that has a bos.
         max_new_tokens: At most so many tokens are added, fewer where the model's positions end.
         temperature: Divides the logits; 0 takes the likeliest token each time.
         top_p: Draw from the likeliest tokens that have this probability together (Holtzman et al. 2020).
         seed: Of the draws; the random state of the process is left alone.
-        num: Texts to return.
+        num: Texts to return for each prompt.
 
     Raises:
-        UsageError: If the prompt leaves no room.
+        UsageError: If a prompt leaves no room.
     """
-    ids = read(as_prompts(tokenizer), prompt)["input_ids"] or [tokenizer.bos_token_id]
+    reader = as_prompts(tokenizer)
+    ids = [read(reader, prompt)["input_ids"] or [tokenizer.bos_token_id] for prompt in prompts]
     positions = model.config.max_position_embeddings
-    room = positions - len(ids)
+    longest = max(range(len(ids)), key=lambda place: len(ids[place]))
+    room = positions - len(ids[longest])
     if room < 1:
-        own = len(read(tokenizer, prompt, add_special_tokens=False)["input_ids"])
+        num_tokens = len(read(tokenizer, prompts[longest], add_special_tokens=False)["input_ids"])
         raise UsageError(
-            f"the prompt has {own} tokens, and the model sees {positions} with {tokenizer.bos_token} and "
-            f"what it adds; shorten the prompt to {own + room - 1} tokens or fewer"
+            f"the prompt has {num_tokens} tokens, and the model sees {positions} with {tokenizer.bos_token} "
+            f"and what it adds; shorten the prompt to {num_tokens + room - 1} tokens or fewer"
         )
-    choice: dict[str, Any] = (
-        {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
-        if temperature
-        else {"do_sample": False}
-    )
+    sampling: dict[str, Any] = {"temperature": temperature, "top_p": top_p, "top_k": 0} if temperature else {}
+    batch = tokenizer.pad({"input_ids": ids}, padding_side="left", return_tensors="pt").to(model.device)
     devices = [model.device] if model.device.type == "cuda" else []
     with torch.random.fork_rng(devices), torch.no_grad():
         torch.manual_seed(seed)
-        inputs = torch.tensor([ids] * num, device=model.device)
         generating: Any = model.eval()
         texts = generating.generate(
-            inputs,
-            attention_mask=torch.ones_like(inputs),
+            batch["input_ids"],
+            attention_mask=batch["attention_mask"],
             max_new_tokens=min(max_new_tokens, room),
             eos_token_id=tokenizer.eos_token_id,
             pad_token_id=tokenizer.pad_token_id,
-            **choice,
+            num_return_sequences=num,
+            do_sample=bool(temperature),
+            **sampling,
         )
     return [tokenizer.decode(text, skip_special_tokens=True) for text in texts]
 
@@ -189,7 +178,7 @@ def sample_section(model: PreTrainedModel, tokenizer: Any, objective: str) -> st
 def _stories(model: PreTrainedModel, tokenizer: Any) -> str:
     said = f"Sampled at temperature 0.8 and top-p 0.95, at most {CARD_TOKENS} tokens after the bold prompt."
     stories = [
-        continue_text(model, tokenizer, prompt, CARD_TOKENS, seed=seed)[0]
+        continue_texts(model, tokenizer, [prompt], CARD_TOKENS, seed=seed)[0]
         for seed, prompt in enumerate(STORY_PROMPTS)
     ]
     quoted = [

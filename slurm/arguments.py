@@ -50,14 +50,8 @@ class SubmitArgs:
     cancel: Annotated[bool, FlagCreatePairsOff] = False
     """Cancel the study's jobs; the same command without it continues later."""
     dry_run: Annotated[bool, FlagCreatePairsOff] = False
-    """Show every cell, the plan (runs, tokens, FLOPs, hours of all stages) and the sbatch script, and stop;
-    nothing is written."""
-    device: str | None = None
-    """With --dry-run: take hours from the table of devices that ships, for this one, as H100."""
-    calibrate: Annotated[bool, FlagCreatePairsOff] = False
-    """With --dry-run: train 30 steps of each size and variant here for hours; leaves nothing behind."""
-    price_per_hour: float | None = None
-    """With --dry-run: what a GPU-hour costs, or without GPUs an hour of a machine."""
+    """Show every cell, the cost of its training (parameters, FLOPs, and hours where a finished run of that
+    shape tells) and the sbatch script, and stop; nothing is written."""
     report: bool = field(default=True)
     """Write the report after the last cell."""
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -25,13 +25,12 @@ from eval.results.decisions import read_decisions
 from eval.results.stages import MAIN
 from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
-from slurm.page.write import write_page
-from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work
 from slurm.state.life import PATIENCE_S
 from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels
 from slurm.state.missing_report import is_followed, missing_report
 from slurm.state.survey import survey
+from slurm.time_left import CellTime, kind_of, tell_time_left
 
 CLEAR = "\033[2J\033[H"
 LONGEST_WAIT_S = 86_400
@@ -50,8 +49,8 @@ class StatusArgs:
     every: float = 10.0
     """With --watch: seconds in between."""
     html: Annotated[bool, FlagCreatePairsOff] = False
-    """Write status.html into the study's folder too: one page with cells, losses, tuning and verdicts, which
-    loads itself again while cells are at work. With --watch it is kept up to date."""
+    """Write status.html into the study's folder too: a page with the same, and the losses so far. With
+    --watch it is written again each time."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -62,11 +61,13 @@ def main(args: Sequence[str] | None = None) -> None:
     while True:
         folder, run_ids, note = _cells(options)  # again each time: a round of tuning or a look adds some
         states = survey(folder, run_ids)
-        text = "\n".join([*([note] if note else []), render(folder, states)])
+        text = "\n".join([*filter(None, [note]), render(folder, states)])
         print(f"{CLEAR}{text}" if options.watch else text, flush=True)
         if options.html:
-            left = _time_left(folder, states, read_levels(folder))
-            write_page(folder, states, note, options.every, left)
+            from slurm.page import write_page  # matplotlib is slow to load
+
+            notes = [*filter(None, [note]), *status_notes(folder, states)]
+            print(f"page: {write_page(folder, status_rows(folder, states), notes)}", flush=True)
         if not options.watch or not (is_at_work(states) or is_followed(folder)):
             return
         time.sleep(options.every)
@@ -94,24 +95,35 @@ def _cells(options: StatusArgs) -> tuple[Path, tuple[str, ...], str]:
 
 def render(folder: Path, states: Mapping[str, CellState]) -> str:
     """Write one line a cell and one that counts them."""
-    width, levels = max(len(run_id) for run_id in states), read_levels(folder)
-    told = {run_id: tell_levels(run_id, levels.get(run_id, {})) for run_id in states}
-    beside = max(map(len, told.values()))
-    names = {run_id: f"{run_id:<{width}}" + f"  {told[run_id]:<{beside}}" * bool(beside) for run_id in states}
+    rows = status_rows(folder, states)
+    run_width, level_width = (max(len(row[column]) for row in rows) for column in (0, 1))
+    lines = []
+    for run_id, levels, name, what in rows:
+        beside = f"  {levels:<{level_width}}" if level_width else ""
+        lines.append(f"{run_id:<{run_width}}{beside}  {name:<8}  {what}".rstrip())
+    return "\n".join([*lines, *status_notes(folder, states)])
+
+
+def status_rows(folder: Path, states: Mapping[str, CellState]) -> list[tuple[str, str, str, str]]:
+    """Return of every cell its run's id, its levels, the name of its state, and what is to be said of it."""
+    levels, (stages, _) = read_levels(folder), read_to_come(folder)
+    rows: list[tuple[str, str, str, str]] = []
+    for run_id, state in states.items():
+        shown = as_result(state, folder / run_id, stages.get(run_id, MAIN))
+        told = tell_levels(run_id, levels.get(run_id, {}))
+        rows.append((run_id, told, shown.name, details(shown, folder / run_id)))
+    return rows
+
+
+def status_notes(folder: Path, states: Mapping[str, CellState]) -> list[str]:
+    """Say how far tuning and looks are, how long the rest takes, what is amiss, and count the cells."""
+    lines = [*_progress(folder), _time_left(folder, states), missing_report(folder, states)]
     stages, _ = read_to_come(folder)
-    shown = {
-        run_id: as_result(state, folder / run_id, stages.get(run_id, MAIN))
-        for run_id, state in states.items()
-    }
-    lines = [
-        f"{names[run_id]}  {state.name:<8}  {details(state, folder / run_id)}".rstrip()
-        for run_id, state in shown.items()
-    ]
-    lines += [*_tuned(folder), *_decided(folder)]
-    lines += filter(None, [_time_left(folder, states, levels), missing_report(folder, states)])
-    counts = Counter(state.name for state in shown.values())
-    lines.append(f"{len(states)} cells: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
-    return "\n".join(lines)
+    counts = Counter(
+        as_result(state, folder / run_id, stages.get(run_id, MAIN)).name for run_id, state in states.items()
+    )
+    counted = ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+    return [*filter(None, lines), f"{len(states)} cells: {counted}"]
 
 
 def details(state: CellState, folder: Path) -> str:
@@ -137,11 +149,11 @@ def _silence(state: CellState) -> str:
     return f"; no sign of life for {duration(state.silent_s)}: ffn-ablations study run takes it over"
 
 
-def _time_left(folder: Path, states: Mapping[str, CellState], levels: Mapping[str, Mapping[str, str]]) -> str:
+def _time_left(folder: Path, states: Mapping[str, CellState]) -> str:
     """How long the study still takes, where something is at work."""
     if not any(state.name == "running" for state in states.values()):
         return ""
-    stages, to_come = read_to_come(folder)
+    levels, (stages, to_come) = read_levels(folder), read_to_come(folder)
     times = [
         CellTime(stages.get(run_id, MAIN), kind_of(run_id, levels.get(run_id, {})), state)
         for run_id, state in states.items()
@@ -149,20 +161,16 @@ def _time_left(folder: Path, states: Mapping[str, CellState], levels: Mapping[st
     return tell_time_left(times, to_come)
 
 
-def _decided(folder: Path) -> list[str]:
-    try:
-        decisions = read_decisions(folder)
-    except UsageError as error:
-        return [f"note: {error}"]
-    return [decisions.progress] if decisions else []
-
-
-def _tuned(folder: Path) -> list[str]:
-    try:
-        tuning = read_tuning(folder)
-    except UsageError as error:
-        return [f"note: {error}"]
-    return [tuning.progress] if tuning else []
+def _progress(folder: Path) -> Iterator[str]:
+    """Say what the tuning has chosen and what looks have decided, or that their files are damaged."""
+    for read in (read_tuning, read_decisions):
+        try:
+            record = read(folder)
+        except UsageError as error:
+            yield f"note: {error}"
+        else:
+            if record:
+                yield record.progress
 
 
 def _job(state: CellState) -> str:

@@ -24,10 +24,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parse_flags(SubmitArgs, args, prog="python -m slurm.submit", description=__doc__)
     check_options(options)
 
-    from slurm.plan.command import check_plan_flags
     from slurm.run.launch import launch
 
-    check_plan_flags(options)
     return launch(options)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from base.checksums import damage
+from base.files import damage
 from pretrain.run.folders import RunFolder
 from pretrain.run.manifest import read_completion
 

@@ -111,4 +111,4 @@ def _kernels(graph: Any, inputs: Any, options: dict[str, Any]) -> list[Launch]:
             raise
     finally:
         GraphLowering.compile_to_module = before  # type: ignore[assignment]
-    return [Launch(KERNEL, (), (), num_bytes, 0, (), (), "compiled") for num_bytes in found[0]]
+    return [Launch(KERNEL, (), (), num_bytes, 0, (), "compiled") for num_bytes in found[0]]

@@ -4,8 +4,7 @@ python -m benchmarks.gpu.measured --prediction gpu-report.json
 
 The steps are those of ``benchmarks.gpu.prediction``, on a real device. A kernel belongs to the part of the
 operation that launched it, by the rule that the prediction counts by (``roofline.part_of``). The profiler
-slows the host and not the device, so whole steps are timed without it. Where a step is replayed as one CUDA
-graph, its parts are those of the same step launched one by one.
+slows the host and not the device, so whole steps are timed without it.
 """
 
 from __future__ import annotations

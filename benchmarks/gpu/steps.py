@@ -40,7 +40,6 @@ from pretrain.data.prepare import PackedSplit
 from pretrain.model.objective import build_loss
 from pretrain.resolution import load_config
 from pretrain.training.loop import Loop
-from pretrain.training.replay import EAGER_STEPS, ReplayedUpdate
 
 ROOT = Path(__file__).parents[2]
 BLOCK, VOCABULARY, ROWS = 128, 1_000, 4
@@ -148,56 +147,6 @@ def trace_updates(case: Case) -> list[Trace]:
         return [_traced(training.step(number), training.loop) for number in (1, 2)]
 
 
-class Recordings:
-    """Records a step by keeping it; a replay does it again, under a trace of its own.
-
-    Args:
-        loop: Whose steps are recorded.
-    """
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self.traces: list[Trace] = []
-
-    def run(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Run it eagerly."""
-        return function()
-
-    def record(self, function: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-        """Keep it."""
-
-        def replay() -> torch.Tensor:
-            results: list[torch.Tensor] = []
-            self.traces.append(_traced(lambda: results.append(function()), self._loop))
-            return results[0]
-
-        return replay
-
-
-def trace_replays(case: Case) -> list[Trace]:
-    """Traces of what a CUDA graph would hold, in two steps of other rates and numbers of targets.
-
-    Such a graph does to the same memory what it was recorded with. So nothing may come from the host, and
-    both steps are the same operations, numbers among their arguments included, on the same tensors.
-    """
-    network = build_network(config_of(case))
-    with _fusing(case.fused), pretending():
-        training = Training(case, network)
-        loop, recordings = training.loop, Recordings(training.loop)
-        loop.replayed = ReplayedUpdate(loop.update, torch.device("cuda", 0), recordings)
-        rates, targets = [], []
-        for number in range(EAGER_STEPS + 2):
-            with _on_host():
-                step = loop._step(number)
-            rates.append(loop.rates.scheduler.get_last_lr()[0])
-            targets.append(step.num_targets)
-            loop._unread.append(loop._update(step))
-            loop.state.step += 1
-        assert rates[-1] != rates[-2], "the learning rate is meant to change"
-        assert targets[-1] != targets[-2], "the number of targets is meant to change"
-    return recordings.traces
-
-
 def trace_evaluation(case: Case) -> list[Trace]:
     """Trace of an evaluation on held-out rows, two batches."""
     network = build_network(config_of(case))
@@ -291,7 +240,6 @@ def trace_scoring(case: Case) -> list[Trace]:
 
 WORKLOADS: dict[str, Callable[[Case], list[Trace]]] = {
     "update": trace_updates,
-    "replay": trace_replays,
     "evaluation": trace_evaluation,
     "finetuning": trace_finetuning,
     "scoring": trace_scoring,

@@ -51,7 +51,6 @@ class Launch:
         flops: Of a matrix product or an attention; 0 of anything else. Attention counts all its scores,
             those that a causal kernel leaves out as well; of variable lengths, the longest for all.
         made: Shapes of what it returned.
-        constants: All else among its arguments: numbers, flags, dtypes.
         site: Line of this project that called it, ``autograd`` where torch did in a backward pass.
     """
 
@@ -61,13 +60,12 @@ class Launch:
     num_bytes: int
     flops: int
     made: tuple[Shape, ...]
-    constants: tuple[Any, ...]
     site: str
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What two steps must share for one captured graph to do for both."""
-        return self.name, self.shapes, self.dtypes, self.constants
+        """What all steps must share for no memory to be looked for, and nothing compiled, in a later one."""
+        return self.name, self.shapes, self.dtypes
 
     @property
     def product_dtype(self) -> str | None:
@@ -118,8 +116,6 @@ class Trace(TorchDispatchMode):
         waits: Operations that have the host wait, a blocking copy to the host among them.
         copies: Between host and device.
         on_host: (name, site) of operations on tensors of the host alone.
-        found: Storages that an operation read or wrote and that neither ``hold`` named nor an operation made,
-            with the site of their first use: what a replay expects to find where it was.
         peak_bytes: Most bytes of live tensors on the device at one time, of those that were seen.
         peak_site: Where that was.
     """
@@ -131,11 +127,9 @@ class Trace(TorchDispatchMode):
         self.waits: list[Wait] = []
         self.copies: list[Copy] = []
         self.on_host: list[tuple[str, str]] = []
-        self.found: dict[int, str] = {}
         self.peak_bytes, self.peak_site = 0, ""
         self._memory = _Memory()
         self._within_fused = 0
-        self._made_fused: set[int] = set()
         self._read: set[int] = set()
         self._written: set[int] = set()
 
@@ -188,7 +182,7 @@ class Trace(TorchDispatchMode):
         if not self._within_fused:
             found = _tensors(arguments)
             num_bytes = sum(self._times(tensor) * self._bytes_here(tensor) for tensor in found)
-            self._record_launch(f"fused::{name}", arguments, found, [], num_bytes, 0, site)
+            self._record_launch(f"fused::{name}", found, [], num_bytes, 0, site)
 
     def _times(self, tensor: Tensor) -> int:
         """How often a fused function passes over one of its tensors; at least once, as it was given."""
@@ -213,13 +207,11 @@ class Trace(TorchDispatchMode):
         site = _site()
         read, written = _accessed(func, name, args, kwargs, outputs)
         if self._within_fused:
-            self._made_fused |= {tensor.untyped_storage()._cdata for tensor in outputs}
             if not func.is_view and name not in FREE:
                 self._read |= {tensor.untyped_storage()._cdata for tensor in read} - self._written
                 self._written |= {tensor.untyped_storage()._cdata for tensor in written}
             return out
-        new = set(self._see(inputs, site)) - self._made_fused
-        self.found = dict.fromkeys(new, site) | self.found
+        self._see(inputs, site)
         self._see(outputs, site)
         if self._record_copy(name, func, args, kwargs, out, site):
             return out
@@ -233,13 +225,12 @@ class Trace(TorchDispatchMode):
         if not free:
             flops = _flops(func, name, args, kwargs, out)
             num_bytes = sum(map(self._bytes_here, read + written))
-            self._record_launch(name, (args, kwargs), inputs, outputs, num_bytes, flops, site)
+            self._record_launch(name, inputs, outputs, num_bytes, flops, site)
         return out
 
     def _record_launch(
         self,
         name: str,
-        asked: Any,
         inputs: list[Tensor],
         outputs: list[Tensor],
         num_bytes: int,
@@ -254,7 +245,6 @@ class Trace(TorchDispatchMode):
                 num_bytes,
                 flops,
                 tuple(tuple(tensor.shape) for tensor in outputs),
-                tuple(leaf for leaf in tree_leaves(asked) if not isinstance(leaf, Tensor)),
                 site,
             )
         )
@@ -297,12 +287,13 @@ class Trace(TorchDispatchMode):
             self.waits.append(Wait(f"{name} to the host", site))
         return True
 
-    def _see(self, tensors: list[Tensor], site: str) -> list[int]:
-        """Count tensors as live; returns the storages that were not before."""
-        new = [self._memory.see(tensor) for tensor in tensors if tensor.device.type == self.device]
+    def _see(self, tensors: list[Tensor], site: str) -> None:
+        """Count tensors as live."""
+        for tensor in tensors:
+            if tensor.device.type == self.device:
+                self._memory.see(tensor)
         if self._memory.live > self.peak_bytes:
             self.peak_bytes, self.peak_site = self._memory.live, site
-        return [key for key in new if key]
 
 
 class _Memory:
@@ -312,19 +303,18 @@ class _Memory:
         self.live = 0
         self._sizes: dict[int, int] = {}
 
-    def see(self, tensor: Tensor) -> int:
-        """Count its storage, and return the storage's address, unless it is there: then 0."""
+    def see(self, tensor: Tensor) -> None:
+        """Count its storage unless it is there."""
         try:
             storage = tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):  # a sparse tensor, say, has none
-            return 0
+            return
         key = storage._cdata
         if key in self._sizes:
-            return 0
+            return
         self._sizes[key] = -(-storage.nbytes() // 512) * 512
         self.live += self._sizes[key]
         weakref.finalize(storage, self._drop, key)
-        return key
 
     def _drop(self, key: int) -> None:
         self.live -= self._sizes.pop(key, 0)

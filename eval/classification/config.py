@@ -65,6 +65,10 @@ def _check_head(text: object) -> object:
     return str(parse_head(text)) if isinstance(text, str) else text
 
 
+HeadText = Annotated[str, BeforeValidator(_check_head)]
+"""A head as it is typed, ``NAME OPTION=VALUE ... frozen``, checked."""
+
+
 class Finetuning(Section):
     """How one task is fine-tuned, every value settled. The defaults are those of the preset ``default``."""
 
@@ -208,9 +212,7 @@ class FinetuneConfig(Section):
     every model."""
     tasks: tuple[Annotated[GlueTaskName, BeforeValidator(_check_task)], ...] | None = None
     """Which of the eleven tasks (null: all of the preset's); those of the embedded corpus always run."""
-    head: Annotated[
-        tuple[Annotated[str, BeforeValidator(_check_head)], ...], tyro.conf.arg(aliases=["--head"])
-    ] = (DEFAULT_HEAD,)
+    head: Annotated[tuple[HeadText, ...], tyro.conf.arg(aliases=["--head"])] = (DEFAULT_HEAD,)
     """Heads, each of which is trained: default (transformers' own), linear, mlp, fourier-kan, kan, cheby-kan,
     rbf-kan, gr-kan, spline-kan, swipe, segment-attention, segment-lstm, space. One with options, or on a
     frozen backbone, stands in quotes: --head linear "fourier-kan grid_size=10 frozen". The command

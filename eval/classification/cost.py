@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from eval.classification.config import ClassificationConfig
@@ -21,19 +19,6 @@ FORWARD_SHARE = 1 / 3
 _LENGTHS: dict[tuple[str, ...], np.ndarray] = {}
 
 
-@dataclass(frozen=True)
-class TokenPasses:
-    """Tokens of a fine-tuning, each as often as it is read.
-
-    Attributes:
-        trained: With a backward pass.
-        evaluated: Without one.
-    """
-
-    trained: float
-    evaluated: float
-
-
 def estimated_cost(
     task: ClassificationTask, config: ClassificationConfig, head: HeadChoice | None = None
 ) -> float:
@@ -48,23 +33,12 @@ def estimated_cost(
         Tokens times passes over them, over all seeds and candidates; a token that is only evaluated counts a
         third.
     """
-    passes = estimated_passes(task, config, head)
-    return passes.trained + FORWARD_SHARE * passes.evaluated
-
-
-def estimated_passes(
-    task: ClassificationTask, config: ClassificationConfig, head: HeadChoice | None = None
-) -> TokenPasses:
-    """Estimate what is read in fine-tuning on a task, over all seeds and candidates, if nothing stops early.
-
-    Arguments are those of ``estimated_cost``.
-    """
     head = head or config.finetune.heads[0]
     settings = task.finetuning(config.finetune, head)
     size, train_tokens = _size(task, "train", config, settings.max_train_examples)
     _, validation_tokens = _size(task, "validation", config, settings.max_validation_examples)
     if head.is_frozen:
-        return TokenPasses(0.0, train_tokens + validation_tokens)
+        return FORWARD_SHARE * (train_tokens + validation_tokens)
     evaluated = validation_tokens
     if settings.select_on == "held-out":
         evaluated = train_tokens * settings.held_out_fraction
@@ -73,13 +47,7 @@ def estimated_passes(
     evaluations = epochs * steps // evaluation_interval(steps, settings)
     trainings = len(settings.seeds) * len(candidates(settings))
     forward = evaluations * evaluated + validation_tokens
-    return TokenPasses(trainings * epochs * train_tokens, trainings * forward)
-
-
-def input_tokens(task: ClassificationTask, config: ClassificationConfig) -> float:
-    """Estimate how many tokens an input of a task has, on average over its training set."""
-    count, tokens = _size(task, "train", config, None)
-    return tokens / count
+    return trainings * (epochs * train_tokens + FORWARD_SHARE * forward)
 
 
 def _size(

@@ -1,172 +1,129 @@
-"""What the commands that look into a run's classifier are asked to do, and how that is read."""
+"""What ``ffn-ablations explain`` is asked: which classifier, and what to look at in it."""
 
 from __future__ import annotations
 
-import functools
-import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal
 
 import tyro
-from pydantic import BaseModel, Field, create_model
+from pydantic import Field
 
-from base.command_line import read_flags
-from eval.classification.config import FinetuneConfig
-from eval.config import EvalConfig
+from base.command_line import Section, check
+from base.errors import UsageError
+from base.seeds import SEED_END
+from eval.classification.config import FinetuneConfig, HeadText, Pooling, PresetName
+from eval.config import Device, EvalConfig
 from eval.runner.find_runs import study_config
 from pretrain.run.folders import RunFolder
 
-SAY_EVERY_S = 20.0
-SEGMENT_HEAD = "swipe"
-"""The head that reads segments."""
-ATTENTION_HEAD = "segment-attention"
-"""Its rival, whose weights are what it says of them."""
-SPACE_HEAD = "space"
-"""The head that has concept spaces."""
-SHOWN = frozenset({"glue_dir", "classification_dir", "embedded_seed", "device", "finetune"})
-"""What of ``EvalConfig`` a single classifier depends on."""
+Look = Literal["sufficiency", "segments", "lime", "spaces"]
+DEFAULT_HEADS: dict[Look | None, str] = {"segments": "swipe segments=turns", "spaces": "space"}
+"""Of a look whose head nobody names; of the others it is ``swipe``."""
+ONLY_FOR: dict[str, tuple[Look | None, ...]] = {
+    "examples": (None, "lime", "spaces"),
+    "segments_kept": ("sufficiency",),
+    "draws": ("sufficiency",),
+    "lengths": ("sufficiency",),
+    "train_documents": ("sufficiency", "lime"),
+    "seed": ("sufficiency", "segments", "lime"),
+}
+"""Arguments that have an effect on some looks alone; None is the page."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassifierArgs:
-    """Which classifier such a command looks into."""
+class ExplainArguments(Section):
+    """Which classifier to look into, and how."""
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Folder of a run, runs/<study>/<family>/<variant>/<run>."""
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """A classification task: a name of ffn-ablations tasks, or a YAML file."""
+    measure: Literal["sufficiency", "segments", "lime"] | None = None
+    """sufficiency: do the segments that speak most for a label suffice to tell it, against those of
+    attention, LIME and chance? segments: are the labels of turns found, where the task names them? lime: a
+    page by the keywords of a random forest. null: a page of texts, each segment shaded by what it
+    contributes."""
+    plot: Literal["spaces"] | None = None
+    """spaces: where the texts lie in the spaces of the head space."""
+    head: tuple[HeadText, ...] = ()
+    """Head of the classifier; with segments there may be several (null: the first of the study's that serves,
+    else swipe, swipe segments=turns for segments, space for spaces)."""
+    examples: int | None = Field(None, ge=1)
+    """Validation examples of a page, half of them misclassified where there are enough, or of a plot, evenly
+    spaced (null: 20, or 1000)."""
+    segments_kept: int = Field(1, ge=1)
+    """Segments of each document that a bag of words reads."""
+    draws: int = Field(5, ge=1)
+    """How many times segments are drawn at random."""
+    lengths: tuple[Annotated[int, Field(ge=3)], ...] = ()
+    """Tokens of the longest segment, in place of the head's window: all is done for each of them."""
+    train_documents: int = Field(10_000, ge=1)
+    """Training documents of bags of words and of LIME's forest, evenly spaced over the file."""
+    seed: int = Field(0, ge=0, lt=SEED_END)
+    """Of random segments, of LIME's forest and samples, and of the bootstrap."""
+    glue_dir: Path | None = None
+    """Folder with <task>.train and <task>.validation as JSON Lines; null: the hub."""
+    classification_dir: Path | None = None
+    """As --glue-dir, for tasks beside GLUE's."""
+    device: Device | None = None
+    """cpu, cuda, cuda:1, ...; null: the GPU where there is one."""
+    preset: PresetName | None = None
+    """How the classifier is fine-tuned, as ffn-ablations eval has it; so are the following."""
+    pooling: Pooling | None = None
+    """What the head reads of a text or a segment: its first or last token, or the mean."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Peak learning rate of AdamW."""
+    num_train_epochs: int | None = Field(None, ge=1)
+    """Passes over the training set, unless stopped early."""
+    per_device_train_batch_size: int | None = Field(None, ge=1)
+    """Examples per training step."""
+    max_length: int | None = Field(None, ge=8)
+    """Tokens per input, or per segment; longer inputs are truncated."""
+    seeds: Literal["run"] | tuple[Annotated[int, Field(ge=0, lt=SEED_END)], ...] | None = None
+    """Seeds of fine-tuning, of which the first one's classifier is looked into; run: the run's own."""
+    max_train_examples: int | None = Field(None, ge=16)
+    """Fine-tune on only so many examples."""
+    max_validation_examples: int | None = Field(None, ge=1)
+    """Look at only so many validation examples."""
     trust_remote_code: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Run an FFN variant that the run brings as code; read it before. Such a run is refused otherwise."""
-    config: Annotated[EvalConfig, tyro.conf.arg(name="")] = field(default_factory=EvalConfig)
-    """Where examples come from, how the classifier is fine-tuned, and under which head; what no flag says is
-    as in the run's study."""
 
+    @property
+    def look(self) -> Look | None:
+        """What is looked at; None for the page."""
+        return self.measure or self.plot
 
-@dataclass(frozen=True, kw_only=True)
-class ExplainArgs(ClassifierArgs):
-    """What ``python -m eval.explain`` is asked to do."""
+    def refuse_unused(self) -> None:
+        """Refuse what has no effect on the look.
 
-    examples: int = 20
-    """Validation examples to show, half of them misclassified where there are enough."""
-    out: Path | None = None
-    """The page (null: RUN/eval/explanations/TASK-HEAD.html)."""
+        Raises:
+            UsageError: Names the flag.
+        """
+        if self.measure and self.plot:
+            raise UsageError("--measure and --plot are both given; give one of them")
+        for name, looks in ONLY_FOR.items():
+            if self.look not in looks and getattr(self, name) != type(self).model_fields[name].default:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} has no effect on {self.look or 'the page'}; leave it out"
+                )
+        if len(self.head) > 1 and self.measure != "segments":
+            heads = ", ".join(self.head)
+            raise UsageError(
+                f"--head {heads}: one head is looked into; only --measure segments takes several"
+            )
 
+    def settings(self) -> EvalConfig:
+        """Return the settings of the run's study, with those that were given in place of its own.
 
-@dataclass(frozen=True, kw_only=True)
-class SufficiencyArgs(ClassifierArgs):
-    """What ``python -m eval.sufficiency`` is asked to do."""
+        Raises:
+            UsageError: If the study's file is unusable, or the two do not go together.
+        """
+        study = study_config([RunFolder(self.run.resolve()).study.path])
+        default = DEFAULT_HEADS.get(self.look, "swipe")
+        serving = [head for head in study.finetune.head if head.split()[0] == default.split()[0]]
+        tuning = self._given(FinetuneConfig) | {"head": self.head or (serving or [default])[:1]}
+        values = study.model_dump() | self._given(EvalConfig)
+        return check(EvalConfig, values | {"finetune": values["finetune"] | tuning})
 
-    segments_kept: int = 1
-    """Segments of each document that a bag of words reads."""
-    draws: int = 5
-    """How many times segments are drawn at random."""
-    lengths: tuple[int, ...] = ()
-    """Tokens of the longest segment, in place of the head's window: all is done for each of them."""
-    train_documents: int = 10_000
-    """Training documents that bags of words are trained on, evenly spaced over the file."""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Of the random draws, and of LIME's forest and samples."""
-    out: Path | None = None
-    """The JSON file (null: RUN/eval/sufficiency/TASK-HEAD.json)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExplainableSegmentsArgs(ClassifierArgs):
-    """What ``python -m eval.explainable_segments`` is asked to do."""
-
-    seed: Annotated[int, Field(ge=0)] = 0
-    """Of LIME's forest and samples, and of the bootstrap."""
-    out: Path | None = None
-    """The JSON file (null: RUN/eval/explanations/TASK-HEAD-segments.json)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConceptSpaceArgs(ClassifierArgs):
-    """What ``python -m eval.concept_space`` is asked to draw."""
-
-    out: Path | None = None
-    """File to write, with or without .svg or .png (default: RUN/eval/concept_space/TASK-HEAD)."""
-    max_examples: int = 1000
-    """Draw only so many examples, evenly spaced over the file."""
-
-
-Args = TypeVar("Args", bound=ClassifierArgs)
-Model = TypeVar("Model", bound=BaseModel)
-
-
-def parse_classifier_flags(
-    kind: type[Args], args: Sequence[str] | None, head: str, prog: str, description: str
-) -> Args:
-    """Read the flags; the settings of the run's study stand for what none says.
-
-    Args:
-        kind: What to read into.
-        args: The flags; None takes those of the process.
-        head: What the command looks into; of the study's heads the first of its name is the default.
-        prog: The command, as a user types it.
-        description: What ``--help`` says first.
-
-    Raises:
-        UsageError: For an unknown flag, a value that is not allowed, or an unusable file of a study.
-    """
-    line = read_flags(kind, args, default=_open(kind, EvalConfig()))
-    run = line.typed.values.get(("run",))
-    config = config_with_head([] if run is None else [Path(run)], head)
-    return line.complete(_open(kind, config), prog=prog, description=description)
-
-
-def _open(kind: type[Args], config: EvalConfig) -> Args:
-    """Return arguments that still lack a run and a task."""
-    return kind(run=tyro.MISSING, task=tyro.MISSING, config=with_fewer_flags(config))
-
-
-def with_fewer_flags(config: EvalConfig) -> EvalConfig:
-    """Return the same settings, of which only those that a classifier depends on are flags."""
-    return _kind_with_fewer_flags().model_validate(config.model_dump())
-
-
-@functools.cache  # pydantic goes through all source files for the docstrings of a new kind
-def _kind_with_fewer_flags() -> type[EvalConfig]:
-    tuning = _without_flags(FinetuneConfig, {"tasks"})
-    return _without_flags(EvalConfig, EvalConfig.model_fields.keys() - SHOWN, finetune=(tuning, tuning()))
-
-
-def _without_flags(kind: type[Model], hidden: Iterable[str], **changed: Any) -> type[Model]:
-    """Derive a kind of section that has the same fields, some of which are not shown and are no flags."""
-    hints = get_type_hints(kind, include_extras=True)
-    fields: dict[str, Any] = {
-        name: (Annotated[hints[name], tyro.conf.Suppress], kind.model_fields[name].default) for name in hidden
-    }
-    return create_model(kind.__name__, __base__=kind, **fields, **changed)
-
-
-def config_with_head(paths: Sequence[Path], head: str) -> EvalConfig:
-    """Return the settings of a run's study, with the first of its heads of that name, else with that head.
-
-    Raises:
-        UsageError: If the study's file is unusable.
-    """
-    config = study_config([RunFolder(path.resolve()).study.path for path in paths])
-    first = next((text for text in config.finetune.head if text.split()[0] == head.split()[0]), head)
-    return with_head(config, first)
-
-
-def with_head(config: EvalConfig, head: str) -> EvalConfig:
-    """Return the same settings under one head."""
-    return config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": (head,)})})
-
-
-def say_rarely() -> Callable[[str], None]:
-    """Make a function that prints a message on standard error, at most one every ``SAY_EVERY_S`` seconds."""
-    next_s = 0.0
-
-    def say(message: str) -> None:
-        nonlocal next_s
-        if time.monotonic() >= next_s:
-            print(message, file=sys.stderr)
-            next_s = time.monotonic() + SAY_EVERY_S
-
-    return say
+    def _given(self, kind: type[Section]) -> dict[str, Any]:
+        names = kind.model_fields.keys() & type(self).model_fields.keys()
+        return {name: value for name in names if (value := getattr(self, name)) is not None}

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from base.checksums import damage
 from base.errors import UsageError
 from base.families import family_of, get_family
+from base.files import damage
 from base.records import peek_record
 from eval.files import fingerprint
 from eval.models.backbones import read_backbone
 from ffn_variants.models.own_variants import admit_variants
-from pretrain.run.archived import read_archived, refuse_archived
 from pretrain.run.folders import RunFolder
-from pretrain.run.manifest import MODEL_SUFFIXES, read_completion
+from pretrain.run.manifest import MODEL_SUFFIXES, read_archived, read_completion, refuse_archived
 from pretrain.run.run_dir import read_run, run_id
 
 

@@ -14,9 +14,8 @@ from base.records import peek_record
 from eval.push.card import write_card
 from eval.push.scores import eval_results, read_scores
 from ffn_variants.bundle.bundle import bundle_code
-from pretrain.run.archived import refuse_archived
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.manifest import read_completion
+from pretrain.run.manifest import read_completion, refuse_archived
 from pretrain.run.run_dir import read_run
 
 _DATA = (".safetensors", ".json", ".txt", ".model")

@@ -16,9 +16,9 @@ import yaml
 
 from base.errors import UsageError, shown, unknown_name
 from eval.models.identity import weights_hash
-from eval.results.ledger import look
-from eval.results.rows import NO_HEAD, read_rows
+from eval.results.rows import NO_HEAD, read_table
 from eval.results.run_scores import decimals
+from eval.results.store import read_scores as read_run_scores
 from eval.results.suite_means import suite_means
 from pretrain.run.folders import RunFolder
 
@@ -64,24 +64,23 @@ def read_scores(run: RunFolder) -> tuple[list[Score], list[str]]:
         return [], [
             f"{run.path} has no scores, so its card has none; ffn-ablations eval {run.path} makes some"
         ]
-    ledger, wrong = look(run)
-    if run.rows_file.name in wrong:
-        raise UsageError(f"{run.rows_file} {wrong[run.rows_file.name]}; evaluate the run again")
-    if ledger is None or ledger.weights != weights:
+    scores = read_run_scores(run)
+    if run.rows_file.name in scores.wrong:
+        raise UsageError(f"{run.rows_file} {scores.wrong[run.rows_file.name]}; evaluate the run again")
+    if scores.ledger is None or scores.ledger.weights != weights:
         raise UsageError(
             f"{run.path}: its scores are not known to be of this model (eval/done.json); evaluate it again"
         )
-    rows = read_rows(run.rows_file)
     return [
         score
-        for (_, head), part in rows.groupby(["benchmark", "head"], sort=True)
+        for (_, head), part in scores.rows().groupby(["benchmark", "head"], sort=True)
         for score in _of_benchmark(part, str(head), _read_items(run, part))
     ], []
 
 
 def _read_items(run: RunFolder, rows: pd.DataFrame) -> pd.DataFrame | None:
     path = run.items_file(str(rows["benchmark"].iloc[0]))
-    return pd.read_parquet(path) if path.is_file() else None
+    return read_table(path).to_pandas() if path.is_file() else None
 
 
 def _of_benchmark(rows: pd.DataFrame, head: str, items: pd.DataFrame | None) -> list[Score]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 
+from eval.results.rows import read_table
 from pretrain.run.folders import RunFolder
 
 CHOSEN = "chosen"
@@ -39,7 +40,7 @@ def _of_run(path: Path, rows: pd.DataFrame) -> pd.DataFrame:
     """What each seed of a run chose, a row for each task and head of its rows."""
     if not (path.is_file() and {CHOSEN, "head"} <= set(pq.read_schema(path).names)):
         return pd.DataFrame()
-    items = pd.read_parquet(path, columns=["task", "head", CHOSEN, "seed"]).drop_duplicates()
+    items = read_table(path, ["task", "head", CHOSEN, "seed"]).to_pandas().drop_duplicates()
     wanted = rows[["benchmark", "task", "head"]].drop_duplicates()
     return wanted.merge(items[items[CHOSEN].notna()], on=["task", "head"])
 

@@ -9,7 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from base.errors import UsageError
 from base.sentences import first_few
+from eval.results.rows import read_table
 from pretrain.run.folders import RunFolder
 
 MOST = 0.5
@@ -40,8 +42,8 @@ def cut_input_notes(runs: Mapping[str, RunFolder]) -> list[str]:
             try:
                 if not {"task", CUT} <= set(pq.read_schema(path).names):
                     continue
-                items = pq.read_table(path, columns=["task", CUT]).to_pandas()
-            except (OSError, pa.ArrowInvalid):
+                items = read_table(path, ["task", CUT]).to_pandas()
+            except (OSError, pa.ArrowInvalid, UsageError):
                 continue  # told by whoever needs the items
             for task, share in cut_inputs(items).items():
                 cut[describe_cut(f"{path.stem}/{task}", share)].append(run_id)

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from base.errors import UsageError
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from pretrain.run.folders import StudyFolder
 
 
@@ -108,15 +108,14 @@ def read_decisions(study: Path) -> Decisions | None:
     """Read what was decided in a study's folder; None where seeds are no matter of decisions.
 
     Raises:
-        UsageError: If the file is damaged, or says what no looks can have led to.
+        UsageError: If the file is damaged.
     """
     path = StudyFolder(study).decisions_file
     if not path.exists():
         return None
     try:
-        # Not set aside where it is damaged: without it the next command would forget its looks.
-        found = _DECISIONS.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
-        if _is_possible(found):
+        found = _DECISIONS.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
+        if _is_whole(found):
             return found
     except (OSError, ValueError, RecursionError):
         pass
@@ -128,25 +127,11 @@ def write_decisions(study: Path, decisions: Decisions) -> None:
     write_record(StudyFolder(study).decisions_file, decisions)
 
 
-def _is_possible(found: Decisions) -> bool:
-    """Whether looks were made as planned, what was decided stayed so, and only variants went on."""
+def _is_whole(found: Decisions) -> bool:
     planned, variants = found.plan.get("looks"), found.plan.get("variants")
     if not (isinstance(planned, list) and planned and all(type(n) is int and n > 0 for n in planned)):
         return False
-    if planned != sorted(set(planned)) or not isinstance(variants, list):
-        return False
-    decided = found.decided()
-    return (
-        [look.seeds for look in found.looks] == planned[: len(found.looks)]
-        and all(look.go_on for look in found.looks[:-1])
-        and all(name in variants for look in found.looks for name in look.go_on)
-        and all(
-            claim.is_decided and claim.verdict == decided[name][1]
-            for look in found.looks
-            for claim in look.claims
-            if (name := (claim.comparison, claim.outcome)) in decided and decided[name][0] <= look.seeds
-        )
-    )
+    return planned == sorted(set(planned)) and isinstance(variants, list)
 
 
 _DECISIONS = TypeAdapter(Decisions)

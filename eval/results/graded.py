@@ -29,8 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from eval.results.ledger import items_damage
-from eval.results.rows import NO_HEAD, ROW_COLUMNS, some_of
+from base.errors import UsageError
+from eval.results.rows import NO_HEAD, ROW_COLUMNS, read_table, some_of
+from eval.results.store import items_damage
 from eval.suites.registry import SUITES
 from pretrain.run.folders import StudyFolder
 
@@ -157,8 +158,8 @@ def _read(path: Path, columns: set[str]) -> pa.Table | str:
     try:
         present = sorted(columns & set(pq.read_schema(path).names))
         texts = [name for name in ("task", "protocol") if name in present]
-        items = pq.read_table(path, columns=present, read_dictionary=texts)
-    except (OSError, pa.ArrowInvalid):
+        items = read_table(path, present, read_dictionary=texts)
+    except (OSError, pa.ArrowInvalid, UsageError):
         return _UNREADABLE
     if "task" not in present or items["task"].null_count:
         return _UNREADABLE

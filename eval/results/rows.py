@@ -7,13 +7,18 @@ head. Scores are in percent, so that accuracy, F1 and Matthews correlation (-100
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from base.errors import UsageError
-from base.files import write_atomically, write_text
+from base.files import mapping, write_atomically, write_text
+from base.json_text import parse_json
 from eval.results.csv_text import to_csv, unmark
 from eval.results.each import of_each, of_each_row
 from eval.suites.registry import is_percentage
@@ -43,6 +48,7 @@ NO_METRIC = "score"
 """``metric`` in a table that names none."""
 SCORED = ("run_id", "benchmark", "task", "head")
 """What has one primary metric."""
+_ORIGIN, _COLUMNS = "ffn_ablations", "columns"
 _TEXT_COLUMNS = ("run_id", "family", "variant", "benchmark", "task", "group", "metric", "head")
 
 
@@ -190,9 +196,63 @@ def replace_task(
 def write_rows(rows: pd.DataFrame, path: Path) -> Path:
     """Write rows as parquet, and beside it as CSV for those who open it by hand; each whole or not at all."""
     rows = check_rows(rows, source=str(path))
-    write_atomically(path, lambda temporary: rows.to_parquet(temporary, index=False))
+    write_table(rows, path, {})
     write_text(path.with_suffix(".csv"), to_csv(rows))
     return path
+
+
+def write_table(table: pd.DataFrame, path: Path, origin: Mapping[str, Any]) -> None:
+    """Write a table as parquet in one step, each of its pages with a checksum.
+
+    Args:
+        table: Without its index.
+        path: The file.
+        origin: What the file says of where it is from, as JSON; read by ``origin_of``.
+    """
+    content = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata()
+    described = json.dumps({**origin, _COLUMNS: content.column_names})
+
+    def write(temporary: Path) -> None:
+        # Without a second schema, which no checksum covers.
+        options = {"write_page_checksum": True, "store_schema": False}
+        with pq.ParquetWriter(temporary, content.schema, **options) as writer:
+            writer.write_table(content)
+            writer.add_key_value_metadata({_ORIGIN: described})
+
+    write_atomically(path, write)
+
+
+def origin_of(path: Path) -> dict[str, Any] | None:
+    """Return what a table says of its origin; empty for one of before, None for one that cannot be read."""
+    try:
+        described = (pq.read_metadata(path).metadata or {}).get(_ORIGIN.encode(), b"{}")
+        return mapping(parse_json(described))
+    except (OSError, ValueError):
+        return None
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
+    """Read a table that ``write_table`` wrote, comparing its pages with their checksums.
+
+    Args:
+        path: The file; one of before has no checksums.
+        columns: Those of it that are wanted; None takes all.
+        options: As of ``pyarrow.parquet.read_table``.
+
+    Raises:
+        UsageError: If it is absent, or not as it was written.
+    """
+    try:
+        table = pq.read_table(path, columns=columns, page_checksum_verification=True, **options)
+        names = pq.read_schema(path).names
+    except FileNotFoundError:
+        raise UsageError(f"{path} is gone") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} cannot be read: {' '.join(str(error).split())[:200]}") from None
+    has_bytes = any(pa.types.is_binary(kind) for kind in table.schema.types)
+    if has_bytes or mapping(origin_of(path)).get(_COLUMNS, names) != names:
+        raise UsageError(f"{path} cannot be read: its columns are not those that were written")
+    return table
 
 
 def read_csv_rows(path: Path) -> pd.DataFrame:
@@ -207,10 +267,6 @@ def read_rows(path: Path) -> pd.DataFrame:
     Raises:
         UsageError: If the file is absent, is not parquet, or is not a table of rows.
     """
-    if not path.is_file():
+    if not path.exists():
         raise UsageError(f"no rows at {path}; evaluate the run first: ffn-ablations eval RUN")
-    try:
-        rows = pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} is not a parquet file: {' '.join(str(error).split())}") from error
-    return check_rows(rows, source=str(path))
+    return check_rows(read_table(path).to_pandas(), source=str(path))

@@ -1,8 +1,9 @@
-"""The stages of a study, by the names that its files give them."""
+"""What a study's file says of its runs: the names of stages, and whether it names all of them."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
 
 Stage = Literal["tune", "main", "shared"]
 TUNE: Final = "tune"
@@ -13,3 +14,9 @@ SHARED: Final = "shared"
 """Runs at the point that is best for the baseline, beside those of MAIN."""
 STAGES: tuple[Stage, ...] = get_args(Stage)
 """In the order in which they are run."""
+
+
+def is_cut_off(content: Mapping[str, Any]) -> bool:
+    """Whether a study's file, as its command writes it, has lost its end, which names the runs."""
+    cells, number = content.get("cells"), content.get("num_cells")
+    return isinstance(number, int) and (not isinstance(cells, list) or len(cells) < number)

@@ -11,18 +11,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from pydantic import TypeAdapter
 
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.records import unsealed, write_record
+from base.records import parse_record, write_record
 from eval.results.places import Places
 from eval.results.stages import TUNE
 from eval.results.tuning_rules import (
-    RUNGS,
     Point,
     Value,
     best,
@@ -30,12 +28,9 @@ from eval.results.tuning_rules import (
     mean_loss,
     open_sides,
     points,
-    ranked,
     widened,
 )
 from pretrain.run.folders import StudyFolder
-
-Method = Literal["grid", "successive-halving"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +44,6 @@ class TuningPlan:
     """What the best has the lowest of."""
     widen: int
     """How often the grid of a setting may grow."""
-    method: Method
     shared: bool
     """Whether all variants train at the baseline's best too."""
     baseline: str
@@ -106,16 +100,9 @@ class TuningPlan:
 
     @property
     def groups(self) -> list[Group]:
-        """Who goes on together: variants of a setting that entered together, as they share a grid.
-
-        With halving each variant goes on alone.
-        """
-        if self.method == "grid":
-            entered = (self.founders, *self.later)
-            return [Group(family, places, some) for family, places in self.settings for some in entered]
-        return [
-            Group(family, places, (variant,)) for family, places in self.settings for variant in self.variants
-        ]
+        """Who goes on together: variants of a setting that entered together, as they share a grid."""
+        entered = (self.founders, *self.later)
+        return [Group(family, places, some) for family, places in self.settings for some in entered]
 
 
 @dataclass(frozen=True)
@@ -135,8 +122,6 @@ class Wanted:
     places: Places
     variant: str
     point: Point
-    share: float
-    """Of the tokens of a whole run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,15 +141,13 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Round:
-    """Runs of a group that were compared together, with those of its rounds before in a grid search."""
+    """Runs of a group that were compared together, with those of its rounds before."""
 
     family: str
     places: Places
     variants: tuple[str, ...]
     grid: dict[str, tuple[Value, ...]]
     """All values so far."""
-    share: float
-    """Of the tokens of a whole run."""
     made: str
     """The day."""
     tried: tuple[Tried, ...]
@@ -244,13 +227,7 @@ class Tuning:
     def wanted(self) -> list[Wanted]:
         """All that was tried, and what the groups that are not through have to try now."""
         before = [
-            Wanted(
-                family=each.family,
-                places=each.places,
-                variant=one.variant,
-                point=one.point,
-                share=each.share,
-            )
+            Wanted(family=each.family, places=each.places, variant=one.variant, point=one.point)
             for each in self.rounds
             for one in each.tried
         ]
@@ -259,29 +236,30 @@ class Tuning:
     def due(self, group: Group) -> list[Wanted]:
         """What a group has to try in its present round; nothing where it is through."""
         rounds = self.rounds_of(group)
-        following = self.following(group)
-        if following is None:
+        grid = self.following(group)
+        if grid is None:
             return []
-        grid, share = following
+        before = points(rounds[-1].grid) if rounds else []
         return [
-            Wanted(family=group.family, places=group.places, variant=variant, point=point, share=share)
-            for point in _new_points(self.plan, rounds, grid)
+            Wanted(family=group.family, places=group.places, variant=variant, point=point)
+            for point in points(grid)
+            if point not in before
             for variant in group.variants
         ]
 
-    def following(self, group: Group) -> tuple[dict[str, tuple[Value, ...]], float] | None:
-        """Say what a group tries next: the grid, and the share of a run's tokens; None for nothing, as yet.
+    def following(self, group: Group) -> dict[str, tuple[Value, ...]] | None:
+        """Return the grid that a group tries next; None for nothing, as yet.
 
         Who enters later tries, in one round, all that the others tried in several, so that it has as many
         runs; before they are through it waits.
         """
         rounds = self.rounds_of(group)
-        if self.plan.method != "grid" or group.variants == self.plan.founders:
+        if group.variants == self.plan.founders:
             return next_grid(self.plan, rounds)
         first = self.rounds_of(replace(group, variants=self.plan.founders))
         if rounds or not first or next_grid(self.plan, first) is not None:
             return None
-        return first[-1].grid, 1.0
+        return first[-1].grid
 
     def advanced(self, losses: Losses, today: str) -> Tuning:
         """Return it with the rounds that have ended, and what they chose."""
@@ -295,16 +273,15 @@ class Tuning:
         """The present round of a group, if all its runs have ended."""
         due = self.due(group)
         found = [(one, losses(one)) for one in due]
-        following = self.following(group)
-        if following is None or any(values is None for _, values in found):
+        grid = self.following(group)
+        if grid is None or any(values is None for _, values in found):
             return None
         tried = (Tried(variant=w.variant, point=w.point, losses=values) for w, values in found if values)
         return Round(
             family=group.family,
             places=group.places,
             variants=group.variants,
-            grid=following[0],
-            share=following[1],
+            grid=grid,
             made=today,
             tried=tuple(tried),
         )
@@ -314,38 +291,29 @@ class Tuning:
         rounds = now.rounds_of(group)
         if now.following(group) is not None:
             return now
-        chosen = [choose(self.plan, rounds, variant) for variant in group.variants]
+        chosen = [choose(rounds, variant) for variant in group.variants]
         return replace(now, chosen=(*self.chosen, *chosen))
 
 
-def next_grid(plan: TuningPlan, rounds: Sequence[Round]) -> tuple[dict[str, tuple[Value, ...]], float] | None:
-    """Say what a group tries after some rounds.
+def next_grid(plan: TuningPlan, rounds: Sequence[Round]) -> dict[str, tuple[Value, ...]] | None:
+    """Return the grid that a group tries after some rounds; None where it is through.
 
-    In a grid search the grid grows behind each end at which any variant has its best, for all variants alike,
-    at most ``plan.widen`` times. In successive halving the runs of each rung are longer than the last one's.
-
-    Returns:
-        The grid, and the share of a run's tokens; None where the group is through.
+    It grows behind each end at which any variant has its best, for all variants alike, at most ``plan.widen``
+    times.
     """
-    if plan.method == "successive-halving":
-        return (plan.fields, RUNGS[len(rounds)]) if len(rounds) < len(RUNGS) else None
     if not rounds:
-        return plan.fields, 1.0
+        return plan.fields
     grid = rounds[-1].grid
     bests = [best(grid, _losses(rounds, variant)) for variant in rounds[-1].variants]
     sides = [side for point in bests for side in open_sides(grid, point)]
     if not sides or len(rounds) > plan.widen:
         return None
-    return widened(grid, sides), 1.0
+    return widened(grid, sides)
 
 
-def choose(plan: TuningPlan, rounds: Sequence[Round], variant: str) -> Choice:
-    """Return the best point of a variant of a group that is through.
-
-    In successive halving only the last rung counts, whose runs are whole ones.
-    """
-    compared = rounds[-1:] if plan.method == "successive-halving" else rounds
-    grid, losses = rounds[-1].grid, _losses(compared, variant)
+def choose(rounds: Sequence[Round], variant: str) -> Choice:
+    """Return the best point of a variant of a group that is through."""
+    grid, losses = rounds[-1].grid, _losses(rounds, variant)
     point = best(grid, losses)
     loss = next(value for one, value in losses if one == point)
     return Choice(
@@ -357,18 +325,6 @@ def choose(plan: TuningPlan, rounds: Sequence[Round], variant: str) -> Choice:
     )
 
 
-def _new_points(plan: TuningPlan, rounds: Sequence[Round], grid: dict[str, tuple[Value, ...]]) -> list[Point]:
-    """The points of a round: those of its grid that are new, or the better half of the last rung's."""
-    if not rounds:
-        return points(grid)
-    if plan.method == "successive-halving":
-        order = ranked(grid, _losses(rounds[-1:], rounds[-1].variants[0]))
-        kept = order[: max(1, len(order) // 2)]
-        return [point for point in points(grid) if point in kept]
-    before = points(rounds[-1].grid)
-    return [point for point in points(grid) if point not in before]
-
-
 def _losses(rounds: Sequence[Round], variant: str) -> list[tuple[Point, float]]:
     return [(one.point, one.mean) for each in rounds for one in each.tried if one.variant == variant]
 
@@ -377,15 +333,14 @@ def read_tuning(study: Path) -> Tuning | None:
     """Read what was tuned in a study's folder; None where no round has ended.
 
     Raises:
-        UsageError: If the file is damaged, says what no runs can have led to, or is another study's.
+        UsageError: If the file is damaged, or is another study's.
     """
     path = StudyFolder(study).tuning_file
     if not path.exists():
         return None
     try:
-        # Not set aside where it is damaged: what was chosen decides which runs a study has.
-        found = _TUNING.validate_json(json.dumps(unsealed(path.read_bytes())), strict=True)
-        wrong = _of_another_study(study, found.plan) if _is_possible(found) else "is damaged"
+        found = _TUNING.validate_json(json.dumps(parse_record(path.read_bytes())), strict=True)
+        wrong = _of_another_study(study, found.plan) if _is_whole(found.plan) else "is damaged"
     except (OSError, ValueError, RecursionError):
         found, wrong = None, "is damaged"
     if wrong:
@@ -417,32 +372,9 @@ def write_tuning(study: Path, tuning: Tuning) -> None:
     write_record(StudyFolder(study).tuning_file, tuning)
 
 
-def _is_possible(found: Tuning) -> bool:
-    """Whether the rounds follow from each other, and the choices from the rounds."""
-    plan = found.plan
-    again = Tuning(plan=plan)
-    if not (plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants):
-        return False
-    if any(len(values) < 2 for values in plan.fields.values()):
-        return False
-    for each in found.rounds:
-        group = Group(each.family, each.places, each.variants)
-        ended = again._ended(group, _recorded(each), each.made)
-        lengths = {len(one.losses) for one in each.tried}
-        if ended is None or ended != each or group not in plan.groups or lengths != {len(plan.seeds)}:
-            return False
-        again = again._with(group, ended)
-    return again.chosen == found.chosen
-
-
-def _recorded(each: Round) -> Losses:
-    """The losses of a round that has ended."""
-    found = {_key(one.variant, one.point): one.losses for one in each.tried}
-    return lambda wanted: found.get(_key(wanted.variant, wanted.point))
-
-
-def _key(variant: str, point: Point) -> str:
-    return json.dumps([variant, point], sort_keys=True)
+def _is_whole(plan: TuningPlan) -> bool:
+    has_all = plan.seeds and plan.fields and plan.variants and plan.baseline in plan.variants
+    return bool(has_all) and all(len(values) > 1 for values in plan.fields.values())
 
 
 _TUNING = TypeAdapter(Tuning)

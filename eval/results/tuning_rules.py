@@ -19,10 +19,6 @@ Side = tuple[str, bool]
 DIGITS = 4
 """Significant digits of a value beyond the grid: 0.003 and not 0.0030000000000000005."""
 
-RUNGS = (0.25, 0.5, 1.0)
-"""Shares of a run's tokens with which successive halving compares points, each time half as many."""
-FEWEST_TO_HALVE = 2 ** (len(RUNGS) - 1)
-
 
 def is_number(value: Value) -> bool:
     """Whether a value is one of which there are greater and smaller ones."""
@@ -41,14 +37,9 @@ def best(grid: Grid, losses: Sequence[tuple[Point, float]]) -> Point:
         grid: What the points are of.
         losses: Mean loss of points; infinite where a run diverged. At least one.
     """
-    return ranked(grid, losses)[0]
-
-
-def ranked(grid: Grid, losses: Sequence[tuple[Point, float]]) -> list[Point]:
-    """Return points from the lowest loss to the highest, equal ones in the order of the grid."""
     order = points(grid)
-    found = sorted(losses, key=lambda pair: (pair[1], order.index(pair[0])))
-    return [point for point, _ in found]
+    point, _ = min(losses, key=lambda pair: (pair[1], order.index(pair[0])))
+    return point
 
 
 def edges(point: Point, losses: Sequence[tuple[Point, float]]) -> tuple[str, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,22 +17,33 @@ from base.system import num_cores
 from eval.config import EvalConfig
 from eval.models.identity import RunIdentity, admit_run, check_length, identify_run, weights_hash
 from eval.results.cut_inputs import cut_inputs, describe_cut
-from eval.results.store import ResultStore, sole_evaluator
-from eval.runner.done import is_done
-from eval.runner.failures import Failure
+from eval.results.store import ResultStore
 from eval.runner.measure import cost
 from eval.runner.progress import UnitProgress
 from eval.runner.references import has_references, write_references
-from eval.runner.tracking import track_scores
-from eval.runner.work_units import Work, work_units
+from eval.runner.work_units import Work, is_done, work_units
 from eval.runner.workers import Order, Results, measure_here, measure_in_workers
 from eval.zero_shot.task import TaskResult
 from ffn_variants.models.devices import check_device
 from ffn_variants.registry import is_registered
+from pretrain.run.lock import sole_writer
 from pretrain.run.variant_source import source_change
 
 # A worker takes some 8 s of processor time to start, so it should have this much to do.
 SECONDS_WORTH_A_WORKER = 60.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What could not be measured: a unit of work, or a whole run where ``key`` is None."""
+
+    run_dir: Path
+    key: str | None
+    error: Exception
+
+    def __str__(self) -> str:
+        # What is wrong with a whole run names its folder itself.
+        return str(self.error) if self.key is None else f"{self.run_dir} {self.key}: {self.error}"
 
 
 @dataclass(frozen=True)
@@ -124,9 +136,6 @@ def evaluate_runs(
                 if note and progress and run_dir not in failed:
                     print(f"note: {note}", file=sys.stderr)
         outcome.rows.update({run_dir: run.store.rows() for run_dir, run in runs.items()})
-        for run_dir in (found for found, run in runs.items() if run.missing):
-            if (note := track_scores(run_dir, outcome.rows[run_dir])) and progress:
-                print(f"note: {note}", file=sys.stderr)
         names = _names(runs)
         outcome.asked.update(
             {run_dir: run.asked_rows.assign(run_id=names[run_dir]) for run_dir, run in runs.items()}
@@ -150,7 +159,7 @@ def _open(run_dir: Path, config: EvalConfig, locks: ExitStack, trust_remote_code
     run = identify_run(run_dir)
     check_length(run_dir, config.finetune.max_length)
     weights = weights_hash(run_dir)
-    locks.enter_context(sole_evaluator(run_dir))
+    locks.enter_context(sole_writer(run_dir, "evaluates"))
     store = ResultStore(run_dir, weights)
     asked = {work.key: work for work in work_units(run_dir, run, config)}
     missing = {key: work for key, work in asked.items() if not is_done(work, store)}
@@ -191,11 +200,7 @@ def _measure_missing(
         if num_workers == 1:
             outcomes = measure_here(units, tell)
         else:
-            # A run's longest unit first, so that it is not the last to end.
-            nth = {run_dir: number for number, run_dir in enumerate(runs)}
-            ranked = sorted(zip(costs, units, strict=True), key=lambda pair: (nth[pair[1].run_dir], -pair[0]))
-            orders = [order for _, order in ranked]
-            outcomes = measure_in_workers(orders, config, num_workers, tell, trust_remote_code)
+            outcomes = measure_in_workers(list(units), config, num_workers, tell, trust_remote_code)
         said: set[str] = set()
         for order, results in outcomes:
             run = runs[order.run_dir]
@@ -275,3 +280,31 @@ def _num_items(items: pd.DataFrame) -> int:
 def _last_line(error: Exception) -> str:
     """Return what went wrong in one line: of a traceback its last one."""
     return str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__
+
+
+def failure_lines(failures: Iterable[Failure]) -> list[str]:
+    """Tell failures, in the order of the first of each kind; those with the same error in one line."""
+    groups: dict[str, list[Failure]] = defaultdict(list)
+    for failure in failures:
+        groups[_kind(failure)].append(failure)
+    return [_line(group) for group in groups.values()]
+
+
+def _kind(failure: Failure) -> str:
+    """The error without the name of its own task, which is what missing data of 67 tasks differ in."""
+    text = str(failure.error)
+    task = (failure.key or "").split()[0:1]
+    return text.replace(task[0].rpartition("/")[2], "...") if task else text
+
+
+def _line(group: Sequence[Failure]) -> str:
+    if len(group) == 1 or any(failure.key is None for failure in group):
+        return str(group[0])
+    keys = list(dict.fromkeys(failure.key for failure in group))
+    runs = list(dict.fromkeys(failure.run_dir for failure in group))
+    tasks = keys[0] if len(keys) == 1 else f"{len(keys)} tasks"
+    if len(runs) == 1:
+        return f"{runs[0]} {tasks}: {group[0].error}"
+    each = "x" if len(group) == len(keys) * len(runs) else "in"
+    tasks = tasks if each == "x" else f"{len(group)} tasks"
+    return f"{tasks} {each} {len(runs)} runs: {group[0].error}"

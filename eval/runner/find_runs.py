@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +11,9 @@ from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.mistakes import explain
-from base.sealed_text import is_as_written
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs, is_backbone
+from eval.results.stages import is_cut_off
 from pretrain.run.folders import RunFolder, StudyFolder
 
 BACKBONES_DIR = Path("runs", "backbones")
@@ -88,8 +87,9 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
         file = StudyFolder(path).study_file
         if file.is_file():
             try:
-                text = file.read_text(encoding="utf-8")
                 content = read_yaml(file)
+                if is_cut_off(content):
+                    raise UsageError("it was cut off; run the study's command again, which writes it anew")
                 asked = content.get("evaluation") or {}
                 for name in FORMER_FIELDS & mapping(asked).keys():
                     del asked[name]
@@ -98,13 +98,6 @@ def study_config(paths: Sequence[Path], include_path: Sequence[Path] = ()) -> Ev
                 told = explain(error, EvalConfig, "") if isinstance(error, ValidationError) else error
                 reason = " ".join(str(told).split())[:200]
                 raise UsageError(f"{file} does not say what to evaluate: {reason}") from None
-            if not is_as_written(text):
-                print(
-                    f"note: {file} is not as the study's command wrote it; followed as it stands",
-                    file=sys.stderr,
-                )
-                if "evaluation" not in content:
-                    raise UsageError(f"{file} does not say what to evaluate; run the study's command again")
             config.refuse_unnamed_task_files(include_path, file)
             return config
     return EvalConfig()

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from base.files import replace_durably, write_text
+from base.files import write_text
 from ffn_variants.inside.edges import edges_of, model_edge_layers, remove_edges
 from ffn_variants.models.loading import quiet_transformers
 
@@ -106,7 +106,7 @@ def save_pruned(
     try:
         _fill(aside, model, removed, how, tokenizer)
         shutil.rmtree(folder, ignore_errors=True)
-        replace_durably(aside, folder)
+        os.replace(aside, folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise

@@ -42,7 +42,7 @@ class Step:
         batches: Forward passes, in order.
         num_targets: Predicted tokens of the whole step, over all processes.
         num_tokens: Tokens of the whole step without padding.
-        staged: The batches once more, for a GPU to fetch; None where there is none.
+        staged: The batches once more, for a GPU to fetch in one copy; None where there is none.
     """
 
     batches: list[Batch]

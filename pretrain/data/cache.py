@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from base.checksums import FileState, damage, file_states
+from base.files import FileState, damage, file_states
 from base.records import read_record, write_record
 from pretrain.data.corpus import Split
 from pretrain.data.found import Found

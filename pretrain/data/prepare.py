@@ -29,7 +29,7 @@ from transformers import PreTrainedTokenizerFast
 from base.errors import AbsentError, UsageError
 from base.families import get_family
 from base.faults import naming
-from base.files import remove_leftovers, replace_durably
+from base.files import remove_leftovers
 from base.records import peek_record, read_record
 from base.text.tokens import refuse_unread
 from pretrain.config import DataConfig, RunConfig
@@ -244,7 +244,7 @@ def _write_tokens(data: DataConfig, folder: Path, partial: Path) -> None:
             shutil.rmtree(partial)
         raise
     remove_leftovers(partial)
-    replace_durably(partial, folder)
+    os.replace(partial, folder)
 
 
 def _read_through(data: DataConfig, folder: Path) -> Found:
@@ -293,7 +293,7 @@ def _write_rows(data: DataConfig, folder: Path, rows: Path) -> None:
         record = RowsRecord(vocab_size=vocab_size, train=train, validation=validation)
         seal_rows(folder, rows, record, aside)
         shutil.rmtree(rows, ignore_errors=True)
-        replace_durably(aside, rows)
+        os.replace(aside, rows)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise

@@ -17,7 +17,7 @@ class Staged:
 
     Attributes:
         numbers: (numbers,) int32, in pinned memory where a GPU is to fetch it. Half of what int64 would be,
-            and enough for any place or token id. The last is the number of the step's targets.
+            and enough for any place or token id.
         shapes: Of every batch, the shapes of its tensors by their names, in the order of the numbers.
     """
 
@@ -25,18 +25,14 @@ class Staged:
     shapes: tuple[dict[str, tuple[int, ...]], ...]
 
     def to(self, device: torch.device) -> list[dict[str, Tensor]]:
-        """The batches on a device, in one copy that the host does not wait for."""
+        """The batches on a device, in one copy that the host does not wait for.
+
+        They are int64, ``document_starts`` int32.
+        """
         # The memory is given to no other step before that copy is done: torch's allocator of pinned memory
         # records an event behind every such copy and looks at it before it gives a block out again.
-        return self.views(self.numbers.to(device, non_blocking=True))
-
-    def num_targets(self, numbers: Tensor) -> Tensor:
-        """() the targets of the whole step in a copy of ``numbers``."""
-        return numbers[-1]
-
-    def views(self, numbers: Tensor) -> list[dict[str, Tensor]]:
-        """The batches in a copy of ``numbers``: int64, widened all at once; ``document_starts`` int32."""
-        wide, batches, first = numbers.long(), [], 0
+        numbers = self.numbers.to(device, non_blocking=True)
+        wide, batches, first = numbers.long(), [], 0  # widened all at once
         for shapes in self.shapes:
             batch = {}
             for name, shape in shapes.items():
@@ -47,10 +43,9 @@ class Staged:
         return batches
 
 
-def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True, num_targets: int = 0) -> Staged:
-    """Put batches into one piece of memory, pinned for a GPU or not, with the targets of their step."""
+def stage(batches: Sequence[dict[str, Tensor]], pin: bool = True) -> Staged:
+    """Put batches into one piece of memory, pinned for a GPU or not."""
     parts = [tensor.numpy().reshape(-1) for batch in batches for tensor in batch.values()]
-    parts.append(np.array([num_targets]))
     numbers = torch.from_numpy(np.concatenate(parts, dtype=np.int32, casting="same_kind"))
     shapes = tuple({name: tuple(tensor.shape) for name, tensor in batch.items()} for batch in batches)
     return Staged(numbers.pin_memory() if pin else numbers, shapes)

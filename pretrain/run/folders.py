@@ -19,8 +19,6 @@ REPORT_NAME = "report.md"
 """The document that a report's folder is opened for; written last."""
 
 
-FORMER_FILES = {"eval/contamination.json"}
-"""Of runs in older archives; nothing reads them any more."""
 INSPECTION_SUMMARY = "findings.json"
 """What of a look inside the report of the study reads."""
 
@@ -50,8 +48,6 @@ class RunFolder:
     checkpoints_dir = Inside("checkpoints")
     logs_dir = Inside("logs")
     """Of a tracker."""
-    tracker_file = Inside("logs/tracker.json")
-    """The id that the run has there."""
     variant_file = Inside(VARIANT_COPY)
     """Of a variant of the user's own: what was run (see ``ffn_variants.files``)."""
     model_dir = Inside("model")
@@ -59,12 +55,13 @@ class RunFolder:
     completion_marker = Inside("COMPLETED")
     """Written last; a run without it is unfinished."""
     archive_marker = Inside("ARCHIVED")
-    """In place of a model that was left out: whose scores they are (see ``pretrain.run.archived``)."""
+    """In place of a model that was left out: whose scores they are (see ``pretrain.run.manifest``)."""
     failure_marker = Inside("FAILED")
-    """Of a run that diverged: the step and the gradients (see ``pretrain.training.diagnosis``)."""
+    """Of a run that diverged: the step and what was wrong with it (see ``pretrain.training.state``)."""
     lock_file = Inside(".lock")
+    """Held by the one process that writes here (see ``pretrain.run.lock``)."""
     holder_file = Inside(".lock-holder")
-    """The sign of life of the process that trains (see ``pretrain.run.lock``)."""
+    """Who that is."""
     backbone_file = Inside("backbone.yaml")
     """In place of a configuration: the pretrained model of elsewhere whose scores lie here."""
 
@@ -77,15 +74,13 @@ class RunFolder:
     items_dir = Inside("eval/items")
     ledger_file = Inside("eval/done.json")
     """Under which protocol each task was scored, and on which weights."""
-    evaluation_lock_file = Inside("eval/.lock")
     baselines_file = Inside("eval/baselines.json")
     """What constant answers score."""
     """How much of the test sets stood in the training text."""
     classifiers_dir = Inside("eval/classifiers")
     """What fine-tuning changed, where somebody looked into a classifier."""
     explanations_dir = Inside("eval/explanations")
-    sufficiency_dir = Inside("eval/sufficiency")
-    concept_space_dir = Inside("eval/concept_space")
+    """What a look into a classifier found: pages, tables and plots."""
     inspection_file = Inside("eval/inside.json")
     """What a look inside measured (see ``eval.results.inspection``)."""
     pruned_model_dir = Inside("eval/pruned")

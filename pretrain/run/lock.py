@@ -1,125 +1,85 @@
-"""One process at a time in a run folder, on one host or on several that share the file system.
-
-Two guards, because neither is enough. The system's file lock is exact on one host and is released with its
-holder, however that dies; but some network file systems keep it to the host that took it. So the holder also
-rewrites a small file every few seconds, and another host waits until it has seen that file rest. Whoever
-finds another's name there, because both began at once or because it slept meanwhile, stops as on SIGTERM.
-"""
+"""One process at a time writes into a run's folder: the system releases its lock when it ends, however."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import signal
 import socket
-import threading
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from base.errors import OccupiedError
-from base.files import remove_leftovers, write_text
-from base.json_text import parse_json
+from base.files import remove_leftovers, sole_holder
+from base.records import peek_record, write_record
 from pretrain.run.folders import RunFolder
-from pretrain.run.machine import is_here, is_same_boot, this_machine
 
 BEAT_S = 5.0
-"""Seconds between two signs of life of a holder."""
-
+"""Seconds between two signs of life of a study's worker (``slurm.state.life``)."""
 PATIENCE_S = 60.0
-"""Seconds without one after which a holder on another host is taken for dead. Clocks are not compared."""
+"""Seconds without one after which a worker on another host is taken for dead."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that writes into a run's folder."""
+
+    pid: int
+    host: str
 
 
 @contextlib.contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
-    """Keep a second process out of a run folder, and take over from one that is dead.
+def sole_writer(path: Path, work: str = "trains in") -> Iterator[None]:
+    """Keep a second process out of a run folder, and remove what a killed one left of its files.
 
     Args:
         path: The folder; made if need be.
+        work: What is done to it, as another process is told.
 
     Raises:
-        OccupiedError: If another process trains in this folder.
+        OccupiedError: If another process writes into this folder.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    folder = RunFolder(path)
-    lock, holder_file = FileLock(folder.lock_file), folder.holder_file
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise _occupied(path, _read(holder_file)) from None
-    try:
-        _check_dead(path, holder_file)
-        remove_leftovers(path)
-        ended = threading.Event()
-        beating = threading.Thread(target=_beat, args=(holder_file, ended), name="sole-writer", daemon=True)
-        _write(holder_file, 0)
-        beating.start()
+    run = RunFolder(path)
+    known = _read(run)
+    who = f" ({known.pid} on {known.host})" if known else ""
+    occupied = OccupiedError(
+        f"{path}: another process{who} {work} this folder; wait for it or stop it; if there is none, remove "
+        f"{run.lock_file}"
+    )
+    with sole_holder(run.lock_file, occupied):
+        for folder in (path, run.eval_dir, run.items_dir):
+            remove_leftovers(folder)
+        with contextlib.suppress(OSError):  # who it is only makes the message better
+            write_record(run.holder_file, Holder(os.getpid(), socket.gethostname()))
         try:
             yield
         finally:
-            ended.set()
-            beating.join()
-            if _is_own(_read(holder_file)):
-                holder_file.unlink(missing_ok=True)
-    finally:
-        lock.release()
+            with contextlib.suppress(OSError):
+                run.holder_file.unlink(missing_ok=True)
 
 
-def _check_dead(path: Path, holder_file: Path) -> None:
-    """Make sure that whoever left its name here is gone; holding the lock proves it for this host only."""
-    holder = _read(holder_file)
-    if holder is None:
-        return
-    name = f"process {holder['pid']} on {holder['host']}"
-    if not is_same_boot(str(holder.get("machine", "")), holder["host"]):
-        print(f"{path}: {name} was here; waiting up to {PATIENCE_S:.0f} s for a sign of life", flush=True)
-        until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            time.sleep(min(1.0, PATIENCE_S / 10))
-            now = _read(holder_file)
-            if now is None:  # it ended by itself
-                return
-            if now != holder:
-                raise _occupied(path, now)
-    print(f"{path}: {name} ended without a word; this process takes over", flush=True)
-
-
-def _beat(holder_file: Path, ended: threading.Event) -> None:
-    count = 0
-    while not ended.wait(BEAT_S):
-        holder = _read(holder_file)
-        if holder and not _is_own(holder):
-            print(f"{_occupied(holder_file.parent, holder)}; this one stops", flush=True)
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        count += 1
-        with contextlib.suppress(OSError):  # a full disk; the system's lock still holds
-            _write(holder_file, count)
-
-
-def _write(holder_file: Path, count: int) -> None:
-    own = {"pid": os.getpid(), "host": socket.gethostname(), "machine": this_machine(), "beat": count}
-    write_text(holder_file, json.dumps(own))
-
-
-def _read(holder_file: Path) -> dict[str, Any] | None:
-    try:
-        holder = parse_json(holder_file.read_bytes())
-        return holder if {"pid", "host"} <= holder.keys() else None
-    except (OSError, ValueError, AttributeError):
-        return None
-
-
-def _is_own(holder: dict[str, Any] | None) -> bool:
-    if holder is None or holder["pid"] != os.getpid():
+def is_locked(path: Path) -> bool:
+    """Whether a process writes into a run's folder: trains it, or evaluates it."""
+    lock_file = RunFolder(path).lock_file
+    if not lock_file.is_file():
         return False
-    return is_here(str(holder.get("machine", "")), holder["host"])
+    try:
+        with FileLock(lock_file, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:  # where nothing may be written nobody writes
+        return False
 
 
-def _occupied(path: Path, holder: dict[str, Any] | None) -> OccupiedError:
-    who = f" ({holder['pid']} on {holder['host']})" if holder else ""
-    return OccupiedError(f"{path}: another process{who} trains in this folder; wait for it or stop it")
+def holder(path: Path) -> Holder | None:
+    """Return who writes into a run's folder; None where nobody does, or it does not say."""
+    return _read(RunFolder(path)) if is_locked(path) else None
+
+
+def _read(run: RunFolder) -> Holder | None:
+    found = peek_record(run.holder_file)
+    pid, host = found.get("pid"), found.get("host")
+    return Holder(pid, host) if isinstance(pid, int) and isinstance(host, str) else None

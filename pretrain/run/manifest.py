@@ -1,7 +1,6 @@
-"""What a finished training left, by size and checksum, and what of it is not so any more.
+"""What a finished training left: ``COMPLETED``, written last, with results and the checksums of the model.
 
-``COMPLETED`` is written last. It holds the results, and for each file that decides a number its size and its
-SHA-256. Sizes are compared whenever a run is used, checksums once in a process.
+Sizes of the model's files are compared whenever a run is used, checksums once in a process.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from base.checksums import FileState, file_states, fingerprint
-from base.records import peek_record, read_record, set_aside, write_record
+from base.errors import UsageError
+from base.files import FileState, file_states, fingerprint
+from base.records import peek_record, read_record, write_record
 from pretrain.run.folders import RUN_NAME, RunFolder
 
 MODEL_SUFFIXES = (".safetensors", ".bin", ".json", ".txt", ".model", ".py")
@@ -32,7 +30,7 @@ class Completion:
     variant_source: str = ""
     """Of the variant that it was trained through (see ``ffn_variants.source``); empty where not known."""
     files: dict[str, FileState] = field(default_factory=dict)
-    """By the name below the run's folder."""
+    """Those of the model by the name below the run's folder; in older markers others, too."""
 
     @property
     def model_files(self) -> dict[str, FileState]:
@@ -50,9 +48,6 @@ class Completion:
         return (
             fingerprint((name.removeprefix(_MODEL), state.sha256) for name, state in states) if states else ""
         )
-
-
-_COMPLETION = TypeAdapter(Completion)
 
 
 def config_hashes(run: RunFolder) -> dict[str, str]:
@@ -81,21 +76,44 @@ def read_completion(run: RunFolder) -> Completion | None:
         return None
     if "results" not in values:  # of before, which held the results alone
         return Completion(results=values)
-    try:
-        return _COMPLETION.validate_python(values)
-    except ValidationError as error:
-        set_aside(run.completion_marker, error.errors(include_url=False)[0]["msg"])
-        return None
+    return read_record(run.completion_marker, Completion)
 
 
 def write_completion(
     run: RunFolder, results: Mapping[str, Any], config_hash: str, variant_source: str = ""
 ) -> None:
-    """Mark a training as finished, with the state of every file that decides a number."""
-    model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]  # its card is free
-    files = [run.config_file, run.provenance_file, run.metrics_file, run.variant_file, *model]
-    states = file_states(run.path, (path for path in files if path.is_file()))
+    """Mark a training as finished, with the state of every file of its model; its card is free."""
+    model = [path for path in sorted(run.model_dir.iterdir()) if path.suffix != ".md"]
     completion = Completion(
-        results=dict(results), config_hash=config_hash, variant_source=variant_source, files=states
+        results=dict(results),
+        config_hash=config_hash,
+        variant_source=variant_source,
+        files=file_states(run.path, model),
     )
     write_record(run.completion_marker, completion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """What stands in place of a run's model."""
+
+    weights: str
+    """The hash that its scores name (see ``eval.models.identity``), of the model that was left out."""
+
+
+def read_archived(run: RunFolder) -> Archived | None:
+    """Read what stands in place of the model; None for a run that has one, or has neither."""
+    return read_record(run.archive_marker, Archived) if run.is_archived else None
+
+
+def refuse_archived(run: RunFolder) -> None:
+    """Refuse what needs the model of a run that has none any more.
+
+    Raises:
+        UsageError: Saying how to come by it.
+    """
+    if run.is_archived:
+        raise UsageError(
+            f"{run.path} was archived without its model; remove the folder, and the command that trains this "
+            "run makes it"
+        )

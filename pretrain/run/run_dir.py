@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,13 @@ from pydantic import BaseModel
 from base.command_line import Typed
 from base.config_input import read_yaml
 from base.errors import UsageError
-from base.files import write_text
+from base.files import damage, write_text
 from base.records import peek_record
 from pretrain.config import DataConfig, OptimConfig, RunConfig, SplineConfig
 from pretrain.config_sources import Sources, rows_of_before, with_batch_size
 from pretrain.resolution import resolve, resolve_sources
 from pretrain.run.folders import RUN_NAME, RunFolder
-from pretrain.run.manifest import mixed_up
+from pretrain.run.manifest import Completion, mixed_up, read_completion
 
 RESULT_NEUTRAL: dict[str, Any] = {
     "output": True,
@@ -43,7 +45,6 @@ RESULT_NEUTRAL: dict[str, Any] = {
         "torch_compile",
         "torch_compile_fallback",
         "compile_model",
-        "cuda_graph",
         "deterministic",
         "tracker",
     },
@@ -200,3 +201,55 @@ def _first_difference(before: dict[str, Any], now: dict[str, Any], prefix: str =
         elif old != new:
             return f"{prefix}{name} {old}, now {new}"
     return None
+
+
+def is_finished(path: Path) -> bool:
+    """Whether a run is finished, its model and its configuration being whole; what is damaged is named.
+
+    Args:
+        path: The run folder.
+    """
+    run = RunFolder(path)
+    completion = read_completion(run)
+    if completion is None:
+        return False
+    for name, why in (wrong := _wrong_model(run, completion)).items():
+        print(
+            f"note: {path / name} {why}; the command that trains this run makes it again",
+            file=sys.stderr,
+            flush=True,
+        )
+    return not wrong and _has_config(path)
+
+
+def make_again(path: Path, config: RunConfig) -> None:
+    """Prepare a finished run of which something is damaged for training; only its sole writer may.
+
+    Its configuration is written anew. With a damaged model it counts as unfinished: its last steps, from the
+    newest checkpoint on, lead to the same weights again.
+
+    Args:
+        path: The run folder.
+        config: What the run was begun with.
+    """
+    run = RunFolder(path)
+    completion = read_completion(run)
+    if (run.is_run or completion) and not _has_config(path):
+        write_config(path, config)
+    if completion and _wrong_model(run, completion):
+        run.completion_marker.unlink()
+        print(f"{path}: its model is made again, from its last checkpoint", flush=True)
+
+
+def _wrong_model(run: RunFolder, completion: Completion) -> dict[str, str]:
+    if run.is_archived:
+        return {}
+    is_gone = {} if run.has_model else {run.model_dir.name: "is gone"}
+    return damage(run.path, completion.model_files) or is_gone
+
+
+def _has_config(path: Path) -> bool:
+    with contextlib.suppress(UsageError):
+        read_run(path)
+        return True
+    return False

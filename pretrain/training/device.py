@@ -31,7 +31,7 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
 
     Raises:
         UsageError: If there is a GPU that torch cannot use, or the device lacks what is asked for: bf16, a
-            compiler, equal results or a CUDA graph.
+            compiler or equal results.
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
@@ -53,16 +53,6 @@ def build_accelerator(config: RunConfig, path: Path) -> Accelerator:
         raise UsageError(
             "train.compile_model needs a C++ compiler, and there is none; install g++ (on a Mac: "
             "xcode-select --install), name another in CXX, or leave --train.compile-model out"
-        )
-    if config.train.cuda_graph and accelerator.device.type != "cuda":
-        raise UsageError(
-            f"train.cuda_graph needs a CUDA device, and this run is on {accelerator.device.type}; leave it "
-            "out"
-        )
-    if config.train.cuda_graph and accelerator.num_processes > 1:
-        raise UsageError(
-            "train.cuda_graph records the step of one process, and this run has "
-            f"{accelerator.num_processes}; leave it out"
         )
     return accelerator
 

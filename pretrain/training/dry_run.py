@@ -18,8 +18,8 @@ from pretrain.model.costs import cost_facts, describe_costs
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir, to_yaml
 from pretrain.run.variant_source import source_change
-from pretrain.training.diagnosis import read_failure
 from pretrain.training.optim import total_steps
+from pretrain.training.state import read_failure
 from pretrain.training.usable import check_warmup
 
 HUB_TOKENS = 466_000_000

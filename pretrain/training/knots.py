@@ -43,8 +43,8 @@ class SplineSchedule:
         }
         self.prune_step = _step_at(splines.prune_at, max_steps) if splines.prune_below else None
 
-    def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> bool:
-        """Move knots, add and prune them, where it is time to; returns whether it was.
+    def adapt(self, step: int, run: Callable[[int], None], optimizer: Optimizer) -> None:
+        """Move knots, add and prune them, where it is time to.
 
         Args:
             step: Steps done; a checkpoint of the same step was made before.
@@ -67,7 +67,6 @@ class SplineSchedule:
             for layer, inputs in self._inputs(run):
                 with _forgetting(layer, optimizer):
                     layer.prune(inputs, self.prune_below)
-        return step in self.updates or step in self.growths or step == self.prune_step
 
     def add_penalty_gradients(self) -> None:
         """Add the weighted penalty's gradient to that of the loss.

@@ -11,8 +11,9 @@ import contextlib
 import math
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,57 +33,13 @@ from pretrain.data.prepare import PackedSplit, PreparedData
 from pretrain.data.staging import stage
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash
-from pretrain.training.checkpoints import CheckpointWriter, all_finite, load_newest, take_snapshot
-from pretrain.training.health import Diverged
+from pretrain.training.checkpoints import all_finite, load_newest, restore, save_checkpoint, snapshot
 from pretrain.training.knots import SplineSchedule
 from pretrain.training.metrics import MetricsFile, StepProgress, Timer, perplexity
-from pretrain.training.optim import Rates, build_optimizer, total_steps
-from pretrain.training.replay import CudaGraphs, ReplayedUpdate
-from pretrain.training.state import LoopState
+from pretrain.training.optim import build_optimizer, build_scheduler, total_steps
+from pretrain.training.state import Diverged, LoopState
 from pretrain.training.stopping import StopRequest
 from pretrain.training.update import Update
-
-FEWEST_TIMED = 3
-"""Steps that are timed, however long they take."""
-
-
-class Clock:
-    """Seconds since it was made, without what was compiled meanwhile.
-
-    Args:
-        wait: Called before each look: waits for the device.
-    """
-
-    def __init__(self, wait: Callable[[], None]) -> None:
-        wait()
-        self._wait, self._compiled_s, self._start = wait, compile_seconds(), time.perf_counter()
-
-    def seconds(self) -> float:
-        """Return the seconds so far."""
-        self._wait()
-        return time.perf_counter() - self._start - (compile_seconds() - self._compiled_s)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """What training steps were timed to take.
-
-    Attributes:
-        seconds: Of all of them.
-        tokens: That they trained on.
-        updates: How many there were.
-        evaluation_s: Of a run's evaluations on held-out text, shared among its steps.
-    """
-
-    seconds: float
-    tokens: int
-    updates: int
-    evaluation_s: float
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Tokens a second over a whole run, its evaluations included."""
-        return self.tokens / (self.seconds + self.updates * self.evaluation_s)
 
 
 class Loop:
@@ -98,8 +55,6 @@ class Loop:
         stop: Whether the process was told to stop.
         score: Scores the model on something else every ``eval_every`` steps, into metrics.jsonl; changes
             neither the model nor what the loop draws.
-        on_device: Whether updates read nothing from the device and are told nothing that changes, and batches
-            come in one piece (see ``pretrain.training.optim``); None where the device is a GPU.
     """
 
     def __init__(
@@ -112,18 +67,10 @@ class Loop:
         path: Path,
         stop: StopRequest | None = None,
         score: Callable[[PreTrainedModel], dict[str, float]] | None = None,
-        on_device: bool | None = None,
     ) -> None:
-        self.config, self.accelerator, self.source, self.data, self.path = (
-            config,
-            accelerator,
-            source,
-            data,
-            path,
-        )
-        self.folder = RunFolder(path)
+        self.config, self.accelerator, self.source, self.data = config, accelerator, source, data
+        self.path, self.folder = path, RunFolder(path)
         self.run_hash = config_hash(config)
-        self.on_device = accelerator.device.type == "cuda" if on_device is None else on_device
         accelerator.free_memory()  # it would keep the model of a run before, as of one that did not fit
         self.model: Any = loss.model
         self.loss: nn.Module = accelerator.prepare(loss).train()
@@ -135,13 +82,7 @@ class Loop:
         self.results: dict[str, Any] = {}
         self._unread: list[Tensor] = []
         self._run_before: set[bool] = set()
-        newest = self.restart()
-        self.writer = CheckpointWriter(
-            self.folder.checkpoints_dir,
-            config.train.save_total_limit,
-            newest,
-            self.folder.metrics_file,
-        )
+        self.newest = self._restart()
 
     def run(self) -> dict[str, Any]:
         """Train to the end.
@@ -172,7 +113,6 @@ class Loop:
                 logged = last or self.state.step % train.logging_steps == 0
                 if logged:
                     self._record(self._step_line(timer), metrics)
-                    self.writer.check()
                 if last or self.state.step % self.eval_steps == 0:
                     self._record(self._evaluation_line(timer), metrics)
                 if main and self._score_is_due(last):
@@ -182,74 +122,29 @@ class Loop:
                 if not last and self._must_stop(logged):
                     self._check_health()
                     self._save(timer)
-                    self.writer.wait()
                     raise self.stop.stopped(self._how_to_continue())
         finally:
             steps.close()
             self.progress.close()
-            self.writer.wait()
         return self.results
 
     def _metrics_file(self) -> MetricsFile:
         return MetricsFile(self.folder.metrics_file, self.state.step, self.state.metrics)
 
-    def repeat_until(self, step: int) -> None:
-        """Do steps again up to one of this number, from where ``restart`` led to. Nothing is written."""
-        self.replayed = None  # whoever repeats steps looks at them by hooks, which no replay calls
-        while self.state.step < step:
-            self._update(self._step(self.state.step))
-            self.state.step += 1
-
-    def time_updates(self, wanted: int, untimed: int, most_s: float) -> Timing:
-        """Train some steps and time those after the first, and one evaluation. Nothing is written.
-
-        Args:
-            wanted: Steps; a run of fewer has as many as it has.
-            untimed: Of them the first that are not timed, as memory and kernels are made there.
-            most_s: After so many seconds no further step is begun, once some were timed.
-        """
-        untimed, tokens, timed, clock = min(untimed, self.max_steps - 1), 0, 0, Clock(self._wait)
-        with contextlib.closing(one_ahead(self._step, range(min(wanted, self.max_steps)))) as steps:
-            for number, step in enumerate(steps):
-                if number == untimed:
-                    clock = Clock(self._wait)
-                self._update(step)
-                self.state.step += 1
-                if number >= untimed:
-                    tokens, timed = tokens + step.num_tokens, timed + 1
-                    if timed >= FEWEST_TIMED and clock.seconds() > most_s:
-                        break
-        spent, clock = clock.seconds(), Clock(self._wait)
-        self.evaluate(self.data.validation)
-        evaluations = -(-self.max_steps // self.eval_steps)
-        return Timing(spent, tokens, timed, clock.seconds() * evaluations / self.max_steps)
-
-    def _wait(self) -> None:
-        """Wait until the device has done what it was given."""
-        if self._on_gpu:
-            torch.cuda.synchronize(self.accelerator.device)
-
     def _step(self, number: int) -> Step:
         """This process's share of a step; ``number`` counts the steps before it. Called in a thread."""
         step = self.source.step(self.data.train, number)
-        if not self.on_device:
-            return step
-        return replace(step, staged=stage(step.batches, self._on_gpu, max(1, step.num_targets)))
+        return replace(step, staged=stage(step.batches)) if self._on_gpu else step
 
     def _update(self, step: Step) -> Tensor:
         """One update; returns (2,) on the device: loss in nats per target token, unclipped gradient norm."""
-        adapted = self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
-        if adapted and self.replayed:
-            self.replayed.forget()
+        self.splines.adapt(self.state.step, self._run_on_typical, self.optimizer)
         self._seed_dropout()
-        if self.replayed and step.staged:
-            result = self.replayed(step.staged)
-        elif step.staged:
-            numbers = step.staged.numbers.to(self.accelerator.device, non_blocking=True)
-            result = self.update(step.staged.views(numbers), step.staged.num_targets(numbers))
-        else:
-            result = self.update(self._on_device(step.batches), max(1, step.num_targets))
-        self.rates.advance()
+        staged = step.staged
+        batches = staged.to(self.accelerator.device) if staged else self._on_device(step.batches)
+        result = self.update(batches, max(1, step.num_targets))
+        self.learning_rate = float(self.scheduler.get_last_lr()[0])
+        self.scheduler.step()
         return result
 
     @torch.no_grad()
@@ -313,7 +208,7 @@ class Loop:
             "step": self.state.step,
             "max_steps": self.max_steps,
             "loss": means.pop("loss"),
-            "learning_rate": self.rates.used,
+            "learning_rate": self.learning_rate,
             **means,
             "tokens_per_s": round(timer.tokens_per_s(), 1),
             **self._place(timer),
@@ -368,14 +263,14 @@ class Loop:
             suite = self.config.train.eval_suite
             self.progress.say(f"step {line['step']}/{self.max_steps}: {suite} {line[suite]:.1f}")
 
-    def _problem(self) -> tuple[int, str] | None:
-        """What is wrong with the steps since the last logged line, and with which; waits for the device."""
+    def _problem(self) -> Diverged | None:
+        """What is wrong with the steps since the last logged line; waits for the device."""
         self.state.read(self._unread)
         return self.state.problem(self.model.config.vocab_size, self.config.train.max_loss_ratio)
 
     def _check_health(self) -> None:
         if problem := self._problem():
-            raise Diverged(*problem)
+            raise problem
 
     def _save_is_due(self) -> bool:
         train = self.config.train
@@ -385,9 +280,10 @@ class Loop:
         return train.save_minutes is not None and minutes >= train.save_minutes
 
     def _save(self, timer: Timer) -> None:
-        """Have a checkpoint written, by one process and without waiting for the others.
+        """Write a checkpoint, by one process and without waiting for the others.
 
-        A run that diverged gets none: the next logged line, which all processes reach together, ends it.
+        A run that diverged gets none: the next logged line, which all processes reach together, ends it. One
+        that cannot be written, as on a full disk, costs a warning and not the run.
         """
         self.saved_s = time.monotonic()
         if not self.accelerator.is_main_process:
@@ -398,9 +294,17 @@ class Loop:
             file = self.folder.metrics_file
             self.state.metrics = sha256_of(file) if file.is_file() else ""
             state = asdict(self.state) | {"time_s": self.state.time_s + timer.elapsed()}
-            self.writer.save(
-                take_snapshot(self.model, self.optimizer, self.rates.scheduler, state, self.run_hash)
-            )
+            content = snapshot(self.model, self.optimizer, self.scheduler, state, self.run_hash)
+            folder = self.folder.checkpoints_dir
+            try:
+                self.newest = save_checkpoint(folder, content, self.config.train.save_total_limit)
+            except OSError as error:
+                remaining = f"{self.newest} remains" if self.newest else "there is none yet"
+                warnings.warn(
+                    f"a checkpoint could not be written to {folder} ({error.strerror or error}); training "
+                    f"goes on and the next one is tried, {remaining}",
+                    stacklevel=2,
+                )
 
     def _must_stop(self, logged: bool) -> bool:
         """Whether to end here. Several processes must agree, which they do where they wait anyway."""
@@ -418,34 +322,27 @@ class Loop:
 
     def _how_to_continue(self) -> str:
         assert self.stop.signum is not None
-        name, newest = signal.Signals(self.stop.signum).name, self.writer.newest
+        name, newest = signal.Signals(self.stop.signum).name, self.newest
         start = f"from {newest.name}" if newest else "from the beginning, as no checkpoint could be written"
         return (
             f"{self.path}: stopped by {name} after step {self.state.step} of {self.max_steps}; the same "
             f"command continues {start}"
         )
 
-    def restart(self) -> Path | None:
-        """Go to the newest checkpoint, or to the beginning; returns the checkpoint's folder."""
-        self._unread.clear()
-        optim, folder, tidy = self.config.optim, self.folder.checkpoints_dir, self.accelerator.is_main_process
-        self.optimizer = build_optimizer(self.model, optim, self.on_device)
-        self.rates = Rates(self.optimizer, optim, self.max_steps)
-        self.update = Update(
-            self.accelerator, self.loss, self.optimizer, self.rates, self.splines, optim.max_grad_norm
-        )
-        self.replayed: ReplayedUpdate | None = None
-        if self.config.train.cuda_graph:
-            device = self.accelerator.device
-            self.replayed = ReplayedUpdate(self.update, device, CudaGraphs(device))
+    def _restart(self) -> Path | None:
+        """Go to the newest checkpoint, or to the beginning; returns the checkpoint."""
+        optim = self.config.optim
+        self.optimizer = build_optimizer(self.model, optim)
+        self.scheduler = build_scheduler(self.optimizer, optim, self.max_steps)
+        self.update = Update(self.accelerator, self.loss, self.optimizer, self.splines, optim.max_grad_norm)
         self.state = LoopState(rows_per_step=self.source.rows_per_step)
         with self.accelerator.main_process_first():
-            found = load_newest(folder, self.model, self.optimizer, self.rates.scheduler, tidy, self.run_hash)
-        if found is None:
+            newest = load_newest(self.folder.checkpoints_dir, self.run_hash, self.accelerator.is_main_process)
+        if newest is None:
             return None
-        self.state, path = LoopState(**found[0]), found[1]
-        self.rates.go_to(self.state.step)
-        now = self.source.rows_per_step
+        content, path = newest
+        restore(content, path, self.model, self.optimizer, self.scheduler)
+        self.state, now = LoopState(**content["state"]), self.source.rows_per_step
         if self.state.rows_per_step != now:
             raise UsageError(
                 f"{path} was trained with {self.state.rows_per_step} rows per step, and train.batch_size is "

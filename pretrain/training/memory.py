@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from accelerate.utils.memory import clear_device_cache
+from accelerate.utils import find_executable_batch_size
 
 from base.errors import UsageError
 from pretrain.config import RunConfig
@@ -21,13 +21,6 @@ def with_rows_per_pass(config: RunConfig, rows: int) -> RunConfig:
     return config.model_copy(update={"train": train})
 
 
-def _with_eval_rows(config: RunConfig, rows: int) -> RunConfig:
-    """A configuration that evaluates so many rows at once at most: evaluation too may not have fitted."""
-    rows = min(rows, config.train.per_device_eval_batch_size)
-    train = config.train.model_copy(update={"per_device_eval_batch_size": rows})
-    return config.model_copy(update={"train": train})
-
-
 def fit_to_memory(
     run: Callable[[RunConfig], None],
     config: RunConfig,
@@ -39,8 +32,9 @@ def fit_to_memory(
 
     It may with ``auto`` and with ``find_batch_size``. A step keeps its rows and masks. Only dropout, which is
     drawn forward pass by forward pass, has other values than in a run that fits at once, and moved knots may
-    lie between other inputs, where inputs are equal but for rounding. Several processes do not halve: one
-    that ran out of memory cannot tell those that wait for its gradients.
+    lie between other inputs, where inputs are equal but for rounding. Evaluation too may not have fitted, so
+    it has no more rows than a smaller pass. Several processes do not halve: one that ran out of memory cannot
+    tell those that wait for its gradients.
 
     Args:
         run: Trains with a configuration, from the newest checkpoint on.
@@ -54,26 +48,37 @@ def fit_to_memory(
     """
     train = config.train
     share, size = cut_step(train, num_processes, on_gpu)
-    may_halve = train.find_batch_size or train.per_device_train_batch_size == "auto"
+    is_auto = train.per_device_train_batch_size == "auto"
+    if not (train.find_batch_size or is_auto):
+        run(with_rows_per_pass(config, size))
+        return
     if train.find_batch_size and num_processes > 1:
         raise UsageError(
             f"train.find_batch_size works with one process, and this run has {num_processes}; leave it out "
             "and lower train.per_device_train_batch_size"
         )
-    if may_halve and found_before:
-        size = min(found_before, share if train.per_device_train_batch_size == "auto" else size)
-    while True:
+    if found_before:
+        size = min(found_before, share if is_auto else size)
+    tried = [size]
+
+    def attempt(rows: int) -> None:
         try:
-            return run(with_rows_per_pass(config, size))
+            run(_with_rows(config, rows, rows < size))
+            return
         except Exception as error:
-            if not (may_halve and is_out_of_memory(error)):
+            if not is_out_of_memory(error):
                 raise
-            _refuse_to_halve(size, num_processes)
-        # Not in the handler: its traceback holds on to the tensors of the attempt.
-        print(f"out of memory with {size} rows per forward pass; trying {size // 2}", flush=True)
-        size //= 2
-        config = _with_eval_rows(config, size)
-        clear_device_cache(garbage_collection=True)
+            _refuse_to_halve(rows, num_processes)
+        # In the one wording that Accelerate knows, and outside of the handler, whose traceback holds on to
+        # the tensors of the attempt.
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    def halve() -> int:
+        tried.append(tried[-1] // 2)
+        print(f"out of memory with {tried[-2]} rows per forward pass; trying {tried[-1]}", flush=True)
+        return tried[-1]
+
+    find_executable_batch_size(attempt, size, halve)()
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -81,6 +86,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _TOLD_OTHERWISE)
+
+
+def _with_rows(config: RunConfig, rows: int, in_evaluation: bool) -> RunConfig:
+    """A configuration with so many rows in a forward pass at most, of an evaluation too where asked."""
+    if in_evaluation:
+        rows_then = min(rows, config.train.per_device_eval_batch_size)
+        train = config.train.model_copy(update={"per_device_eval_batch_size": rows_then})
+        config = config.model_copy(update={"train": train})
+    return with_rows_per_pass(config, rows)
 
 
 def _refuse_to_halve(size: int, num_processes: int) -> None:

@@ -1,10 +1,4 @@
-"""Optimizer and schedule of a run.
-
-Both are made in one of two ways. On a CPU they are torch's and transformers' with learning rates that are
-Python numbers. On a GPU (``on_device``) every number that changes with the steps is a tensor of the device,
-the learning rate included: no update waits for the host, and all steps are the same operations on the same
-tensors, as a CUDA graph needs.
-"""
+"""Optimizer and schedule of a run, from its settings and its model."""
 
 from __future__ import annotations
 
@@ -12,57 +6,71 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import get_scheduler
+from transformers import PreTrainedModel, get_scheduler
 
 from pretrain.config import OptimConfig
-from pretrain.training.adafactor import DeviceAdafactor
-from pretrain.training.muon import DeviceMuon, MuonWithAdamW, hidden_matrices
+from pretrain.optimizers import build_adamw, get_optimizer
 
 SPARED = frozenset({"bias", "denominator", "knots", "scale", "translation"})
 """Last word of names of what weight decay spares, whatever its shape: a wavelet is divided by its scale."""
 
 
-def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
-    """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
-    if optim.max_steps is not None:
-        return optim.max_steps
-    return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
+def build_optimizer(model: nn.Module, optim: OptimConfig) -> Optimizer:
+    """Make a model's optimizer; it decays weights only: decay would pull norms and activations towards zero.
+
+    Raises:
+        UsageError: As ``get_optimizer`` and ``OptimizerSpec.resolve``.
+    """
+    spec = get_optimizer(optim.optimizer)
+    options = spec.resolve(optim)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not spec.only_matrices:
+        return spec.build(_groups(parameters, optim), optim, **options)
+    matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
+    inside = set(map(id, matrices))
+    others = {name: p for name, p in parameters.items() if id(p) not in inside}
+    groups = [{"params": matrices, "weight_decay": optim.weight_decay}]
+    return WithAdamW(spec.build(groups, optim, **options), build_adamw(_groups(others, optim), optim))
 
 
-def build_optimizer(model: nn.Module, optim: OptimConfig, on_device: bool = False) -> Optimizer:
-    """Make the optimizer; it decays weights only: decay would pull norms and activations towards zero.
+def hidden_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Weights of the linear layers inside a network, which are what Muon is for.
 
-    Adafactor (Shazeer and Stern 2018) is torch's, or computes the same, with T5's settings: no momentum,
-    updates clipped at a root mean square of 1 and then scaled by that of the parameter. Muon is torch's, or
-    computes the same, for the weights of linear layers; what else there is has AdamW.
+    Embeddings and output head are left out, as in the works of Jordan and of Liu et al. (2025,
+    arXiv:2502.16982): their rows belong to single tokens. So is whatever a layer keeps outside of a
+    ``nn.Linear``, as its shape does not say what it is: coefficients of KANs are stacks of numbers of edges,
+    a memory's values are rows that are looked up, and some two-dimensional ones are knots.
+    """
+    head = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
+    modules = list(model.modules())
+    tables = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or m is head}
+    inside = {id(m.weight) for m in modules if isinstance(m, nn.Linear)} - tables
+    return [parameter for parameter in model.parameters() if id(parameter) in inside]
+
+
+class WithAdamW(Optimizer):
+    """Two optimizers as one, with one list of groups and one state.
 
     Args:
-        model: Whose parameters it updates.
-        optim: Its settings.
-        on_device: Whether it reads nothing from the device. The groups' ``lr`` is then one float32 tensor
-            beside the parameters, and all state lies there too.
+        first: Of the matrices; one group.
+        adamw: Of the other parameters.
     """
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if optim.optimizer == "adafactor":
-        kind = DeviceAdafactor if on_device else torch.optim.Adafactor
-        built = kind(_groups(parameters, optim), lr=optim.learning_rate)
-    elif optim.optimizer == "muon":
-        matrices = [parameter for parameter in hidden_matrices(model) if parameter.requires_grad]
-        inside = set(map(id, matrices))
-        others = {name: p for name, p in parameters.items() if id(p) not in inside}
-        built = MuonWithAdamW(_muon(matrices, optim, on_device), _adamw(others, optim, on_device))
-    else:
-        built = _adamw(parameters, optim, on_device)
-    if on_device:  # not in the constructor, which compares the rate with 0 on the host
-        device = next(iter(parameters.values())).device
-        rate = torch.full((), optim.learning_rate, dtype=torch.float32, device=device)
-        for group in built.param_groups:
-            group["lr"] = rate
-    return built
+
+    def __init__(self, first: Optimizer, adamw: Optimizer) -> None:
+        super().__init__([*first.param_groups, *adamw.param_groups], {})
+        self._first, self._adamw = first, adamw
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[bad-override]
+        """Update every parameter that has a gradient."""
+        assert closure is None
+        # At each step, as load_state_dict makes both anew.
+        self._first.param_groups, self._adamw.param_groups = self.param_groups[:1], self.param_groups[1:]
+        for part in (self._first, self._adamw):
+            part.state = self.state
+            part.step()
 
 
 def _groups(parameters: Mapping[str, nn.Parameter], optim: OptimConfig) -> list[dict[str, Any]]:
@@ -79,27 +87,11 @@ def _decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim >= 2 and name.rpartition(".")[2].rpartition("_")[2] not in SPARED
 
 
-def _adamw(parameters: Mapping[str, nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
-    return torch.optim.AdamW(
-        _groups(parameters, optim),
-        lr=optim.learning_rate,
-        betas=(optim.adam_beta1, optim.adam_beta2),
-        eps=optim.adam_epsilon,
-        fused=True,
-        capturable=on_device,
-    )
-
-
-def _muon(matrices: list[nn.Parameter], optim: OptimConfig, on_device: bool) -> Optimizer:
-    kind = DeviceMuon if on_device else torch.optim.Muon
-    groups = [{"params": matrices}]  # a list that may be empty, in a group
-    # Updates as large as AdamW's, whose root mean square is 0.2 to 0.4: 0.2 (Liu et al., arXiv:2502.16982).
-    return kind(
-        groups,
-        lr=optim.learning_rate,
-        weight_decay=optim.weight_decay,
-        adjust_lr_fn="match_rms_adamw",
-    )
+def total_steps(optim: OptimConfig, num_rows: int, rows_per_step: int) -> int:
+    """Optimizer updates of a run; what does not fill a step at the end of the last epoch is left out."""
+    if optim.max_steps is not None:
+        return optim.max_steps
+    return max(1, math.floor(optim.num_train_epochs * num_rows / rows_per_step))
 
 
 def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> LambdaLR:
@@ -113,55 +105,3 @@ def build_scheduler(optimizer: Optimizer, optim: OptimConfig, max_steps: int) ->
 def num_warmup_steps(optim: OptimConfig, max_steps: int) -> int:
     """Updates before that with the peak rate; the first of them has the rate 0."""
     return math.ceil(optim.warmup_ratio * max_steps) if optim.warmup_steps is None else optim.warmup_steps
-
-
-class Rates:
-    """The learning rates of a run: what the host logs and saves, and what the optimizer reads.
-
-    Attributes:
-        scheduler: transformers' schedule. It drives the optimizer itself where that takes Python numbers;
-            otherwise a stand-in of it on the host, as it would write numbers into the device's operations.
-        used: Rate of the update that was counted last.
-
-    Args:
-        optimizer: Made by ``build_optimizer``.
-        optim: The same settings.
-        max_steps: Updates of the run.
-    """
-
-    used: float
-
-    def __init__(self, optimizer: Optimizer, optim: OptimConfig, max_steps: int) -> None:
-        rate = optimizer.param_groups[0]["lr"]
-        self._rate: Tensor | None = rate if isinstance(rate, Tensor) else None
-        self.scheduler = build_scheduler(
-            optimizer if self._rate is None else _stand_in(optimizer, optim.learning_rate), optim, max_steps
-        )
-        if self._rate is not None:
-            self.scheduler.optimizer.step()  # else the schedule warns that it goes before the optimizer
-            share = self.scheduler.lr_lambdas[0]
-            every = [optim.learning_rate * share(step) for step in range(max_steps + 1)]
-            self._table = torch.tensor(every, dtype=torch.float32).to(self._rate.device)
-            self._next = torch.zeros(1, dtype=torch.int64, device=self._rate.device)
-
-    def go_to(self, step: int) -> None:
-        """Have the next update be the one after so many."""
-        if self._rate is not None:
-            self._next.fill_(step)
-
-    def write_next(self) -> None:
-        """Have the optimizer read the rate of the next update; these are operations of the device alone."""
-        if self._rate is not None:
-            torch.index_select(self._table, 0, self._next, out=self._rate.view(1))
-            self._next.add_(1).clamp_(max=len(self._table) - 1)
-
-    def advance(self) -> None:
-        """Count an update on the host."""
-        self.used = float(self.scheduler.get_last_lr()[0])
-        self.scheduler.step()
-
-
-def _stand_in(optimizer: Optimizer, learning_rate: float) -> Optimizer:
-    """An optimizer of nothing with as many groups, so that checkpoints of schedules look the same."""
-    groups = [{"params": [torch.zeros(())]} for _ in optimizer.param_groups]
-    return torch.optim.SGD(groups, lr=learning_rate)

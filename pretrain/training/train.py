@@ -15,10 +15,9 @@ from accelerate.utils import set_seed
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-from base.errors import UsageError
+from base.errors import UsageError, first_line
 from base.families import get_family
 from base.faults import naming
-from base.files import replace_durably
 from base.text.special_tokens import as_prompts
 from ffn_variants.kernels.compilation import compile_failure, use_compiled_kernels
 from ffn_variants.source import source_fingerprint
@@ -38,18 +37,22 @@ from pretrain.run.folders import RunFolder
 from pretrain.run.lock import sole_writer
 from pretrain.run.manifest import write_completion
 from pretrain.run.model_card import write_model_card
-from pretrain.run.repair import is_finished_and_whole, repair
-from pretrain.run.run_dir import check_same_config, config_hash, has_batch_size, run_dir, write_config
-from pretrain.run.tracking import quiet, start_error, tracked
+from pretrain.run.run_dir import (
+    check_same_config,
+    config_hash,
+    has_batch_size,
+    is_finished,
+    make_again,
+    run_dir,
+    write_config,
+)
 from pretrain.run.variant_source import check_same_source, keep_variant_file, source_facts
 from pretrain.sampling import generation_config, sample_section
-from pretrain.training.checkpoints import checkpoints
 from pretrain.training.device import build_accelerator, without_deterministic_way
-from pretrain.training.diagnosis import diagnose, read_failure
-from pretrain.training.health import Diverged
 from pretrain.training.loop import Loop
 from pretrain.training.memory import fit_to_memory
 from pretrain.training.optim import total_steps
+from pretrain.training.state import Diverged, failure_error, mark_failed, read_failure
 from pretrain.training.stopping import Stopped, StopRequest, stop_requests
 from pretrain.training.usable import check_usable, check_warmup
 
@@ -90,7 +93,7 @@ def train(config: RunConfig, build_scorer: ScorerBuilder | None = None) -> Path:
     check_warmup(config.optim, total_steps(config.optim, len(data.train.input_ids), config.train.batch_size))
     with sole_writer(path) if accelerator.is_main_process else contextlib.nullcontext():
         if accelerator.is_main_process:
-            repair(path, config)
+            make_again(path, config)
         accelerator.wait_for_everyone()
         # Once more, as its last writer may have ended it meanwhile; of several processes all must agree.
         if accelerator.num_processes > 1 or not _is_settled(path, config):
@@ -108,7 +111,7 @@ def _is_settled(path: Path, config: RunConfig) -> bool:
     """
     check_same_config(path, config)
     check_same_source(path, config.model.ffn)
-    if is_finished_and_whole(path):
+    if is_finished(path):
         if os.environ.get("RANK", "0") == "0":
             print(f"{path} is finished; nothing to do", flush=True)
         return True
@@ -153,31 +156,29 @@ def _run(
 
 
 def _start_tracker(config: RunConfig, accelerator: Accelerator, path: Path) -> None:
-    """Begin to log to the tracker that was asked for, or go on there.
+    """Begin to log to the tracker that was asked for.
 
     Raises:
         UsageError: If it does not start.
     """
-    if (name := config.train.tracker) == "none":
+    if (tracker := config.train.tracker) == "none":
         return
+    group = f"{config.family}/{config.model.ffn}"
+    name = {"name": f"{group}/{path.name}", "group": group}
+    options: dict[str, Any] = {
+        # What an interrupted session had logged beyond its last checkpoint is logged again.
+        "tensorboard": {"purge_step": max(RunFolder(path).checkpoints, default=0) + 1},
+        "wandb": name | {"dir": str(RunFolder(path).logs_dir)},
+        "trackio": name,
+    }
     values = _flat(config.model_dump(mode="json"))
-    if accelerator.is_main_process:
-        tracked(config, path)  # whose id the other processes read
-    accelerator.wait_for_everyone()
-    known = tracked(config, path)
-    steps = [int(found.name.rpartition("_")[2]) for found in checkpoints(RunFolder(path).checkpoints_dir)]
-    options = known.options(name, max(steps, default=0) + 1)
     try:
-        with quiet(name):
-            # TensorBoard would make a run of its own of every start's configuration.
-            accelerator.init_trackers(
-                known.project, None if name == "tensorboard" else values, init_kwargs={name: options}
-            )
+        accelerator.init_trackers(config.output.study, values, {tracker: options[tracker]})
     except Exception as error:  # each tracker raises its own
-        raise start_error(name, error) from error
-    if name == "tensorboard" and accelerator.is_main_process and not steps:
-        writer: Any = accelerator.get_tracker(name, unwrap=True)
-        writer.add_text("config", "\n".join(f"    {key}: {value}" for key, value in values.items()))
+        raise UsageError(
+            f"the tracker {tracker} does not start: {first_line(error)}; leave --tracker out, the run's "
+            "metrics.jsonl has every number"
+        ) from error
 
 
 def _pretrain(
@@ -220,7 +221,9 @@ def _pretrain(
     try:
         results = loop.run()
     except Diverged as diverged:
-        raise diagnose(loop, diverged) from None
+        if main:
+            mark_failed(path, diverged, loop.newest)
+        raise failure_error(path, diverged, loop.newest) from None
     finally:
         if main and (failure := compile_failure()):
             provenance.note(path, {"torch_compile_failure": failure})
@@ -339,7 +342,7 @@ def save_model(
         samples = sample_section(network, tokenizer, objective)
         write_model_card(aside, config, parameters, results, samples)
         shutil.rmtree(folder, ignore_errors=True)
-        replace_durably(aside, folder)
+        os.replace(aside, folder)
     except BaseException:
         shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the space
         raise

@@ -1,8 +1,4 @@
-"""One update of the weights: forward and backward passes, clipping, the optimizer.
-
-It is a function of tensors alone. On a GPU (see ``pretrain.training.optim``) nothing in it waits for the
-device or tells it a number that changes with the steps, so that ``pretrain.training.replay`` can record it.
-"""
+"""One update of the weights: forward and backward passes, clipping, the optimizer."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from torch.optim import Optimizer
 
 from pretrain.data.batches import Batch
 from pretrain.training.knots import SplineSchedule
-from pretrain.training.optim import Rates
 
 
 class Update:
@@ -29,7 +24,6 @@ class Update:
         accelerator: Devices and processes.
         loss: The prepared module of model and loss.
         optimizer: Of the model in it.
-        rates: Its learning rates.
         splines: What is added to the loss for splines.
         max_grad_norm: Global norm that gradients are clipped to; None never clips.
     """
@@ -39,23 +33,22 @@ class Update:
         accelerator: Accelerator,
         loss: nn.Module,
         optimizer: Optimizer,
-        rates: Rates,
         splines: SplineSchedule,
         max_grad_norm: float | None,
     ) -> None:
         self._accelerator, self._loss, self._optimizer = accelerator, loss, optimizer
-        self._rates, self._splines = rates, splines
+        self._splines = splines
         self._max_norm = math.inf if max_grad_norm is None else max_grad_norm
         unwrapped: Any = accelerator.unwrap_model(loss)
         self._parameters = list(unwrapped.model.parameters())
         self._followers: list[Any] = [m for m in unwrapped.model.modules() if hasattr(m, "after_update")]
 
-    def __call__(self, batches: Sequence[Batch], num_targets: int | Tensor) -> Tensor:
+    def __call__(self, batches: Sequence[Batch], num_targets: int) -> Tensor:
         """Do the update.
 
         Args:
             batches: This process's forward passes, on the device.
-            num_targets: Predicted tokens of the whole step, over all processes; on a GPU a () tensor there.
+            num_targets: Predicted tokens of the whole step, over all processes.
 
         Returns:
             (2,) on the device: loss in nats per target token, unclipped gradient norm.
@@ -69,12 +62,9 @@ class Update:
             total += loss.detach()
         self._splines.add_penalty_gradients()
         grad_norm = nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
-        self._rates.write_next()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
-        for (
-            module
-        ) in self._followers:  # what learns by other means than gradients, such as the balance of moe
+        for module in self._followers:  # what learns by other means than gradients, as the balance of moe
             module.after_update(lambda tensor: self._accelerator.reduce(tensor, "sum"))
         summed: Any = self._accelerator.reduce(total, "sum")
         return torch.stack([summed, grad_norm.to(total.dtype)])

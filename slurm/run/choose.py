@@ -21,7 +21,7 @@ from eval.results.tuning_rules import Point
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.manifest import read_completion
 from slurm.run.todo import unfinished
-from slurm.study.axes.fields import write_value
+from slurm.study.axes.points import write_value
 from slurm.study.cells import RunCell, trained_cells
 from slurm.study.study import Study
 from slurm.study.tuning.cells import cells_of
@@ -140,14 +140,14 @@ def _of_round(tuning: Tuning, ended: Round) -> str:
 def _following(tuning: Tuning, group: Group, ended: Round) -> str:
     """Say what a group tries next, if anything."""
     due = tuning.due(group)
-    values = {name: list(dict.fromkeys(one.point[name] for one in due)) for name in ended.grid}
-    if tuning.plan.method == "grid":
-        values = {name: [x for x in new if x not in ended.grid[name]] for name, new in values.items()}
+    values = {
+        name: [x for x in dict.fromkeys(one.point[name] for one in due) if x not in grid]
+        for name, grid in ended.grid.items()
+    }
     told = [f"{name} {', '.join(map(write_value, some))}" for name, some in values.items() if some]
     if not told:
         return ""
-    why = "a best at the edge, so for all" if tuning.plan.method == "grid" else "the better half goes on"
-    return f"; {why}: {'; '.join(told)}"
+    return f"; a best at the edge, so for all: {'; '.join(told)}"
 
 
 def _of_choice(tuning: Tuning, choice: Choice) -> str:

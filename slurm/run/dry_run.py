@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,8 +16,7 @@ from eval.runner.work_units import check_sources
 from pretrain.data.corpus import check_present
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve
-from slurm.plan.lines import StudyPlan
-from slurm.plan.text import render
+from slurm.forecast import ForecastStage, render
 from slurm.run.sources import other_source_lines
 from slurm.study.axes.points import TOKENS
 from slurm.study.cells import own_variants, trained_cells
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from slurm.run.todo import Todo
 
 
-def show_dry_run(study: Study, todo: Todo, plan: StudyPlan, submitter: SlurmSubmitter | None) -> int:
+def show_dry_run(
+    study: Study, todo: Todo, stages: Sequence[ForecastStage], submitter: SlurmSubmitter | None
+) -> int:
     """Print every cell, the cost of what is to run, and for SLURM the script."""
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
@@ -57,7 +59,7 @@ def show_dry_run(study: Study, todo: Todo, plan: StudyPlan, submitter: SlurmSubm
     _show_after_tuning(study)
     if study.later:
         print(f"if nothing is decided before {config.looks[-1]} seeds, {len(study.later)} more cells")
-    print(render(plan))
+    print(render(stages))
     for missing in _absent_data(study):
         print(f"needed before it runs: {missing}")
     if submitter is not None and todo.cells:

@@ -19,10 +19,10 @@ from ffn_variants.models.devices import use_gpu
 from pretrain.data.prepare import prepare_data
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.training.usable import check_all_usable, check_folder
-from slurm.archive.lacking import check_archived
+from slurm.archive import check_archived
 from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
-from slurm.plan.command import make_plan
+from slurm.forecast import forecast
 from slurm.queue.cluster import load_preset
 from slurm.queue.settle import settle
 from slurm.queue.snapshot import take_snapshot
@@ -81,7 +81,7 @@ def launch(options: SubmitArgs) -> int:
         todo = find_todo(study, options.retry_failed)
         check_archived(todo.cells)
         submitter = _submitter(study, options) if options.cluster == "slurm" else None
-        return show_dry_run(study, todo, make_plan(study, todo.cells, options), submitter)
+        return show_dry_run(study, todo, forecast(study, todo.cells), submitter)
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))

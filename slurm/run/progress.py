@@ -8,9 +8,9 @@ from pathlib import Path
 
 from base.progress import ProgressBar, duration
 from eval.results.stages import TUNE
-from slurm.plan.time_left import CellTime, kind_of, tell_time_left
 from slurm.state.cell_state import CellState, describe, read_state
 from slurm.study.cells import Cell
+from slurm.time_left import CellTime, kind_of, tell_time_left
 
 LINE_EVERY_S = 15.0
 

@@ -12,7 +12,7 @@ from base.records import peek_record
 from pretrain.config import DataConfig
 from pretrain.data.prepare import tokens_fingerprint
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.recorded_texts import recorded_texts
+from pretrain.run.recorded import recorded_texts
 from slurm.run.todo import Todo
 from slurm.study.cells import trained_cells
 from slurm.study.study import Study

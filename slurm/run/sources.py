@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ffn_variants.registry import is_registered
 from ffn_variants.source import cure, describe_change
 from pretrain.run.folders import RunFolder
-from pretrain.run.recorded_source import recorded_source
+from pretrain.run.recorded import recorded_source
 from pretrain.run.variant_source import source_change
 from slurm.study.cells import Cell, trained_cells
 

@@ -10,15 +10,9 @@ from typing import Any
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
-from base.sealed_text import is_file_as_written
-from eval.results.stages import TUNE
+from eval.results.stages import TUNE, is_cut_off
 from eval.results.tuning import read_tuning
 from pretrain.run.folders import StudyFolder
-
-EDITED = (
-    "note: {file} is not as the study's command wrote it: it was edited or damaged; shown as it stands, and "
-    "that command writes it again"
-)
 
 
 @dataclass(frozen=True)
@@ -39,8 +33,7 @@ class StudyListing:
 def read_listing(study: Path) -> StudyListing:
     """List the cells of a study, as its folder names them.
 
-    Where its ``study.yaml`` is damaged they are those that were begun. One that can be read and is not as it
-    was written is followed, with a note.
+    Where its ``study.yaml`` does not name them they are those that were begun.
 
     Raises:
         UsageError: If the folder is not that of a submitted study.
@@ -51,11 +44,14 @@ def read_listing(study: Path) -> StudyListing:
         raise UsageError(f"{study} holds no {file.name}; name a study's YAML file or its folder below runs/")
     content = _read(file)
     cells = content.get("cells")
-    if isinstance(cells, list) and cells and all(isinstance(cell, str) for cell in cells):
+    if (
+        isinstance(cells, list)
+        and cells
+        and not is_cut_off(content)
+        and all(isinstance(cell, str) for cell in cells)
+    ):
         goes_on = content.get("until") is not None or _tunes(study, content)
-        return StudyListing(
-            tuple(cells), "" if is_file_as_written(file) else EDITED.format(file=file), goes_on
-        )
+        return StudyListing(tuple(cells), goes_on=goes_on)
     if not begun:
         raise UsageError(f"{file} names no cells, and none was begun; submit the study again")
     note = (

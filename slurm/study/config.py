@@ -27,17 +27,20 @@ from eval.significance.factor import OF_HEADS, check_factor, find_level, levels,
 from eval.significance.statistics.bootstrap import MIN_RUNS
 from eval.significance.statistics.looks import MOST_LOOKS, Plan, read_plan
 from eval.suites.registry import HELD_OUT, SUITES
-from slurm.study.axes.fields import SAID_BY_STUDY, write_value
 from slurm.study.axes.levels import Level, canonical, canonical_contrast, read_level
-from slurm.study.axes.nested import find, leaves, settings
 from slurm.study.axes.points import (
+    SAID_BY_STUDY,
     SIZE,
     TOKENS,
     Point,
     canonical_level,
     field_points,
+    find,
+    leaves,
+    settings,
     size_points,
     tokens_points,
+    write_value,
 )
 from slurm.study.cells import check_backbones
 from slurm.study.seeds import AdaptiveSeeds, read_seeds

@@ -22,9 +22,7 @@ from pretrain.resolution import load_config, resolve
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import run_dir
 from slurm.study.axes.levels import Level
-from slurm.study.axes.nested import find, has, leaves, put
-from slurm.study.axes.points import SIZE, Point
-from slurm.study.axes.tokens import num_steps
+from slurm.study.axes.points import SIZE, Point, find, has, leaves, num_steps, put
 from slurm.study.cells import RunCell, at_seed
 from slurm.study.config import StudyConfig
 from slurm.study.own_variants import own_variant, variant_place

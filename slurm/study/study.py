@@ -22,7 +22,6 @@ from base.errors import UsageError
 from base.families import PRETRAINED
 from base.files import mapping, write_text
 from base.mistakes import explain
-from base.sealed_text import sealed_text
 from base.seeds import parse_seeds
 from base.shipped import find_config
 from eval.classification.tasks.schema import benchmarks_asked_for
@@ -207,6 +206,7 @@ class Study:
         seeds = {cell.seed for cell in self.cells if cell.stage != TUNE} or set(self.config.all_seeds)
         content = {
             "name": self.config.name,
+            "num_cells": len(self.cells),
             "families": list(self.config.families) or [PRETRAINED],
             "variants": list(self.config.models),
             **self._axes,
@@ -216,11 +216,12 @@ class Study:
             "benchmarks": list(benchmarks_asked_for(self.config.evaluation)),
             "evaluation": self.config.evaluation.model_dump(mode="json"),
             "report": self.config.report.model_dump(mode="json"),
-            "cells": [cell.run_id for cell in self.cells],
             **self._told,
             **({"to_come": self.to_come} if self.to_come else {}),
+            # Last, so that a file that was cut off lacks some of them (eval.results.stages.is_cut_off).
+            "cells": [cell.run_id for cell in self.cells],
         }
-        text = sealed_text(yaml.safe_dump(content, sort_keys=False))
+        text = yaml.safe_dump(content, sort_keys=False)
         write_text(StudyFolder(self.folder).study_file, text)
         remember_question(self.folder, self.config.report.asked)
 

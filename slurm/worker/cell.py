@@ -13,12 +13,12 @@ from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
 from base.system import num_cores
 from eval.models.identity import admit_run
 from eval.results.stages import TUNE
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
+from eval.runner.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.repair import is_finished_and_whole
+from pretrain.run.run_dir import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
 from slurm.state.cell_state import CellState, is_own, read_state, start_state, write_state
@@ -62,9 +62,7 @@ def is_done(cell: Cell) -> bool:
 def _has_model(cell: Cell) -> bool:
     """Whether it is pretrained; of a backbone whether it was found."""
     return (
-        RunFolder(cell.run_dir).is_backbone
-        if isinstance(cell, BackboneCell)
-        else is_finished_and_whole(cell.run_dir)
+        RunFolder(cell.run_dir).is_backbone if isinstance(cell, BackboneCell) else is_finished(cell.run_dir)
     )
 
 

@@ -22,10 +22,10 @@ from eval.classification.heads.registry import HEAD_NAMES
 from eval.classification.prediction import predict
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.kept_classifiers import finetuned
+from eval.interpretation.classifiers import finetuned
 from eval.results.rows import read_rows
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run, evaluate_runs
+from eval.runner.work_units import is_evaluated
 from ffn_variants import UsageError
 
 QUICK = FinetuneConfig(
@@ -183,7 +183,7 @@ def test_a_kept_classifier_predicts_what_it_predicted(make_run, head, monkeypatc
     expected = rows[rows["task"] == task.name]["score"].item()
     assert 100 * (logits.argmax(1) == first.validation.labels).mean() == pytest.approx(expected)
     assert [row["label"] for row in first.rows] == first.validation.labels.tolist()
-    monkeypatch.setattr("eval.interpretation.kept_classifiers.train", None)  # nothing is trained again
+    monkeypatch.setattr("eval.interpretation.classifiers.train", None)  # nothing is trained again
     again = finetuned(run, task, config)
     np.testing.assert_allclose(predict(again.classifier, again.validation, 16).logits, logits, atol=1e-5)
     with pytest.raises(TypeError):

@@ -19,9 +19,8 @@ from eval.config import EvalConfig
 from eval.models.identity import model_folder
 from eval.report.inputs.sources import read_source
 from eval.results.baselines import read_baselines
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources
+from eval.runner.work_units import check_sources, is_evaluated
 from eval.scoring.scorers import SCORERS
 from eval.suites.lm_eval_metrics import PERCENT_METRICS, PERPLEXITIES
 from eval.suites.registry import HARNESS_METRICS

@@ -288,7 +288,7 @@ def test_a_damaged_record_is_measured_again(study, tmp_path, capsys):
 def test_a_damaged_checkpoint_is_left_out_with_a_line(study, tmp_path):
     copy = tmp_path / "look" / "gpt_neo" / "swish" / run_of(study, "swish").name
     shutil.copytree(run_of(study, "swish"), copy, ignore=shutil.ignore_patterns("eval"))
-    weights = RunFolder(copy).checkpoints[40] / "model.safetensors"
+    weights = RunFolder(copy).checkpoints[40]
     weights.write_bytes(weights.read_bytes()[:-1])
     found, _ = inspect_run(copy, FEW, False, lambda _: None)
     assert [moment.step for moment in found.moments] == [0, 20, 60]

@@ -151,9 +151,7 @@ def test_killed_at_random_moments_it_ends_as_one_never_killed(
     assert not list(path.glob("checkpoints/*.tmp-*"))
 
 
-SLOW_DAMAGES = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("truncated", "missing", "state flipped")
-]
+SLOW_DAMAGES = [pytest.param(name, marks=pytest.mark.slow) for name in ("truncated", "emptied")]
 
 
 @pytest.mark.parametrize("damage", ["flipped", *SLOW_DAMAGES])
@@ -167,21 +165,15 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(uninterrup
     os.kill(process.pid, signal.SIGKILL)
     process.join()
     older, newest = (path / "checkpoints" / name for name in whole_checkpoints(path))
-    file = newest / ("state.json" if damage.startswith("state") else "optimizer.safetensors")
-    content = bytearray(file.read_bytes())
-    if damage == "missing":
-        file.unlink()
-    elif damage == "truncated":
-        file.write_bytes(content[:-10])
-    else:
-        content[len(content) // 2] ^= 1
-        file.write_bytes(content)
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes({"flipped": content, "truncated": content[:-10], "emptied": b""}[damage])
     finish(start(flags, log))
     said = log.read_text()
-    assert f"{newest} cannot be read ({file.name}" in said
+    assert f"{newest} cannot be read (" in said
     assert f"the checkpoint before it is used, and this one is kept as {newest.name}.broken" in said
     assert f"continued at step {int(older.name.removeprefix('step_'))}" in said
-    assert (path / "checkpoints" / f"{newest.name}.broken").is_dir()
+    assert (path / "checkpoints" / f"{newest.name}.broken").is_file()
     assert_same_result(uninterrupted, path)
 
 
@@ -253,8 +245,7 @@ def test_a_disk_without_room_for_checkpoints_costs_warnings_and_not_the_run(
 ):
     path, log = folder_of(runs_dir, "small-disk"), runs_dir / "small-disk.log"
     (checkpoint,) = list(folder_of(runs_dir, "whole").glob("checkpoints/step_*"))[:1]
-    size = sum(file.stat().st_size for file in checkpoint.iterdir())
-    small_disk(path / "checkpoints", round(2.5 * size / 1024) + 32)
+    small_disk(path / "checkpoints", round(2.5 * checkpoint.stat().st_size / 1024))
     finish(start([*TINY, "--runs-dir", str(runs_dir), "--run-name", "small-disk"], log))
     said = log.read_text()
     assert "a checkpoint could not be written to" in said
@@ -287,17 +278,17 @@ def test_a_full_disk_ends_the_run_with_one_line_and_it_continues_when_there_is_r
     assert_same_result(uninterrupted, path)
 
 
-def test_a_diverged_run_names_step_and_layers_and_is_not_repeated_blindly(runs_dir, start):
+def test_a_diverged_run_names_step_and_norm_and_is_not_repeated_blindly(runs_dir, start):
     path, log = folder_of(runs_dir, "diverged"), runs_dir / "diverged.log"
     rates = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.save-steps", "1"]
     flags = [*TINY, *rates, "--runs-dir", str(runs_dir), "--run-name", "diverged"]
     finish(start(flags, log), 2)
     message = log.read_text().splitlines()[-1]
-    assert re.match(rf"error: {path}: the loss is \S+ at step 2; lower --optim.learning-rate", message)
-    assert re.search(r"Gradient norms of that step: wte \S+, wpe \S+, layer 0 \S+, layer 1 \S+,", message)
+    assert re.match(
+        rf"error: {path}: the loss is \S+ and the norm of the gradient \S+ at step 2; lo", message
+    )
     record = json.loads((path / "FAILED").read_text())
     assert record["step"] == 2
-    assert record["grad_norms"].keys() == {"wte", "wpe", "layer 0", "layer 1", "ln_f"}
     finish(start(flags, log), 2)
     again = log.read_text().splitlines()[-1]
     assert again.startswith(

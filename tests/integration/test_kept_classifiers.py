@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from eval.classification.config import FinetuneConfig
 from eval.classification.tasks.chosen import embedded_tasks
 from eval.config import EvalConfig
-from eval.interpretation.kept_classifiers import finetuned
+from eval.interpretation.classifiers import finetuned
 
 CONFIG = EvalConfig(
     finetune=FinetuneConfig(
@@ -71,17 +70,3 @@ def test_damage_is_mended(kept: tuple[Path, Path, bytes], damage: Callable[[byte
     after = weights(run)
     assert all(torch.equal(after[name], value) for name, value in before.items())
     assert file.read_bytes() != damage(data)
-
-
-def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read(
-    kept: tuple[Path, Path, bytes],
-) -> None:
-    run, file, data = kept
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + size])
-    del header["__metadata__"]["sha256"]
-    text = json.dumps(header).encode()
-    older = len(text).to_bytes(8, "little") + text + data[8 + size :]
-    file.write_bytes(older)
-    weights(run)
-    assert file.read_bytes() == older

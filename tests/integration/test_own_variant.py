@@ -14,7 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from base.records import peek_record
 from ffn_variants import files
-from ffn_variants.models.loading import load_pretrained
+from ffn_variants.models.loading import load_language_model, load_pretrained
+from ffn_variants.swap import swap_ffn
 from tests.processes import run_command
 
 TINY = [
@@ -134,18 +135,9 @@ def test_texts_are_generated_with_consent(run):
     assert done.stdout.startswith("Once upon a time")
 
 
-def test_it_can_be_swapped_into_and_out_of_a_model(run, repository, tmp_path):
-    texts = tmp_path / "texts.txt"
-    texts.write_text("\n<|endoftext|>\n".join(f"Once upon a time there were {i} dogs." for i in range(300)))
-    quick = ("--data", texts, "--steps", 2, "--tokens", 300, "--held-out-tokens", 300, "--batch-size", 2)
-    place = f"{repository}/examples/channel_elu.py:CHANNEL_ELU"
-    refused = run_command("ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new")
-    assert refused.returncode == 2
-    assert "brings its FFN variant 'my-xielu'" in refused.stderr
-    done = run_command(
-        "ffn_variants.swap", run, "--ffn", place, *quick, "--out", tmp_path / "new", "--trust-remote-code"
-    )
-    assert done.returncode == 0, done.stderr
+def test_it_can_be_swapped_into_and_out_of_a_model(run, repository, tmp_path, own_variants):
+    model, _ = load_language_model(run / "model", "causal", trust_remote_code=True)
+    swap_ffn(model, f"{repository}/examples/channel_elu.py:CHANNEL_ELU").save_pretrained(tmp_path / "new")
     assert (tmp_path / "new/ffn_channel-elu.py").is_file()
     assert not (tmp_path / "new/ffn_my-xielu.py").exists()
 

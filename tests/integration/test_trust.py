@@ -153,13 +153,12 @@ def hostile(make_run, mark: Path) -> Path:
         ("eval.explain", "{run}", "sst2"),
         ("eval.inspect", "{run}", "--out", "{study}/inspection"),
         ("eval", "{run}/model", "--classify", "sst2"),
-        ("eval.explainable_segments", "{run}", "{study}/turns.yaml"),
+        ("eval.explain", "{run}", "{study}/turns.yaml", "--measure", "segments"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--dry-run"),
         ("slurm.submit", "{study}/own.yaml", "--runs-dir", "{study}/runs", "--cancel"),
         ("slurm.status", "{study}/own.yaml", "--runs-dir", "{study}/runs"),
         ("slurm.submit", "{study}/backbones.yaml", "--runs-dir", "{study}/runs"),
-        ("ffn_variants.swap", "{run}", "--ffn", "kan", "--data", "{study}/turns.jsonl"),
     ],
     ids=lambda words: " ".join(words),
 )
@@ -188,7 +187,6 @@ def with_own_variant(make_run, mark: Path, tmp_path: Path, repository: Path, own
     file.rename(run.variant_file)
     assert (run.model_dir / "ffn_channel-elu.py").is_file()
     run.completion_marker.write_text(json.dumps({"step": 1, "eval_loss": 3.0}))
-    (run.study.path / "texts.jsonl").write_text('{"text": "a b c"}\n')
     return run.study.path
 
 
@@ -207,7 +205,6 @@ CONSENT = "which is code; read"
         (("pretrain.generate", "{run}"), CONSENT),
         (("pretrain.generate", "{run}/model"), CONSENT),
         (("eval.push", "{run}", "--repo", "me/model", "--dry-run", "{study}/pushed"), None),
-        (("ffn_variants.swap", "{run}", "--ffn", "kan", "--data", "{study}/texts.jsonl"), CONSENT),
         (("ffn_variants",), None),
         (("eval", "{run}", "--suites", "embedded-pairs"), "channel-elu"),
         (("eval", "{run}/model", "--classify", "sst2"), CONSENT),

@@ -35,7 +35,7 @@ def zoo(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("zoo")
     for place in PUBLISHED.values():
         with contextlib.chdir(folder):
-            done = run_command("slurm.archive.restore", repository / place / "runs")
+            done = run_command("slurm.archive", repository / place / "runs", "--restore")
         assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
@@ -82,26 +81,6 @@ def other_steps(loss: PackedLoss, batch: dict[str, Tensor]) -> None:
     """Every second step does something else."""
     if next(_turns) % 2:
         batch["position_ids"].sum()
-
-
-def host_number(loss: PackedLoss, batch: dict[str, Tensor]) -> None:
-    """A number of the host that changes with the steps."""
-    batch["position_ids"].mul(next(_turns))
-
-
-_kept: collections.deque[Tensor] = collections.deque(maxlen=2)
-
-
-def other_place(loss: PackedLoss, batch: dict[str, Tensor]) -> None:
-    """A tensor that a step leaves to the next one, which a replay would read from its old place.
-
-    Two are kept, so that each is made while the one before it still has its place: else the allocator may
-    give both the same, and there would be no defect to find.
-    """
-    left = batch["position_ids"] + 1
-    if _kept:
-        _kept[-1].add(1)
-    _kept.append(left)
 
 
 def temporary(loss: PackedLoss, batch: dict[str, Tensor]) -> None:

@@ -32,7 +32,7 @@ def attempt(ask: dict[str, Any]) -> dict[str, Any]:
     """The figures of one case, or what it ended with."""
     start = time.process_time()
     try:
-        found = figures(run(ask), row_length(ask), ask["workload"] == "replay")
+        found = figures(run(ask), row_length(ask))
     except Exception as error:  # whatever the project or torch may raise
         lines = traceback.format_exc().splitlines()
         found = {"error": f"{type(error).__name__}: {error}"[:2000], "trace": lines}
@@ -56,8 +56,8 @@ def row_length(ask: dict[str, Any]) -> int:
     return 0 if config.model.hidden_size == config.data.block_size else config.data.block_size
 
 
-def figures(traces: list[Any], length: int, in_place: bool) -> dict[str, Any]:
-    """What the last trace asked of the device, and whether the one before asked the same, in place or not."""
+def figures(traces: list[Any], length: int) -> dict[str, Any]:
+    """What the last trace asked of the device, and whether the one before asked the same."""
     last = traces[-1]
     to_device = [copy for copy in last.copies if copy.direction == "to device"]
     blocking = [copy for copy in to_device if copy.blocking]
@@ -75,7 +75,7 @@ def figures(traces: list[Any], length: int, in_place: bool) -> dict[str, Any]:
         "float32_products": _count((launch.name, launch.site) for launch in products),
         "squares": _count((launch.name, launch.site) for launch in squares),
         "flops": dict(last.flops_in()),
-        "differs": difference(traces[0], last, in_place) if len(traces) > 1 else {},
+        "differs": difference(traces[0], last) if len(traces) > 1 else {},
         "operations": dict(last.launches_of().most_common(40)),
     }
 
@@ -85,15 +85,14 @@ def _has_square(launch: Any, length: int) -> bool:
     return any(len(shape) >= 2 and shape[-2:] == (length, length) and length for shape in launch.made)
 
 
-def difference(one: Any, other: Any, in_place: bool) -> dict[str, str]:
-    """The first operation that two steps do not share, or the first tensor where both find it in place."""
+def difference(one: Any, other: Any) -> dict[str, str]:
+    """The first operation that two steps do not share."""
     for number, (left, right) in enumerate(zip(one.sequence(), other.sequence(), strict=False)):
         if left != right:
             return {f"operation {number} at {other.launches[number].site}": f"{left}, then {right}"}
     if len(one.launches) != len(other.launches):
         return {"operations": f"{len(one.launches)}, then {len(other.launches)}"}
-    moved = [site for key, site in other.found.items() if key not in one.found]
-    return {f"a tensor used at {moved[0]}": "in another place"} if in_place and moved else {}
+    return {}
 
 
 def _count(items: Iterable[tuple[Any, ...]]) -> dict[str, int]:

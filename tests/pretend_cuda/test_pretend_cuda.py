@@ -36,7 +36,7 @@ NUMBERS = ("launches", "copies", "megabytes", "peak_mib")
 NOTHING = ("blocking", "waits", "on_host", "float32_products", "squares", "differs")
 OFTEN = ("gelu", "kan", "spline-kan", "gr-kan")
 """Variants of all kinds of kernels: plain, basis_linear, gather and scatter, elementwise with sums."""
-WORKLOADS = ("update", "replay", "evaluation", "finetuning", "scoring")
+WORKLOADS = ("update", "evaluation", "finetuning", "scoring")
 GROUP_LIMIT_S = 600
 
 Ask = dict[str, Any]
@@ -48,21 +48,19 @@ def _cases() -> dict[str, tuple[str, Ask, bool]]:
     for family in FAMILIES:
         for variant in FFN_VARIANTS:
             for fused, workload in itertools.product((True, False), WORKLOADS):
-                if fused or workload != "replay":
-                    mode = "fused" if fused else "eager"
-                    name = f"{workload}-{family}-{variant}-{mode}"
-                    quick = _is_quick(workload, family, variant, fused)
-                    group = f"{family}-{'quick' if quick else f'{workload}-slow'}"
-                    case = {"family": family, "variant": variant, "fused": fused}
-                    cases[name] = group, {"workload": workload, "case": case}, not quick
+                mode = "fused" if fused else "eager"
+                name = f"{workload}-{family}-{variant}-{mode}"
+                quick = _is_quick(workload, family, variant, fused)
+                group = f"{family}-{'quick' if quick else f'{workload}-slow'}"
+                case = {"family": family, "variant": variant, "fused": fused}
+                cases[name] = group, {"workload": workload, "case": case}, not quick
     for name in BUDGETS["shipped"]:
         family, variant = name.split()
         case = {"family": family, "variant": variant, "rows": 112, "shipped": True}
         cases[f"shipped-{family}-{variant}"] = "t5-quick", {"workload": "update", "case": case}, False
-    for defect in _defects():
+    for defect in BUDGETS["defects"]:
         case = {"family": "gpt_neo", "variant": "gelu"}
-        workload = "replay" if defect in BUDGETS["defects"]["replay"] else "update"
-        ask = {"workload": workload, "case": case, "defect": defect}
+        ask = {"workload": "update", "case": case, "defect": defect}
         cases[f"defect-{defect}"] = "gpt_neo-quick", ask, False
     return cases
 
@@ -77,11 +75,6 @@ def _is_quick(workload: str, family: str, variant: str, fused: bool) -> bool:
     if workload == "update":
         return fused and variant in OFTEN[:2]
     return fused and variant == "kan"
-
-
-def _defects() -> dict[str, str]:
-    """Checks that have to find defects, by defect."""
-    return BUDGETS["defects"]["update"] | BUDGETS["defects"]["replay"]
 
 
 CASES = _cases()
@@ -171,7 +164,7 @@ def problems(name: str, figures: dict[str, Any]) -> dict[str, str]:
 def _allowed(name: str) -> dict[str, list[str]]:
     """Parts of what a check of NOTHING names, where it allows some."""
     kind, family, *rest = name.split("-")
-    kind = "update" if kind in ("defect", "shipped", "replay") else kind
+    kind = "update" if kind in ("defect", "shipped") else kind
     found: dict[str, list[str]] = {}
     for place in (kind, f"{kind} {family}", "variant " + "-".join(rest[:-1])):
         for check, parts in BUDGETS["allowed"].get(place, {}).items():
@@ -195,9 +188,9 @@ def test_budgets_are_near_what_is_needed(name: str, figures_of: Callable[[str], 
     assert not loose, f"lower the budget in budgets.yaml: {name} needs {loose}"
 
 
-@pytest.mark.parametrize("defect", _defects())
+@pytest.mark.parametrize("defect", BUDGETS["defects"])
 def test_a_planted_defect_is_found(defect: str, figures_of: Callable[[str], dict[str, Any]]) -> None:
-    name, check = f"defect-{defect}", _defects()[defect]
+    name, check = f"defect-{defect}", BUDGETS["defects"][defect]
     found, before = (
         problems(name, figures_of(name)),
         problems("update-gpt_neo-gelu-fused", figures_of("update-gpt_neo-gelu-fused")),

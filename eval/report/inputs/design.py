@@ -14,11 +14,11 @@ import pandas as pd
 from base.config_input import read_yaml
 from base.errors import UsageError, unknown_name
 from base.files import mapping
-from base.sealed_text import is_file_as_written
 from eval.report.inputs.study_axes import StudyAxes, read_axes
 from eval.results.decisions import Decisions
 from eval.results.outcome import Declared
 from eval.results.rows import LARGEST
+from eval.results.stages import is_cut_off
 from eval.significance.axes import Benchmark, Combination, Family, Level, Setting, Settings
 from eval.significance.comparison import CorrectionName, Method
 from eval.significance.factor import FACTORS, Factor, check_factor, listed_heads
@@ -110,23 +110,16 @@ def read_design(path: Path) -> Asked:
         if StudyFolder(path.parent).tuning_file.exists():
             raise UsageError(_needed(path, "is missing"))
         return Asked()
-    as_written = is_file_as_written(path)
     try:
         content = read_yaml(path)
         if not content:
             raise UsageError(f"{path}: is empty")
+        if is_cut_off(content):
+            raise UsageError(f"{path}: was cut off")
     except UsageError as error:
         return _without(path, error)
-    try:
-        design, declared = _from_content(path, content)
-    except UsageError as error:
-        if as_written:
-            raise
-        return _without(path, error)
-    edited = (
-        f"{path.name} is not as the study's command wrote it: it was edited or damaged; followed as it stands"
-    )
-    return Asked(design=design, declared=declared, notes=() if as_written else (edited,))
+    design, declared = _from_content(path, content)
+    return Asked(design=design, declared=declared)
 
 
 def _without(path: Path, error: UsageError) -> Asked:

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, TypeAdapter
 
-from base.records import SEAL, seal, unsealed
+from base.records import parse_record
 from pretrain.run.folders import StudyFolder
 
 
@@ -99,7 +99,7 @@ def read_history(folder: Path) -> History:
     notes = [] if lines else [f"{file.name} is empty: reports that went before are not known"]
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(_LINE.validate_python(unsealed(line)))
+            found.append(_LINE.validate_python(parse_record(line)))
         except (ValueError, RecursionError):
             notes.append(f"{file.name}: line {number} is damaged and was left out")
     return History(
@@ -150,8 +150,7 @@ def _append(folder: Path, line: Question | Report) -> None:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(size - 1, 0))
             is_cut_off = stream.read(1) not in (b"", b"\n")
-            values = _LINE.dump_python(line, mode="json")
-            text = json.dumps(values | {SEAL: seal(values)})
+            text = json.dumps(_LINE.dump_python(line, mode="json"))
             stream.write(b"\n" * is_cut_off + text.encode() + b"\n")
     except OSError:
         return  # a report of a folder that cannot be written to is written elsewhere, and is no less a report

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from base.checksums import damage
 from base.config_input import read_yaml
 from base.errors import UsageError
 from base.files import mapping
 from base.json_text import parse_json
-from base.records import unsealed
+from base.records import peek_record
 from eval.results.places import Places
-from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, some_of
+from eval.results.rows import LARGEST, NO_HEAD, ROW_COLUMNS, RunKey, run_name, some_of
 from eval.significance.axes import Family, Level
 from eval.suites.registry import HELD_OUT, HELD_OUT_LOSS
-from pretrain.run.folders import RunFolder
+from pretrain.run.folders import RUN_NAME, RunFolder
 from pretrain.run.manifest import Completion, read_completion
 
 SHOWN = 4
@@ -96,7 +95,7 @@ class RunFacts:
 def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) -> RunFacts:
     """Read what a run folder tells of size and held-out loss.
 
-    Files that are absent, cut off, or not as the training left them tell nothing.
+    Files that are absent or do not parse tell nothing.
 
     Args:
         run: Its folder.
@@ -106,9 +105,10 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     Raises:
         UsageError: If nothing in it says which family, variant and seed it is.
     """
-    completion, wrong = _checked(run)
-    family, variant, seed = _identity(run, rows, wrong)
-    provenance = _provenance(run, wrong)
+    completion, provenance = read_completion(run), peek_record(run.provenance_file)
+    family, variant, seed = _identity(run, rows)
+    if wrong := _damage(run, provenance, completion):
+        provenance = {}
     parameters = provenance.get("parameters")
     counts = parameters if isinstance(parameters, dict) else {"total": parameters}
     # Runs of before budgets say neither of these.
@@ -127,7 +127,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
     }
     known = {name: _positive(name, value, wrong) for name, value in sizes.items()}
     time_s = _number(known["seconds"])
-    logged = [] if run.metrics_file.name in wrong else _read_metrics(run.metrics_file)
+    logged = _read_metrics(run.metrics_file)
     curve = _evaluations(logged)
     end = None if completion is None else _end(results, completion.results, logged)
     is_cut = end is not None and (not curve or curve[-1][:2] != (end.step, end.loss))
@@ -148,7 +148,7 @@ def read_facts(run: RunFolder, run_id: str, rows: pd.DataFrame | None = None) ->
         eval_loss=end.loss if end and math.isfinite(end.loss) else None,
         word_frequency_loss=_number(known["word_frequency_loss"]),
         curve=() if is_cut else curve,
-        is_curve_cut=is_cut and run.metrics_file.name not in wrong,
+        is_curve_cut=is_cut,
         grad_norms=_curve(logged, "grad_norm"),
         tokens_per_s=_number(known["tokens a second"]),
         train_hours=None if time_s is None else time_s / 3600,
@@ -168,25 +168,13 @@ def _active(known: Mapping[str, object], ffn: Mapping[str, Any]) -> int | None:
     return round(whole - of_ffns * (1 - active / each))
 
 
-def _checked(run: RunFolder) -> tuple[Completion | None, dict[str, str]]:
-    """Hold what a report reads against what the training left: by name what is wrong with a file."""
-    completion = read_completion(run)
+def _damage(run: RunFolder, record: Mapping[str, Any], completion: Completion | None) -> dict[str, str]:
+    """Say by name what a finished run does not have any more, or not as its training left it."""
     if completion is None:  # the model is saved before, so something took the marker away
-        return None, {run.completion_marker.name: "is not there"} if run.has_model else {}
-    read = (run.config_file.name, run.provenance_file.name, run.metrics_file.name)
-    return completion, damage(run.path, {n: s for n, s in completion.files.items() if n in read})
-
-
-def _provenance(run: RunFolder, wrong: dict[str, str]) -> dict[str, Any]:
-    """Read the record of a run; notes in ``wrong`` where it cannot be read."""
-    name = run.provenance_file.name
-    if name in wrong or not run.provenance_file.is_file():
-        return {}
-    try:
-        return unsealed(run.provenance_file.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        wrong[name] = f"cannot be read ({error})"
-        return {}
+        return {run.completion_marker.name: "is not there"} if run.has_model else {}
+    if completion.config_hash and record.get("results") != completion.results:
+        return {run.provenance_file.name: "is gone, damaged or not of the end of this run"}
+    return {}
 
 
 _MAY_BE_ZERO = ("parameters of the FFN", "FLOPs a token of the FFN")
@@ -227,20 +215,22 @@ def cut_notes(facts: Sequence[RunFacts]) -> list[str]:
     return [f"{said}: {some_of(cut, SHOWN)}"] if cut else []
 
 
-def _identity(run: RunFolder, rows: pd.DataFrame | None, wrong: Mapping[str, str]) -> RunKey:
+def _identity(run: RunFolder, rows: pd.DataFrame | None) -> RunKey:
     """Family, variant and seed, by the rows of a run where it has any, else by its configuration."""
     if rows is not None and len(rows):
         first = rows.iloc[0]
         return str(first["family"]), str(first["variant"]), int(first["seed"])
-    if run.config_file.name in wrong:
-        raise UsageError(f"{run.config_file} {wrong[run.config_file.name]}")
     try:
         config = read_yaml(run.config_file)
-        return str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
+        said = str(config["family"]), str(config["model"]["ffn"]), int(config["seed"])
     except (KeyError, TypeError, ValueError):  # a UsageError is a ValueError
         raise UsageError(
             f"{run.config_file} does not say family, model.ffn and seed; is it damaged?"
         ) from None
+    named = RUN_NAME.fullmatch(run.path.name)
+    if run.run_id.split("/")[:2] != [*said[:2]] or (named and int(named["seed"]) != said[2]):
+        raise UsageError(f"{run.config_file} is of another run, {run_name(said)}")
+    return said
 
 
 def held_out_rows(facts: Sequence[RunFacts]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from base.errors import UsageError
 from eval.report.inputs.design import Asked, Design, design_from, read_design
 from eval.report.inputs.history import History, read_history
 from eval.report.inputs.run_facts import SHOWN, RunFacts, cut_notes, held_out_rows
-from eval.report.inputs.run_files import broken_notes, read_all_facts, read_tables
+from eval.report.inputs.run_files import read_all_facts, read_tables
 from eval.report.inputs.study_axes import StudyAxes
 from eval.report.inputs.study_checks import (
     FailedRun,
@@ -21,9 +21,9 @@ from eval.report.inputs.study_checks import (
     failed_notes,
     failed_runs,
     protocol_notes,
+    source_notes,
+    text_notes,
 )
-from eval.report.inputs.texts import text_notes
-from eval.report.inputs.variant_sources import source_notes
 from eval.report.readers.reading import TABLE, Found, Reading
 from eval.report.readers.registry import SUFFIXES, read_result_files
 from eval.report.readers.shapes import to_rows
@@ -212,7 +212,6 @@ def _read_study(folder: Path) -> Source:
         *(*protocol_notes(scored, placed.family), *cut_notes(facts), *without),
         *cut_input_notes(scored),
         *(*_record_notes(study, design), *_unknown_names(study, asked, rows)),
-        *broken_notes(runs),  # of what was read just now, too
     ]
     return Source(
         path=folder,
@@ -253,8 +252,7 @@ def _compared_and_apart(
         raise UsageError(
             f"{study.path}: no cell of {study.study_file.name} is finished or scored; run the study first"
         )
-    if asked.notes or not study.study_file.is_file():
-        _refuse_mixed(study, placed, compared)
+    _refuse_mixed(study, placed, compared)
     apart = {run_id: run for run_id, run in runs.items() if run_id in placed.aside - mixed.keys()}
     return compared, apart, notes
 
@@ -288,7 +286,7 @@ def _runs_of(study: StudyFolder) -> dict[str, RunFolder]:
 
 
 def _refuse_mixed(study: StudyFolder, placed: StudyAxes, runs: Iterable[str]) -> None:
-    """Refuse runs that only the study's file told apart, where that file is not as it was written.
+    """Refuse runs that only the study's file could tell apart, where it does not.
 
     Raises:
         UsageError: Naming the file.

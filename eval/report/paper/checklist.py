@@ -86,7 +86,7 @@ def _tuning(analysis: Analysis) -> str:
     plan, runs = analysis.tuned.plan.plan, sum(analysis.tuned.num_runs.values())
     tried = "; ".join(f"{name} at {', '.join(map(str, values))}" for name, values in plan.fields.items())
     return (
-        f"{runs} tuning runs ({plan.method} of {tried}; {len(plan.seeds)} seeds). "
+        f"{runs} tuning runs (grid of {tried}; {len(plan.seeds)} seeds). "
         "Every variant was tuned with as many runs, on seeds and held-out text that the comparison does "
         "not use; the report's section *Tuning* has every value and loss."
     )

@@ -12,7 +12,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from eval.results.ledger import items_damage
+from base.errors import UsageError
+from eval.results.rows import read_table
+from eval.results.store import items_damage
 from eval.significance.statistics.items import benchmark_scores
 from pretrain.run.folders import StudyFolder
 
@@ -81,8 +83,8 @@ def _read_items(path: Path, tasks: set[str]) -> pa.Table | str | None:
         if item_id is None or not {"task", "correct"} <= set(columns):
             return None
         chosen = ds.field("task").isin(sorted(tasks))
-        table = pq.read_table(path, columns=["task", item_id, "correct"], filters=chosen)
-    except (OSError, pa.ArrowInvalid):
+        table = read_table(path, ["task", item_id, "correct"], filters=chosen)
+    except (OSError, pa.ArrowInvalid, UsageError):
         return "no readable items"
     # Ids of one task may repeat: then its items pair up in the order of the file.
     table = table.append_column("row", pa.array(np.arange(len(table))))

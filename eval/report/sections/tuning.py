@@ -85,8 +85,6 @@ def _values(values: Sequence[object]) -> str:
 
 def _rounds(tuned: Tuned) -> str:
     rounds = max(tuned.num_rounds.values(), default=1)
-    if tuned.plan.plan.method != "grid":
-        return f", halved over {rounds} rungs"
     return f", the grid widened {'once' if rounds == 2 else f'{rounds - 1} times'}" if rounds > 1 else ""
 
 

@@ -163,7 +163,7 @@ def _tuned(tuning: Tuning, keys: Keys, runs: pd.DataFrame) -> Tuned | None:
         for choice in tuning.chosen_in_order
         if (key := keys.get((choice.family, frozenset(choice.places), choice.variant)))
     }
-    tables = {key: _whole_losses(tuning, choice) for key, choice in known.items()}
+    tables = {key: _losses(tuning, choice) for key, choice in known.items()}
     settings = {key: (choice.family, choice.places) for key, choice in known.items()}
     lines: list[Line] = []
     for setting in dict.fromkeys(settings.values()):
@@ -203,28 +203,14 @@ def _num_runs(tuning: Tuning, choice: Choice) -> int:
     return sum(len(one.losses) for one in tried)
 
 
-def _whole_losses(tuning: Tuning, choice: Choice) -> Losses:
-    """Losses of whole runs at every point that was tried.
-
-    Points that successive halving dropped keep the distance to the chosen one that they had in their last
-    rung.
-    """
-    found: dict[PointKey, tuple[float | None, ...]] = {}
-    for each in reversed(_rounds(tuning, choice)):
-        own = {tuple(x.point.values()): x.losses for x in each.tried if x.variant == choice.variant}
-        best = tuple(choice.point.values())
-        for point, losses in own.items():
-            if point not in found:
-                is_part = each.share < 1.0 and best in own
-                found[point] = _moved(losses, own[best], found[best]) if is_part else losses
-    return found
-
-
-def _moved(
-    losses: Sequence[float | None], was: Sequence[float | None], now: Sequence[float | None]
-) -> tuple[float | None, ...]:
-    known = zip(losses, was, now, strict=True)
-    return tuple(None if None in three else three[0] - three[1] + three[2] for three in known)  # type: ignore[operator]
+def _losses(tuning: Tuning, choice: Choice) -> Losses:
+    """Losses at every point that was tried."""
+    return {
+        tuple(one.point.values()): one.losses
+        for each in reversed(_rounds(tuning, choice))
+        for one in each.tried
+        if one.variant == choice.variant
+    }
 
 
 def _mean(losses: Sequence[float | None]) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 
 from eval.report.inputs.sources import Source
 from eval.results.chosen import chosen_settings
-from eval.results.ledger import read_ledger
 from eval.results.rows import NO_HEAD
+from eval.results.store import read_ledger
 from pretrain.run.folders import RunFolder
 
 TRIED = ("head_learning_rates", "init_scales")

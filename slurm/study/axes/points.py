@@ -1,15 +1,190 @@
-"""Levels of a study's axes beside the variant: what a run at each has in its configuration."""
+"""Levels of a study's axes beside the variant: sizes, numbers of tokens, and fields by their dotted names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
-from base.errors import UsageError
-from slurm.study.axes.fields import check_field, read_value, write_value
-from slurm.study.axes.nested import put
-from slurm.study.axes.tokens import read_tokens, write_tokens
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
+
+from base.errors import LONGEST_SHOWN, UsageError, shown
+from base.flags import is_section
+from base.mistakes import explain
+from pretrain.config import RunConfig
+from pretrain.run.run_dir import RESULT_NEUTRAL
+
+
+def put(name: str, value: Any) -> dict[str, Any]:
+    """Return nested values that hold one value."""
+    for key in reversed(name.split(".")):
+        value = {key: value}
+    return value
+
+
+def find(values: Any, name: str) -> Any:
+    """Return what has a dotted name; None where there is nothing."""
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def has(values: Any, name: str) -> bool:
+    """Whether something has a dotted name, if only None."""
+    section, _, key = name.rpartition(".")
+    inside = find(values, section) if section else values
+    return isinstance(inside, Mapping) and key in inside
+
+
+def leaves(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all that is no section, in the order in which it stands."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
+
+
+def settings(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the field that each leaf of a configuration sets, and the leaf itself.
+
+    They are two under ``variants``: ``variants.kan.optim.learning_rate`` sets ``optim.learning_rate``.
+    """
+    for leaf in leaves(values):
+        parts = leaf.split(".")
+        yield ".".join(parts[2:] if parts[0] == "variants" else parts), leaf
+
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9}
+_WRITTEN = re.compile(r"(?P<number>\d{1,16}(?:\.\d{1,16})?(?:[eE]\+?\d{1,2})?)\s*(?P<unit>[kKMB]?)")
+_MOST = 10**15
+
+
+def read_tokens(value: object) -> int:
+    """Read a number of tokens.
+
+    Raises:
+        UsageError: If it is none, or no whole number above 0.
+    """
+    text = str(value).strip().replace("_", "").replace(",", "")
+    written = None if isinstance(value, bool) else _WRITTEN.fullmatch(text)
+    number = Decimal(written["number"]) * _UNITS[written["unit"].replace("K", "k")] if written else Decimal(0)
+    if not 1 <= number <= _MOST or number != int(number):
+        raise UsageError(f"{shown(value)} is no number of training tokens; write 1M, 1.5M, 2B or 300000")
+    return int(number)
+
+
+def write_tokens(number: int) -> str:
+    """Write a number of tokens as short as it is exact: ``1.5M``."""
+    for unit in ("B", "M", "k"):
+        scaled = Decimal(number) / _UNITS[unit]
+        if 1 <= scaled < 1000 and scaled == round(scaled, 3):
+            return f"{scaled.normalize():f}{unit}"
+    return str(number)
+
+
+def num_steps(tokens: int, batch_size: int, block_size: int) -> int:
+    """Count the steps that train on so many tokens and no more.
+
+    Raises:
+        UsageError: If there are too few for one.
+    """
+    steps = tokens // (batch_size * block_size)
+    if not steps:
+        raise UsageError(
+            f"tokens {write_tokens(tokens)} are fewer than the {batch_size * block_size:,} of one step "
+            f"(train.batch_size {batch_size} x data.block_size {block_size}); name more"
+        )
+    return steps
+
+
+SAID_BY_STUDY = {
+    "family": "its `families` name them",
+    "seed": "its `seeds` name them",
+    "seeds": "name them in its own `seeds`",
+    "model.ffn": "its `variants` name them",
+    "output.study": "its `name` is that of the folder",
+}
+"""What no run of a study may say for itself, and where the study says it."""
+_FINITE = ConfigDict(allow_inf_nan=False)
+_OF_VARIANTS = ("model.ffn", "model.ffn_file", "model.ffn_options", "model.ffn_budget")
+
+
+def check_field(name: str) -> None:
+    """Refuse an axis that is no field, that the study says itself, or that cannot change a result.
+
+    Raises:
+        UsageError: Says which.
+    """
+    fields = dict(_fields())
+    if any(field.startswith(f"{name}.") for field in fields):
+        raise UsageError(f"axes: {name} is a section; name one of its fields, such as {_first(fields, name)}")
+    parent = next((each for each in _OF_VARIANTS if name == each or name.startswith(f"{each}.")), None)
+    if parent:
+        raise UsageError(
+            f'axes: {name} is no axis of its own; write it under `variants`, such as "kan grid_size=3" or '
+            '"kan ffn_budget=params"'
+        )
+    if name in SAID_BY_STUDY:
+        raise UsageError(f"axes: {name} is no axis of its own; {SAID_BY_STUDY[name]}")
+    if name not in fields:
+        close = difflib.get_close_matches(name[:LONGEST_SHOWN], fields, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "write section.name, such as optim.learning_rate"
+        raise UsageError(f"axes: {shown(name)} is no field of a run's configuration; {hint}")
+    section, _, own = name.rpartition(".")
+    neutral = RESULT_NEUTRAL.get(section, {})
+    if neutral is True or own in neutral:
+        raise UsageError(
+            f"axes: {name} cannot change what is trained, so all its levels would be one run; leave it out"
+        )
+
+
+def read_value(name: str, value: Any) -> Any:
+    """Return a value of a field in the field's type.
+
+    Raises:
+        UsageError: If it does not fit.
+    """
+    kind: Any = dict(_fields())[name].rebuild_annotation()
+    try:
+        return TypeAdapter(kind, config=_FINITE).validate_python(value)
+    except ValidationError:
+        pass
+    try:
+        RunConfig.model_validate(put(name, value))
+    except ValidationError as error:
+        raise explain(error, RunConfig, "axes") from None
+    raise AssertionError("a field refuses what its section takes")
+
+
+def write_value(value: Any) -> str:
+    """Write a field's value as text, which is what a level is in tables: ``0.003``."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, float):
+        short = f"{value:g}"
+        return short if float(short) == value else repr(value)
+    if isinstance(value, tuple | list):
+        return " ".join(map(write_value, value))
+    return str(value)
+
+
+def _fields(kind: type[BaseModel] = RunConfig, prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    for name, info in kind.model_fields.items():
+        annotation: Any = info.annotation
+        if is_section(annotation):
+            yield from _fields(annotation, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", info
+
+
+def _first(fields: Mapping[str, FieldInfo], section: str) -> str:
+    return next(name for name in fields if name.startswith(f"{section}."))
+
 
 SIZE, TOKENS = "size", "tokens"
 """The axes that are no field of a configuration."""

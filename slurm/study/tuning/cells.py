@@ -15,12 +15,11 @@ from base.config_input import deep_merge
 from base.errors import UsageError
 from eval.results.stages import MAIN, SHARED, TUNE
 from eval.results.tuning import Tuning, TuningPlan, Wanted
-from eval.results.tuning_rules import RUNGS, Point, points, widest
+from eval.results.tuning_rules import Point, widest
 from pretrain.config import RunConfig
 from pretrain.resolution import check_fit
 from pretrain.run.run_dir import run_dir
-from slurm.study.axes.fields import write_value
-from slurm.study.axes.nested import put
+from slurm.study.axes.points import put, write_value
 from slurm.study.cells import RunCell, at_seed
 from slurm.study.tuning.schema import TuneConfig
 
@@ -42,7 +41,6 @@ def plan_of(tune: TuneConfig, untuned: Sequence[RunCell], baseline: str) -> Tuni
         seeds=tune.seeds,
         select=tune.select,
         widen=tune.widen,
-        method=tune.method,
         shared=tune.shared,
         baseline=baseline,
         variants=tuple(dict.fromkeys(cell.variant for cell in untuned)),
@@ -56,27 +54,6 @@ def tuning_cells(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
     """Return the tuning runs of rounds that have ended and of those that are at work, seeds slowest."""
     of_first = [_at_point(_template(one, untuned), one) for one in tuning.wanted()]
     return [at_seed(cell, seed) for seed in tuning.plan.seeds for cell in of_first]
-
-
-def rungs_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
-    """Return runs that cost what the later rungs of successive halving do, whose points are open yet."""
-    plan = tuning.plan
-    if plan.method == "grid":
-        return []
-    found, some = [], points(plan.fields)
-    for group in plan.groups:
-        for rung in range(len(tuning.rounds_of(group)) + 1, len(RUNGS)):
-            for point in some[: max(1, len(some) // 2**rung)]:
-                one = Wanted(
-                    family=group.family,
-                    places=group.places,
-                    variant=group.variants[0],
-                    point=point,
-                    share=RUNGS[rung],
-                )
-                cells = cells_of(one, plan.seeds, untuned)
-                found += [replace(cell, places=group.places) for cell in cells]
-    return found
 
 
 def growth_to_come(tuning: Tuning, untuned: Sequence[RunCell]) -> list[RunCell]:
@@ -124,14 +101,13 @@ def shares_its_best(tuning: Tuning, cell: RunCell) -> bool:
     return bool(cell.stage == MAIN and tuning.plan.shared and own and shared and own.point == shared.point)
 
 
-def with_values(cell: RunCell, point: Point, part: Part, share: float = 1.0) -> RunCell:
+def with_values(cell: RunCell, point: Point, part: Part) -> RunCell:
     """Return a cell with some values in its configuration.
 
     Args:
         cell: The cell.
         point: Dotted names of fields to values.
         part: Of the held-out documents.
-        share: Of the run's tokens; its schedule is one of its own.
 
     Raises:
         UsageError: If they do not fit the rest; names the field.
@@ -140,13 +116,9 @@ def with_values(cell: RunCell, point: Point, part: Part, share: float = 1.0) -> 
     before = cell.config.optim.max_steps
     for name, value in {**point, "data.validation_part": part}.items():
         values = deep_merge(values, put(name, value))
-    optim, longer = values["optim"], cell.config.train.batch_size / values["train"]["batch_size"]
-    if before:
-        optim["max_steps"] = max(1, round(before * share * longer))
-    else:
-        optim["num_train_epochs"] *= share
-    if optim["warmup_steps"] and share < 1:
-        optim["warmup_steps"] = round(optim["warmup_steps"] * share)
+    if before:  # a larger batch reads as many tokens in fewer steps
+        longer = cell.config.train.batch_size / values["train"]["batch_size"]
+        values["optim"]["max_steps"] = max(1, round(before * longer))
     config = check(RunConfig, values, source=f"tune, for {cell.variant}")
     check_fit(config, "tune: ")
     return replace(cell, config=config, run_dir=run_dir(config))
@@ -180,7 +152,7 @@ def check_values(cells: Sequence[RunCell], tune: TuneConfig) -> None:
 
 def _at_point(cell: RunCell, wanted: Wanted) -> RunCell:
     """A tuning run; only its held-out loss is wanted."""
-    found = with_values(cell, wanted.point, CHOSEN_ON, wanted.share)
+    found = with_values(cell, wanted.point, CHOSEN_ON)
     places = (*cell.places, *((name, write_value(value)) for name, value in wanted.point.items()))
     nothing = cell.evaluation.model_copy(update={"suites": (), "tasks": (), "classify": (), "score_on": ()})
     return replace(found, stage=TUNE, evaluation=nothing, places=places)

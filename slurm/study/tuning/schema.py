@@ -11,11 +11,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from base.command_line import Section, check
 from base.errors import UsageError, shown, unknown_name
 from base.seeds import parse_seeds
-from eval.results.tuning import Method
-from eval.results.tuning_rules import FEWEST_TO_HALVE, RUNGS, Value, is_number, points, widest
+from eval.results.tuning_rules import Value, is_number, points, widest
 from pretrain.config import RunConfig
-from slurm.study.axes.fields import write_value
-from slurm.study.axes.nested import settings
+from slurm.study.axes.points import settings, write_value
 
 MOST_POINTS = 1000
 WIDEN = 2
@@ -44,8 +42,6 @@ class TuneConfig(Section):
     """Every variant has as many tuning runs."""
     widen: Annotated[int, Field(ge=0, le=5)] = WIDEN
     """How often all variants of a setting get one value more on a side at which one of them is best."""
-    method: Method = "grid"
-    """``grid``, or ``successive-halving``: short runs first, and the better half of them again, longer."""
     shared: bool = True
     """Whether every variant is trained at the baseline's best too, as in a study with one rate for all."""
 
@@ -58,26 +54,12 @@ class TuneConfig(Section):
         found = math.prod(len(values) for values in self.fields.values())  # whose list may not fit memory
         if found > MOST_POINTS:
             raise ValueError(f"the fields make {found:,} points; {MOST_POINTS:,} are allowed")
-        if self.method == "successive-halving":
-            self._check_halving()
         if self.widen and not any(is_number(values[0]) for values in self.fields.values()):
             raise ValueError(
                 f"widen is {self.widen}, and {', '.join(self.fields)} has no numbers to go on with; write "
                 "widen: 0"
             )
         return self
-
-    def _check_halving(self) -> None:
-        found = len(points(self.fields))
-        if found < FEWEST_TO_HALVE:
-            raise ValueError(
-                f"successive-halving of {found} values ends before its last rung; give {FEWEST_TO_HALVE} or "
-                "more, or write method: grid"
-            )
-        if self.widen:
-            raise ValueError(
-                "widen is for method grid; successive-halving starts with all values, so give more"
-            )
 
 
 def read_tune(value: object) -> TuneConfig | None:
@@ -98,7 +80,7 @@ def read_tune(value: object) -> TuneConfig | None:
     rest = {name: values for name, values in value.items() if name not in dotted}
     fields = {str(name): _values(str(name), values) for name, values in dotted.items()}
     has_numbers = any(is_number(values[0]) for values in fields.values())
-    if fields and (not has_numbers or rest.get("method") == "successive-halving"):
+    if fields and not has_numbers:
         rest.setdefault("widen", 0)
     return check(TuneConfig, {**rest, "fields": fields})
 
@@ -198,12 +180,9 @@ def describe_tuning(tune: TuneConfig) -> str:
     fields = "; ".join(f"{name} {', '.join(map(write_value, some))}" for name, some in tune.fields.items())
     often = "once" if tune.widen == 1 else f"up to {tune.widen} times"
     grows = f", grown {often} where a best is at its edge" if tune.widen else ""
-    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; {tune.method}{grows}"
+    return f"{fields} at seeds {', '.join(map(str, tune.seeds))}; grid{grows}"
 
 
 def runs_of_an_arm(tune: TuneConfig) -> tuple[int, int]:
     """Count the tuning runs of a variant in a setting at one seed: the fewest, and the most that may be."""
-    if tune.method == "successive-halving":
-        total = sum(max(1, len(points(tune.fields)) // 2**rung) for rung in range(len(RUNGS)))
-        return total, total
     return len(points(tune.fields)), len(points(widest(tune.fields, tune.widen)))

@@ -8,13 +8,13 @@ import time
 import pytest
 
 from base.files import ABANDONED_S, remove_leftovers, write_text
-from base.records import peek_record, unsealed
+from base.records import parse_record, peek_record
 
 
 def test_an_object_is_read(tmp_path):
     path = tmp_path / "made" / "a.json"
     write_text(path, '{"word": "naïve", "count": 2}')
-    assert unsealed(path.read_bytes()) == peek_record(path) == {"word": "naïve", "count": 2}
+    assert parse_record(path.read_bytes()) == peek_record(path) == {"word": "naïve", "count": 2}
     assert [file.name for file in path.parent.iterdir()] == ["a.json"]
 
 
@@ -28,7 +28,7 @@ def test_a_damaged_file(text, tmp_path):
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     assert peek_record(path) == {}
     with pytest.raises(ValueError, match=r"it is empty|it is no JSON"):
-        unsealed(path.read_bytes())
+        parse_record(path.read_bytes())
 
 
 def test_a_file_that_holds_no_object(tmp_path):

@@ -107,9 +107,7 @@ def test_the_page_of_commands_lists_them_all() -> None:
     "command",
     [
         "study run", "study status", "study cancel", "study list", "study archive",
-        "study restore", "train", "generate", "eval", "check", "swap", "push", "report", "inspect",
-        "explain", "explainable-segments", "sufficiency",
-        "concept-space",
+        "train", "generate", "eval", "check", "push", "report", "inspect", "explain",
     ],
 )  # fmt: skip
 def test_a_command_without_what_it_needs_says_so(

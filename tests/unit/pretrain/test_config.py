@@ -236,3 +236,11 @@ def test_a_configuration_without_flags_is_read_without_looking_for_any(
 ) -> None:
     monkeypatch.setattr("pretrain.resolution.read_flags", None)  # a study reads hundreds
     assert load_config(None, overrides={"seed": 3}).seed == 3
+
+
+def test_a_run_of_before_reads_without_what_is_gone():
+    """``cuda_graph`` stands in the config.yaml of runs from before, and was in no hash."""
+    before = load_config(None, [], {"train": {"cuda_graph": False}})
+    assert before == load_config(None, [])
+    with pytest.raises(UsageError, match=r"cuda-graph"):
+        load_config(None, ["--train.cuda-graph"])

@@ -19,7 +19,7 @@ from pretrain.data.prepare import prepare_data
 from pretrain.generate import main
 from pretrain.model.build import build, special_token_ids
 from pretrain.resolution import load_config
-from pretrain.sampling import continue_text, fill_gap
+from pretrain.sampling import continue_texts, fill_gap
 from pretrain.training import train as training
 from pretrain.training.train import save_model, train
 
@@ -63,7 +63,7 @@ def test_greedy_text_is_the_argmax_of_one_forward_pass_per_token(run, ffn):
         while len(ids) < prompt + 25 and ids[-1] != tokenizer.eos_token_id:
             ids.append(int(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
     assert len(ids) - prompt > 9
-    (text,) = continue_text(model, tokenizer, "Once upon a time", 25, temperature=0)
+    (text,) = continue_texts(model, tokenizer, ["Once upon a time"], 25, temperature=0)
     assert text == tokenizer.decode(ids, skip_special_tokens=True)
 
 
@@ -71,19 +71,21 @@ def test_the_seed_decides_the_draws_and_nothing_else_is_touched(run):
     model, tokenizer = load(run("--ffn", "gelu"))
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    one, two = continue_text(model, tokenizer, "The", 20, seed=1, num=2)
+    one, two = continue_texts(model, tokenizer, ["The"], 20, seed=1, num=2)
     assert torch.equal(torch.get_rng_state(), before)
-    assert continue_text(model, tokenizer, "The", 20, seed=1, num=2) == [one, two]
+    assert continue_texts(model, tokenizer, ["The"], 20, seed=1, num=2) == [one, two]
     assert one != two
-    assert continue_text(model, tokenizer, "The", 20, seed=2) != [one]
+    assert continue_texts(model, tokenizer, ["The"], 20, seed=2) != [one]
 
 
-def test_the_command_writes_texts_that_begin_with_the_prompt(run, capsys):
+def test_the_command_writes_texts_that_begin_with_their_prompts(run, capsys):
     for folder in (run("--ffn", "gelu"), run("--ffn", "gelu") / "model"):
         capsys.readouterr()
-        main([str(folder), "--prompt", "The dog", "--num", "2", "--max-new-tokens", "500"])
+        flags = ["--prompt", "The dog", "One day, a girl", "--num", "2", "--max-new-tokens", "500"]
+        main([str(folder), *flags])
         texts = capsys.readouterr().out.strip().split("\n\n")
-        assert [text.startswith("The dog") for text in texts] == [True, True]
+        beginnings = ["The dog", "The dog", "One day, a girl", "One day, a girl"]
+        assert list(map(str.startswith, texts, beginnings)) == [True] * 4
 
 
 def test_the_likeliest_words_of_a_gap_have_their_probabilities(run):
@@ -146,7 +148,7 @@ def test_folders_without_a_model_are_told(run, tmp_path):
     with pytest.raises(UsageError, match="has no model yet: its training did not finish"):
         main([str(tmp_path)])
     (tmp_path / "config.json").write_text('{"model_type": "nonsense"}')
-    with pytest.raises(UsageError, match="the model cannot be loaded"):
+    with pytest.raises(UsageError, match="cannot load the model"):
         main([str(tmp_path)])
 
 
@@ -198,6 +200,9 @@ def test_prompts_of_a_batch_are_continued_as_alone(run):
     for prompt, row in zip(prompts, together, strict=True):
         alone = model.generate(**tokenizer(prompt, return_tensors="pt"), max_new_tokens=12)
         assert tokenizer.decode(row, True) == tokenizer.decode(alone[0], True)
+    for temperature in (0, 1e-4):  # so near to 0 that nothing is drawn
+        texts = continue_texts(model, tokenizer, prompts, 12, temperature)
+        assert texts == [tokenizer.decode(row, True) for row in together]
 
 
 def test_text_ends_at_eos_and_within_the_positions(run):
@@ -218,7 +223,7 @@ def test_a_model_of_before_goes_on_with_a_prompt_too(run, tmp_path):
     model, tokenizer = load(run("--ffn", "gelu"))
     wrapping = prepare_data(load_config(run("--ffn", "gelu") / "config.yaml", [])).tokenizer
     assert wrapping(PROMPT)["input_ids"] == [*tokenizer(PROMPT)["input_ids"], 2]
-    texts = [continue_text(model, each, PROMPT, 20, temperature=0) for each in (wrapping, tokenizer)]
+    texts = [continue_texts(model, each, [PROMPT], 20, temperature=0) for each in (wrapping, tokenizer)]
     assert texts[0] == texts[1]
 
 

@@ -21,9 +21,8 @@ from eval.classification.tasks.schema import benchmarks_asked_for, read_task_fil
 from eval.config import EvalConfig
 from eval.models.backbones import backbone_runs
 from eval.results.baselines import read_baselines
-from eval.runner.done import is_evaluated
 from eval.runner.evaluate import evaluate_run
-from eval.runner.work_units import check_sources
+from eval.runner.work_units import check_sources, is_evaluated
 from ffn_variants import UsageError
 
 WORDS = {"weather": ("rain", "sun"), "food": ("mud", "cake")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from eval.classification.loading import load_backbone, load_classifier, load_cla
 from eval.scoring.scorers import SCORERS
 from ffn_variants import build_model
 from ffn_variants.models.loading import load_tokenizer
-from ffn_variants.swap.pieces import cut
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 
@@ -75,7 +73,7 @@ def test_what_is_kept_of_one_run_serves_the_other(wrapping, tmp_path):
     assert keys[0] == keys[1]
 
 
-def test_scores_of_texts_and_pieces_to_fit_to_are_those_of_before(wrapping, tmp_path):
+def test_scores_of_texts_are_those_of_before(wrapping, tmp_path):
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "max_position_embeddings": 64}
     model = build_model("gpt_neo", "gelu", vocab_size=len(wrapping), **sizes)
     as_prompts(wrapping).save_pretrained(tmp_path)
@@ -86,10 +84,6 @@ def test_scores_of_texts_and_pieces_to_fit_to_are_those_of_before(wrapping, tmp_
         np.testing.assert_array_equal(before.log_likelihood, now.log_likelihood)
         before, now = (scorer.score_documents(STORIES[:3]) for scorer in scorers)
         assert before == now
-    pieces = [cut(iter(STORIES), each, 32, 10**6, 10**6) for each in (wrapping, load_tokenizer(tmp_path))]
-    same = [[ids.tolist() for ids in (*found.train, *found.held_out)] for found in pieces]
-    assert same[0] == same[1]
-    assert json.dumps(same[0]).count("2]")  # some pieces end with a document
 
 
 @pytest.mark.parametrize("own", [0, 1])

@@ -1,9 +1,9 @@
-"""The page and the JSON that explain predictions, from made-up data, and the command's mistakes."""
+"""The page that explains predictions, from made-up data, and what the command reads and refuses."""
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,26 +11,24 @@ import numpy as np
 import pytest
 
 from base.errors import UsageError
-from eval.interpretation.arguments import ExplainArgs, config_with_head
-from eval.interpretation.explanation_files import explain
-from eval.interpretation.explanations import Explained, choose_examples, to_json, to_page
+from eval.config import EvalConfig
+from eval.interpretation.arguments import ExplainArguments
+from eval.interpretation.explain import main
+from eval.interpretation.page import Explained, Segment, choose_examples, to_page
 
-NAMES = ["bad", "good"]
-
-
-def example(**changes: object) -> Explained:
-    values: dict = {
-        "idx": "7",
-        "text": "A <b>dull</b> start. But what an end & how!",
-        "spans": np.array([[0, 20], [21, 43]]),
-        "scores": np.array([[1.5, -0.5], [-2.0, 2.0]]),
-        "probabilities": np.array([0.1, 0.9]),
-        "predicted": 1,
-        "predictions": (1,),
-        "labels": (0,),
-    }
-    values.update(changes)
-    return Explained(**values)
+TEXT = "A <b>dull</b> start. But what an end & how!"
+EXAMPLE = Explained(
+    idx="7",
+    text=TEXT,
+    labels=("bad",),
+    predictions=("good",),
+    shown="good",
+    probabilities={"bad": 0.1, "good": 0.9},
+    segments=[
+        Segment(0, 20, TEXT[:20], {"bad": 1.5, "good": -0.5}),
+        Segment(21, 43, TEXT[21:], {"bad": -2.0, "good": 2.0}),
+    ],
+)
 
 
 class Reader(HTMLParser):
@@ -67,7 +65,7 @@ def alpha(style: str) -> float:
 
 
 def test_the_page_shows_the_text_and_its_segments() -> None:
-    reader = Reader(to_page([example()], NAMES, "Title <x>", "Intro & more."))
+    reader = Reader(to_page([EXAMPLE], "Title <x>", "Intro & more."))
     assert reader.text == "A <b>dull</b> start. But what an end & how!"
     against, favour = reader.spans
     assert against[0] == "A <b>dull</b> start."
@@ -80,7 +78,8 @@ def test_the_page_shows_the_text_and_its_segments() -> None:
 
 
 def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
-    page = to_page([example()], ["<script>", "good"], "Title <x>", "Intro & more.")
+    example = replace(EXAMPLE, labels=("<script>",))
+    page = to_page([example], "Title <x>", "Intro & more.")
     assert "<script" not in page
     assert "<b>dull" not in page
     assert "Title &lt;x&gt;" in page
@@ -88,13 +87,15 @@ def test_the_page_is_one_safe_file_for_narrow_screens_too() -> None:
     assert ">wrong<" in page
     assert "width=device-width" in page
     assert not re.search(r"https?:|url\(|@import", page)
-    assert page == to_page([example()], ["<script>", "good"], "Title <x>", "Intro & more.")
+    assert page == to_page([example], "Title <x>", "Intro & more.")
 
 
 def test_overlapping_windows_are_shaded_by_their_mean() -> None:
-    spans, scores = np.array([[0, 6], [4, 10], [12, 14]]), np.array([[0, 2.0], [0, 1.0], [0, 0.0]])
-    reader = Reader(to_page([example(text="0123456789abcdef", spans=spans, scores=scores)], NAMES, "t", "i"))
-    assert reader.text == "0123456789abcdef"
+    spans = [(0, 6, 2.0), (4, 10, 1.0), (12, 14, 0.0)]
+    text = "0123456789abcdef"
+    segments = [Segment(start, stop, text[start:stop], {"good": score}) for start, stop, score in spans]
+    reader = Reader(to_page([replace(EXAMPLE, text=text, segments=segments)], "t", "i"))
+    assert reader.text == text
     assert [text for text, _, _ in reader.spans] == ["0123", "45", "6789", "cd"]
     strengths = [alpha(style) for _, style, _ in reader.spans]
     np.testing.assert_allclose(np.array(strengths) / strengths[0], [1, 0.75, 0.5, 0], atol=0.01)
@@ -102,28 +103,17 @@ def test_overlapping_windows_are_shaded_by_their_mean() -> None:
 
 
 def test_scores_of_zero_alone_make_a_page() -> None:
-    assert "rgba" in to_page([example(scores=np.zeros((2, 2)))], NAMES, "t", "i")
-    assert "Title" in to_page([], NAMES, "Title", "i")
-
-
-def test_json_holds_every_score() -> None:
-    (found,) = json.loads(json.dumps(to_json([example()], NAMES)))
-    assert found["labels"] == ["bad"]
-    assert found["predictions"] == ["good"]
-    assert found["probabilities"] == {"bad": 0.1, "good": 0.9}
-    assert not found["is_right"]
-    assert [part["scores"] for part in found["segments"]] == [
-        {"bad": 1.5, "good": -0.5},
-        {"bad": -2.0, "good": 2.0},
-    ]
-    assert [part["text"] for part in found["segments"]] == ["A <b>dull</b> start.", "But what an end & how!"]
+    segments = [Segment(0, 2, "A ", {"good": 0.0})]
+    assert "rgba" in to_page([replace(EXAMPLE, segments=segments)], "t", "i")
+    assert "Title" in to_page([replace(EXAMPLE, segments=[])], "Title", "i")
+    assert "Title" in to_page([], "Title", "i")
 
 
 def test_several_labels() -> None:
-    several = example(predictions=(0, 1), labels=(0, 1))
+    several = replace(EXAMPLE, predictions=("bad", "good"), labels=("bad", "good"))
     assert several.is_right
-    assert "is bad, good, predicted bad, good" in to_page([several], NAMES, "t", "i")
-    assert "predicted none" in to_page([example(predictions=())], NAMES, "t", "i")
+    assert "is bad, good, predicted bad, good" in to_page([several], "t", "i")
+    assert "predicted none" in to_page([replace(EXAMPLE, predictions=())], "t", "i")
 
 
 @pytest.mark.parametrize(
@@ -140,21 +130,43 @@ def test_right_and_wrong_examples_are_chosen(
     assert np.array_equal(chosen, choose_examples(is_right, number))
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
-    config = config_with_head([tmp_path], "swipe")
-    assert config.finetune.head == ("swipe",)
-    with pytest.raises(UsageError, match="--examples is 0; it must be 1 or more"):
-        explain(ExplainArgs(run=tmp_path, task="sst2", examples=0, config=config))
-    linear = config.model_copy(update={"finetune": config.finetune.model_copy(update={"head": ("linear",)})})
-    with pytest.raises(UsageError, match="head 'linear' does not read segments; choose for example --head"):
-        explain(ExplainArgs(run=tmp_path, task="sst2", config=linear))
-    with pytest.raises(UsageError, match=r"unknown classification task .*'sst'; did you mean 'sst"):
-        explain(ExplainArgs(run=tmp_path, task="sst", config=config))
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("sst", r"unknown classification task .*'sst'; did you mean 'sst"),
+        ("sst2 --examples 0", "--examples"),
+        ("sst2 --draws 3", "--draws has no effect on the page; leave it out"),
+        ("sst2 --measure segments --lengths 8", "--lengths has no effect on segments"),
+        ("sst2 --measure lime --plot spaces", "--measure and --plot are both given"),
+        ("sst2 --head swipe space", "--head swipe, space: one head is looked into; only --measure segments"),
+        ("sst2 --suites blimp", "unknown flag --suites"),
+        ("sst2 --head swype", "did you mean 'swipe'"),
+        ("sst2", "absent"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(words: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message) as error:
+        main([str(tmp_path / "absent"), *words.split()])
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "absent").exists()
 
 
-def test_the_study_of_a_run_says_which_head(tmp_path: Path) -> None:
+def settings(run: Path, **given: object) -> EvalConfig:
+    return ExplainArguments.model_validate({"run": run, "task": "sst2", **given}).settings()
+
+
+def test_the_study_of_a_run_says_how_and_flags_replace_it(tmp_path: Path) -> None:
     run = tmp_path / "study" / "gpt_neo" / "gelu" / "seed1-0"
     run.mkdir(parents=True)
-    heads = '["linear", "swipe pooling=sum", "swipe"]'
-    (tmp_path / "study" / "study.yaml").write_text(f"evaluation:\n  finetune:\n    head: {heads}\n")
-    assert config_with_head([run], "swipe").finetune.head == ("swipe pooling=sum",)
+    (tmp_path / "study" / "study.yaml").write_text(
+        "evaluation:\n  embedded_seed: 5\n  finetune:\n    weight_decay: 0.1\n    num_train_epochs: 3\n"
+        '    head: ["linear", "swipe pooling=sum", "swipe"]\n'
+    )
+    config = settings(run, num_train_epochs=7, device="cpu")
+    assert (config.embedded_seed, config.device) == (5, "cpu")
+    assert (config.finetune.weight_decay, config.finetune.num_train_epochs) == (0.1, 7)
+    assert config.finetune.head == ("swipe pooling=sum",)
+    assert settings(run, plot="spaces").finetune.head == ("space",)
+    assert settings(run, head=["swipe window=8"]).finetune.head == ("swipe window=8",)
+    assert settings(tmp_path, measure="segments").finetune.head == ("swipe segments=turns",)
+    assert settings(tmp_path, head=["swipe"]) == EvalConfig.model_validate({"finetune": {"head": ["swipe"]}})

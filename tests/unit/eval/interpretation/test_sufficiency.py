@@ -7,13 +7,11 @@ import pytest
 from scipy.stats import binomtest
 
 from eval.classification.prediction import Predictions
-from eval.interpretation.selections import (
+from eval.interpretation.sufficiency import (
     Documents,
-    Sufficiency,
     compare_selections,
     select_random,
     select_top,
-    table,
 )
 
 NEUTRAL = [
@@ -143,11 +141,3 @@ def test_contributions_are_those_to_the_likeliest_label() -> None:
     segment_scores = [np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[5.0, 6.0]])]
     predictions = Predictions(np.array([[0.1, 0.2], [0.9, 0.2]]), segment_scores)
     assert [own.tolist() for own in predictions.contributions()] == [[2.0, 4.0], [5.0]]
-
-
-def test_the_table_has_a_line_a_selection() -> None:
-    result = Sufficiency("top", 91.25, (88.04, 94.06), 90.0, 0.0, (0.0, 0.0))
-    lines = table([result, result]).splitlines()
-    assert len(lines) == 3
-    assert lines[1].split() == ["top", "91.2", "[88.0,", "94.1]", "90.0", "0.0", "[0.0,", "0.0]"]
-    assert len({len(line) for line in lines}) == 1

@@ -30,7 +30,6 @@ def loss_at(variant: str, rate: float, seed: int) -> float:
 
 
 def tune(
-    method: str = "grid",
     sizes: Sequence[str] = (),
     seeds: Sequence[int] = TUNING_SEEDS,
     widen: int = 2,
@@ -38,11 +37,10 @@ def tune(
 ) -> Tuning:
     """Return the tuning of a study, with every round that it takes; runs at ``diverged`` diverge."""
     plan = TuningPlan(
-        fields={FIELD: (1e-4, *RATES, 1e-2) if method != "grid" else RATES},
+        fields={FIELD: RATES},
         seeds=tuple(seeds),
         select="held-out-loss",
         widen=widen,
-        method=method,  # type: ignore[arg-type]
         shared=True,
         baseline="gelu",
         variants=tuple(BEST),
@@ -53,7 +51,7 @@ def tune(
         rate = float(wanted.point[FIELD])
         if (wanted.variant, rate) in diverged:
             return (None,) * len(plan.seeds)
-        return tuple(loss_at(wanted.variant, rate, s) + (1 - wanted.share) for s in plan.seeds)
+        return tuple(loss_at(wanted.variant, rate, s) for s in plan.seeds)
 
     return Tuning(plan=plan).advanced(losses, "2026-11-23")
 

@@ -88,7 +88,7 @@ def test_reading_what_is_no_table_of_rows(tmp_path):
     with pytest.raises(UsageError, match="evaluate the run first"):
         read_rows(tmp_path / "rows.parquet")
     (tmp_path / "rows.parquet").write_text("run_id,score\n")
-    with pytest.raises(UsageError, match="not a parquet file"):
+    with pytest.raises(UsageError, match="cannot be read"):
         read_rows(tmp_path / "rows.parquet")
 
 

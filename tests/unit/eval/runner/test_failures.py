@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from base.errors import UsageError
-from eval.runner.failures import Failure, failure_lines
+from eval.runner.evaluate import Failure, failure_lines
 
 
 def failures(num_runs: int, num_tasks: int, words: str = "data/blimp does not exist") -> list[Failure]:

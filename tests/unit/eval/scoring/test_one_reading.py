@@ -19,10 +19,9 @@ from eval.classification.inputs.segments import Segmentation, encode_segments
 from eval.classification.inputs.tokens import encode
 from eval.scoring.protocol import ProtocolConfig
 from eval.scoring.tokens import TextTokenizer, forget_tokens
-from ffn_variants.swap.pieces import cut
 from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import encode_batch, train_tokenizer
-from pretrain.sampling import continue_text
+from pretrain.sampling import continue_texts
 
 TEXT = "Tom said </s> to the <mask> dog<pad> and <s> the </s>. He was glad."
 
@@ -55,7 +54,7 @@ def prompted(tokenizer: Any) -> list[int]:
     model = Mock(config=Mock(max_position_embeddings=200), device=torch.device("cpu"))
     model.eval.return_value.generate.side_effect = lambda ids, **_: ids
     with patch.object(type(tokenizer), "decode", lambda _, ids, **__: ids.tolist()):
-        (ids,) = continue_text(model, tokenizer, TEXT, 1)
+        (ids,) = continue_texts(model, tokenizer, [TEXT], 1)
     return ids  # type: ignore[return-value]
 
 
@@ -69,7 +68,6 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "segments": lambda tokenizer: (
         encode_segments(tokenizer, [(TEXT, None)], [0], Segmentation(window=200), 200).pieces.tokens
     ),
-    "exchanged FFNs": lambda tokenizer: cut([TEXT], tokenizer, 200, 99, 0).train[0],
     "one by one": lambda tokenizer: read(tokenizer, TEXT)["input_ids"],
     "prompts": lambda tokenizer: prompted(tokenizer),
 }

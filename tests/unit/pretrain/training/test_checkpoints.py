@@ -1,10 +1,10 @@
-"""Checkpoints: what they hold, how they are written, and what becomes of errors."""
+"""Checkpoints: what they hold, how they are written, and what becomes of damage."""
 
 from __future__ import annotations
 
 import errno
-import json
-import threading
+import pickle
+import zipfile
 
 import pytest
 import torch
@@ -12,13 +12,13 @@ from torch import nn
 
 from base.errors import UsageError
 from pretrain.config import OptimConfig
-from pretrain.training import checkpoints as module
 from pretrain.training.checkpoints import (
-    CheckpointWriter,
     all_finite,
     load_newest,
-    take_snapshot,
-    write_checkpoint,
+    read_weights,
+    restore,
+    save_checkpoint,
+    snapshot,
 )
 from pretrain.training.optim import build_optimizer, build_scheduler
 
@@ -37,122 +37,138 @@ def advance(model, optimizer, scheduler) -> None:
     optimizer.zero_grad()
 
 
-def numbers(model, optimizer, scheduler) -> list[float]:
-    moments = [
-        optimizer.state[parameter][key].flatten()
-        for parameter in model.parameters()
-        for key in ("step", "exp_avg", "exp_avg_sq")
-    ]
-    weights = [value.flatten() for value in model.state_dict().values()]
-    return torch.cat([*weights, *moments]).tolist() + scheduler.get_last_lr()
-
-
-def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path):
-    saved = make()
-    advance(*saved)
-    write_checkpoint(tmp_path, take_snapshot(*saved, {"step": 1, "losses": [0.1]}), keep=2)
-    loaded = make(seed=1)
-    assert load_newest(tmp_path, *loaded) == ({"step": 1, "losses": [0.1]}, tmp_path / "step_0000001")
-    assert numbers(*loaded) == numbers(*saved)
-    advance(*saved)
-    advance(*loaded)
-    assert numbers(*loaded) == numbers(*saved)
-
-
-def test_weights_of_other_shapes_are_refused_in_one_line(tmp_path):
-    saved = make()
-    advance(*saved)
-    snapshot = take_snapshot(*saved, {"step": 1})
-    name = next(iter(snapshot.weights))
-    snapshot.weights[name] = snapshot.weights[name][:1].clone()
-    write_checkpoint(tmp_path, snapshot, keep=1)
-    with pytest.raises(UsageError, match=f"{name} is .*, so another version of this project began it; give"):
-        load_newest(tmp_path, *make())
-
-
-def test_a_snapshot_does_not_change_with_training(tmp_path):
+def save(folder, step: int = 1, keep: int = 9, run: str = "", **state):
     training = make()
     advance(*training)
-    before = numbers(*training)
-    snapshot = take_snapshot(*training, {"step": 1})
-    advance(*training)
-    assert numbers(*training) != before
-    write_checkpoint(tmp_path, snapshot, keep=1)
-    loaded = make(seed=1)
-    load_newest(tmp_path, *loaded)
-    assert numbers(*loaded) == before
+    return save_checkpoint(folder, snapshot(*training, {"step": step, **state}, run), keep)
 
 
-def test_no_file_is_a_pickle(tmp_path):
-    training = make()
-    advance(*training)
-    path = write_checkpoint(tmp_path, take_snapshot(*training, {"step": 1}), keep=1)
-    assert sorted(file.name for file in path.iterdir()) == [
-        "model.safetensors",
-        "optimizer.safetensors",
-        "sha256.json",
-        "state.json",
-    ]
-    for file in path.glob("*.json"):
-        json.loads(file.read_text())
+def test_what_is_loaded_is_what_was_saved(tmp_path):
+    """That a run goes on to the same bits is tested for each optimizer."""
+    path = save(tmp_path, losses=[0.1], run="a")
+    content, newest = load_newest(tmp_path, "a")
+    assert (content["state"], newest) == ({"step": 1, "losses": [0.1]}, path)
+    expected, loaded = make(), make(seed=1)
+    advance(*expected)
+    restore(content, path, *loaded)
+    assert all(
+        torch.equal(value, loaded[0].state_dict()[name]) for name, value in expected[0].state_dict().items()
+    )
+    assert read_weights(path).keys() == expected[0].state_dict().keys()
 
 
-def test_training_does_not_wait_while_one_is_written_and_only_one_is(tmp_path, monkeypatch):
-    """Holds the first write at a gate; the second one waits for it, the training thread did not."""
-    gate, fill = threading.Event(), module._fill
-
-    def gated(folder, snapshot):
-        assert gate.wait(30)
-        fill(folder, snapshot)
-
-    monkeypatch.setattr(module, "_fill", gated)
-    training = make()
-    writer = CheckpointWriter(tmp_path / "checkpoints", 2, None, tmp_path / "metrics.jsonl")
-    writer.save(take_snapshot(*training, {"step": 1}))
-    writer.check()  # returns at once
-    assert not list(tmp_path.glob("checkpoints/step_0000001"))
-    threading.Timer(0.2, gate.set).start()
-    writer.save(take_snapshot(*training, {"step": 2}))
-    assert (tmp_path / "checkpoints" / "step_0000001").is_dir()
-    writer.wait()
-    assert writer.newest == tmp_path / "checkpoints" / "step_0000002"
+@pytest.mark.parametrize("change", ["shape", "absent"])
+def test_weights_of_another_version_are_refused_in_one_line(tmp_path, change):
+    content, path = load_newest(save(tmp_path).parent)
+    if change == "shape":
+        content["weights"]["0.bias"] = content["weights"]["0.bias"][:1]
+    else:
+        del content["weights"]["0.bias"]
+    with pytest.raises(UsageError, match=r"0.bias is .*, so another version of this project began it; give"):
+        restore(content, path, *make())
 
 
 def test_only_the_newest_are_kept(tmp_path):
-    training = make()
     for step in range(1, 5):
-        write_checkpoint(tmp_path, take_snapshot(*training, {"step": step}), keep=2)
+        save(tmp_path, step, keep=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step_0000003", "step_0000004"]
 
 
-def test_a_full_disk_is_a_warning_and_the_older_ones_stay(tmp_path, monkeypatch):
-    training = make()
-    writer = CheckpointWriter(tmp_path, 1, None, tmp_path / "metrics.jsonl")
-    writer.save(take_snapshot(*training, {"step": 1}))
-    writer.wait()
+def test_nothing_is_left_of_one_that_cannot_be_written(tmp_path, monkeypatch):
+    save(tmp_path, 1)
 
-    def full(folder, snapshot, fill=module._fill):
-        fill(folder, snapshot)
+    def full(content, file) -> None:
+        file.write(b"some of it")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(module, "_fill", full)
-    writer.save(take_snapshot(*training, {"step": 2}))
-    with pytest.warns(UserWarning, match=r"\(No space left on device\); training goes on .*step_0000001 rem"):
-        writer.wait()
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["step_0000001"]
-    monkeypatch.undo()
-    writer.save(take_snapshot(*training, {"step": 3}))
-    writer.wait()
-    assert [path.name for path in tmp_path.iterdir()] == ["step_0000003"]
 
 
-def test_any_other_error_of_the_thread_reaches_the_training(tmp_path):
-    training = make()
-    writer = CheckpointWriter(tmp_path, 1, None, tmp_path / "metrics.jsonl")
-    writer.save(take_snapshot(*training, {"step": 1, "loss": object()}))  # which is no JSON
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        writer.wait()
-    writer.wait()  # told once
+def cut_in_half(path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def become_a_folder(path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(b"as older versions wrote them")
+
+
+class RunsCode:
+    def __reduce__(self):
+        return print, ("from a pickle",)
+
+
+def run_code(path) -> None:
+    path.write_bytes(pickle.dumps(RunsCode()))
+
+
+def run_code_in_a_zip(path) -> None:
+    torch.save({"run": "", "state": {"step": 2}, "weights": RunsCode()}, path)
+
+
+DAMAGES = {
+    "empty": (lambda path: path.write_bytes(b""), "not a zip file"),
+    "half": (cut_in_half, "not a zip file"),
+    "folder": (become_a_folder, "Is a directory"),
+    "pickle": (run_code, "not a zip file"),
+    "code": (run_code_in_a_zip, "Weights only load failed"),
+    "other content": (lambda path: torch.save({"step": 2}, path), "run"),
+    "other run": (lambda path: save(path.parent / "x", 2, run="b").replace(path), "it is of another run"),
+    "older": (lambda path: path.write_bytes(path.with_name("step_0000001").read_bytes()), "it is of step 1"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_cannot_be_read_is_set_aside_and_the_one_before_is_used(tmp_path, damage, capsys):
+    change, words = DAMAGES[damage]
+    older, newest = (save(tmp_path, step, run="a") for step in (1, 2))
+    change(newest)
+    (tmp_path / "step_0000003.tmp-1").write_bytes(b"of a process that was killed")
+    with pytest.warns(
+        UserWarning, match=rf"step_0000002 cannot be read \(.*{words}.*\); the checkpoint before"
+    ):
+        content, path = load_newest(tmp_path, "a")
+    assert (content["state"]["step"], path) == (1, older)
+    assert {entry.name for entry in tmp_path.glob("step*")} == {"step_0000001", "step_0000002.broken"}
+    assert "from a pickle" not in capsys.readouterr().out
+    save(tmp_path, 2)
+    change(tmp_path / "step_0000002")
+    if damage != "other run":  # whose weights can be read
+        with pytest.raises(UsageError, match=r"step_0000002 cannot be read \(.*\); remove it"):
+            read_weights(tmp_path / "step_0000002")
+
+
+def test_no_flipped_bit_changes_what_is_loaded(tmp_path):
+    """One in every part of the file and between: it is found, or it lies where nothing is read from."""
+    path = save(tmp_path, run="a")
+    whole, expected = path.read_bytes(), read_weights(path)
+    with zipfile.ZipFile(path) as file:
+        places = [info.header_offset + 64 for info in file.infolist()]
+    damaged = 0
+    for place in {*range(0, len(whole), 37), *places}:
+        content = bytearray(whole)
+        content[place] ^= 16
+        path.write_bytes(content)
+        try:
+            weights = read_weights(path)
+        except UsageError:
+            damaged += 1
+            continue
+        assert all(torch.equal(weights[name], value) for name, value in expected.items())
+    assert damaged > 20
+
+
+def test_a_process_that_only_looks_changes_nothing(tmp_path):
+    save(tmp_path, 1)
+    save(tmp_path, 2).write_bytes(b"")
+    content, _ = load_newest(tmp_path, tidy=False)
+    assert content["state"]["step"] == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"step_0000001", "step_0000002"}
+    assert load_newest(tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize("what", ["weight", "moment"])

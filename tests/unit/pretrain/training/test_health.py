@@ -1,4 +1,4 @@
-"""Noticing a run that diverges, and finding the layer."""
+"""Noticing a run that diverges."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from base.errors import UsageError
 from pretrain.config import RunConfig
 from pretrain.resolution import load_config
 from pretrain.run.run_dir import run_dir
-from pretrain.training.diagnosis import layer_of, read_failure
-from pretrain.training.health import find_problem
 from pretrain.training.loop import Loop
+from pretrain.training.state import find_problem, read_failure
 from pretrain.training.train import train
 
 
@@ -38,74 +37,45 @@ def tiny(tmp_path):
     [
         ([2.0, 3.0], [1.0, 9.0], None),
         ([], [], None),
-        ([2.0, math.nan], [1.0, 1.0], (8, "the loss is nan")),
-        ([2.0, 3.0], [math.inf, 1.0], (7, "the norm of the gradient is inf")),
-        ([2.0, 50.0], [1.0, 1.0], (8, "the loss is 26 and had to stay below 20")),
+        ([2.0, math.nan], [1.0, 1.5], "the loss is nan and the norm of the gradient 1.5 at step 8"),
+        ([2.0, 3.0], [math.inf, 1.0], "the loss is 2 and the norm of the gradient inf at step 7"),
+        ([2.0, 50.0], [7.0, 1.0], "26 and had to stay below 20, with gradients of a norm up to 7, at step 8"),
         ([2.0, 30.0], [1.0, 1.0], None),  # one bad batch is none yet
     ],
 )
 def test_find_problem(losses, norms, expected):
-    assert find_problem(losses, norms, step=8, limit=20.0) == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "layer"),
-    [
-        ("transformer.h.1.mlp.c_fc.weight", "layer 1"),
-        ("roberta.encoder.layer.11.output.dense.bias", "layer 11"),
-        ("transformer.wte.weight", "wte"),
-        ("encoder.block.1.layer.0.SelfAttention.q.weight", "encoder layer 1"),
-        ("decoder.block.0.layer.2.DenseReluDense.wo.weight", "decoder layer 0"),
-        ("lm_head.layer_norm.bias", "layer_norm"),
-    ],
-)
-def test_layer_of(name, layer):
-    assert layer_of(name) == layer
+    problem = find_problem(losses, norms, step=8, limit=20.0)
+    assert problem is None if expected is None else str(problem).endswith(expected)
 
 
 @pytest.mark.parametrize("save_steps", [3, 100])
-@pytest.mark.ci
-def test_the_gradients_named_are_those_of_the_bad_step(tiny, monkeypatch, save_steps):
-    """Step 7 spoilt in one layer: noticed at step 8, found again from a checkpoint or from the start."""
-    seen: dict[int, list[float]] = {}
+def test_step_norm_and_checkpoint_are_named_and_kept(tiny, monkeypatch, save_steps):
+    """Step 7 spoilt, noticed at step 8, where a line is logged."""
 
     def spoil(loop, step, update=Loop._update):
-        done = loop.state.step
-        layer = loop.model.base_model.h[1].mlp
-        grads: dict[str, float] = {}
-        handles = [
-            parameter.register_post_accumulate_grad_hook(
-                lambda p, name=name: grads.__setitem__(name, float(p.grad.norm()) ** 2)
-            )
-            for name, parameter in layer.named_parameters()
-        ]
-        factor = 1e30 if done == 6 else 1.0
-        handles.append(layer.register_full_backward_pre_hook(lambda _, grad: (grad[0] * factor,)))
-        result = update(loop, step)
-        for handle in handles:
-            handle.remove()
-        seen.setdefault(done + 1, []).append(math.sqrt(sum(grads.values())))
-        return result * torch.tensor([math.nan if done == 6 else 1.0, 1.0])
+        return update(loop, step) * torch.tensor([math.nan if loop.state.step == 6 else 1.0, 0.0])
 
     monkeypatch.setattr(Loop, "_update", spoil)
     config = tiny("--train.save-steps", str(save_steps))
-    with pytest.raises(UsageError, match="the loss is nan at step 7; lower"):
+    newest = "step_0000006" if save_steps == 3 else None
+    kept = f"the last good checkpoint is {newest}" if newest else "there is no checkpoint"
+    problem = "the loss is nan and the norm of the gradient 0"
+    with pytest.raises(UsageError, match=f"{problem} at step 7; lower .*; {kept}$"):
         train(config)
     path = run_dir(config)
     record = json.loads((path / "FAILED").read_text())
-    assert record["last_good_checkpoint"] == ("step_0000006" if save_steps == 3 else None)
-    first, again = seen[7]
-    assert first == again > 1e20
-    assert float(record["grad_norms"]["layer 1"]) >= first
-    assert set(seen) == set(range(1, 9))
-    assert [len(seen[step]) for step in (1, 6)] == ([1, 1] if save_steps == 3 else [2, 2])
-    assert not list(path.glob("checkpoints/step_0000009"))
-    assert "the loss is nan at step 7" in str(read_failure(path))
+    assert record == {"step": 7, "problem": problem, "last_good_checkpoint": newest}
+    with pytest.raises(
+        UsageError, match=f"failed: {problem} at step 7; .* from {newest or 'the beginning'}$"
+    ):
+        train(config)
 
 
 def test_a_loss_that_explodes_without_leaving_the_numbers_stops_the_run(tiny):
     flags = ["--optim.learning-rate", "20", "--optim.max-steps", "40"]
-    with pytest.raises(UsageError, match=r"the loss is \S+ and had to stay below 22\.\d+ at step \d+; lower"):
+    with pytest.raises(
+        UsageError, match=r"the loss is \S+ and had to stay below 22\.\d+, .* at step \d+; lower"
+    ):
         train(tiny(*flags))
 
 

@@ -202,7 +202,6 @@ def test_one_seed_decides_everything(tiny, family):
     ("family", "damage"),
     [
         ("roberta", "truncated"),
-        pytest.param("roberta", "missing", marks=pytest.mark.slow),
         pytest.param("roberta", "flipped", marks=pytest.mark.slow),
         pytest.param("t5", "truncated", marks=pytest.mark.slow),
     ],
@@ -215,11 +214,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_nothing_else_is_lost(tiny, fami
     train_until(5, config, monkeypatch)
     path = expected.parent / damage
     assert not (path / "COMPLETED").exists()
-    file = path / "checkpoints" / "step_0000004" / "optimizer.safetensors"
+    file = path / "checkpoints" / "step_0000004"
     content = bytearray(file.read_bytes())
-    if damage == "missing":
-        file.unlink()
-    elif damage == "truncated":
+    if damage == "truncated":
         file.write_bytes(content[:-10])
     else:
         content[len(content) // 2] ^= 1
@@ -313,7 +310,9 @@ def test_a_corpus_changed_meanwhile_is_refused(tiny):
 
 def test_a_diverging_run_stops_with_a_message(tiny):
     flags = ["--optim.learning-rate", "1e30", "--optim.max-grad-norm", "1e9", "--train.eval-steps", "6"]
-    with pytest.raises(UsageError, match=r"the loss is (nan|inf) at step 2; lower --optim.learning-rate"):
+    with pytest.raises(
+        UsageError, match=r"the loss is (nan|inf) and the .* at step 2; lower --optim.learning-rate"
+    ):
         train(tiny("gpt_neo", *flags))
 
 

@@ -34,9 +34,6 @@ BEST = {"gelu": 3e-3, "relu": 3e-3, "kan": 1e-2}
 """Of every variant; kan's is at the edge, and stays best when the grid has grown."""
 
 
-HALVING = {RATE: [3e-4, 1e-3, 3e-3, 1e-2], "seeds": [101], "method": "successive-halving"}
-
-
 def loss(variant: str, rate: float, seed: int) -> float:
     """A bowl in the logarithm of the rate; seeds differ by as much everywhere."""
     return 3.0 + math.log(rate / BEST[variant]) ** 2 + seed / 1e4
@@ -390,19 +387,6 @@ def test_a_family_may_be_added_too(run, tmp_path, repository):
     assert {(one.family, one.variant) for one in now.chosen[2:]} == {("roberta", "gelu"), ("roberta", "relu")}
 
 
-def test_in_successive_halving_a_newcomer_goes_through_its_own_rungs(run, tmp_path):
-    config = {"output": {"runs_dir": str(tmp_path / "runs")}, "optim": {"max_steps": 40}}
-    halving = {"tune": HALVING, "config": config, "variants": ["gelu", "kan"]}
-    assert run(**halving) == 0
-    before = read_tuning(tmp_path / "runs" / "tuned")
-    trainer = Trainer()
-    assert run("--add", "relu", trainer=trainer, **halving) == 0
-    now = read_tuning(tmp_path / "runs" / "tuned")
-    assert {cell.variant for cell in trainer.cells} == {"relu"}
-    assert now.rounds[: len(before.rounds)] == before.rounds
-    assert [len(each.tried) for each in now.rounds[len(before.rounds) :]] == [4, 2, 1]
-
-
 @pytest.mark.slow
 def test_seeds_are_added_after_the_choice(tmp_path, repository, run):
     """Looks decide over runs at what was chosen; the shared rate follows."""
@@ -428,41 +412,6 @@ def test_settings_of_a_study_are_tuned_apart(tmp_path, repository, run):
     assert all(tuning.at_edge(one) == ((RATE,) if one.variant == "kan" else ()) for one in tuning.chosen)
     levels = told(tmp_path)["levels"].values()
     assert {tuple(sorted(level)) for level in levels} == {(RATE, "size", "variant"), ("size", "variant")}
-
-
-def test_in_successive_halving_no_variant_waits_for_another(run, tmp_path):
-    """Quarters of runs first; gelu is through, and compared, before kan has begun its second rung."""
-    trainer = Trainer(late=["kan"])
-    config = {"output": {"runs_dir": str(tmp_path / "runs")}, "optim": {"max_steps": 40}}
-    assert run(variants=["gelu", "kan"], tune=HALVING, config=config, trainer=trainer) == 0
-    tuning = read_tuning(tmp_path / "runs" / "tuned")
-    assert {one.variant: one.point[RATE] for one in tuning.chosen} == {"gelu": 3e-3, "kan": 1e-2}
-    for variant in ("gelu", "kan"):
-        own = [cell for cell in trainer.cells if cell.variant == variant and cell.stage == "tune"]
-        steps = [cell.config.optim.max_steps for cell in own]
-        assert steps == [10] * 4 + [20] * 2 + [40]
-    first = next(i for i, cell in enumerate(trainer.cells) if (cell.variant, cell.stage) == ("gelu", "main"))
-    assert not any(cell.variant == "kan" for cell in trainer.cells[:first])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", [3, 8, 9, 13, 16])
-def test_successive_halving_killed_anywhere_arrives_at_the_same_end(cell, run, tmp_path):
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    runs = {"config": {"output": {"runs_dir": str(whole / "runs")}}}
-    few = {"variants": ["gelu", "kan"], "tune": HALVING}
-    assert run(**runs, **few) == 0
-    with pytest.raises(KeyboardInterrupt):
-        run(**few, trainer=Trainer(stops_at=cell, late=["gelu"]))
-    assert run(**few) == 0
-    found, wanted = told(tmp_path), told(whole)
-    key = json.dumps
-    assert sorted(found.pop("rounds"), key=key) == sorted(wanted.pop("rounds"), key=key)  # as they ended
-    assert sorted(found.pop("chosen"), key=key) == sorted(wanted.pop("chosen"), key=key)
-    assert {name: sorted(value) for name, value in found.items()} == {
-        name: sorted(value) for name, value in wanted.items()
-    }
 
 
 def test_the_text_that_is_compared_on_is_prepared_before_any_tuning(tmp_path, repository, monkeypatch):

@@ -65,23 +65,15 @@ def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b'{"name": "run', b"[1]", b'{"name": 3}', bytes(60), b'{"pid": "x"}']
 )
-def test_a_broken_state_file_is_set_aside_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
+def test_a_broken_state_file_is_told_once_and_not_there(tmp_path: Path, capsys, content: bytes) -> None:
     path = StudyFolder(tmp_path).cell_file(RUN_ID)
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     assert read_state(tmp_path, RUN_ID).name == "waiting"
     (line,) = capsys.readouterr().err.splitlines()
     assert path.name in line
-    assert path.with_name(f"{path.name}.broken").read_bytes() == content
     assert read_state(tmp_path, RUN_ID).name == "waiting"
     assert capsys.readouterr().err == ""
-
-
-def test_a_flipped_digit_of_a_state_is_not_believed(tmp_path: Path) -> None:
-    write_state(tmp_path, RUN_ID, CellState(name="failed", attempts=1))
-    path = StudyFolder(tmp_path).cell_file(RUN_ID)
-    path.write_text(path.read_text().replace('"attempts": 1', '"attempts": 3'))
-    assert read_state(tmp_path, RUN_ID) == CellState()
 
 
 def test_states_of_other_versions_are_read(tmp_path: Path) -> None:

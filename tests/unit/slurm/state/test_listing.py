@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from base.errors import UsageError
-from base.sealed_text import sealed_text
 from slurm import status
 from slurm.state.cell_state import start_state
 from slurm.state.listing import read_listing
@@ -36,21 +35,12 @@ def test_cells_are_those_that_were_submitted(study: Path) -> None:
     assert read_listing(study).goes_on
 
 
-def test_a_list_that_was_edited_is_followed_with_a_note(study: Path) -> None:
-    sealed = sealed_text(f"name: x\n{LIST}")
-    (study / "study.yaml").write_text(sealed)
-    assert not read_listing(study).note
-    (study / "study.yaml").write_text(sealed.replace("relu/seed1", "relu/seed2"))
-    listing = read_listing(study)
-    assert listing.run_ids[2] == "gpt_neo/relu/seed2-abe"
-    assert "is not as the study's command wrote it" in listing.note
-
-
 @pytest.mark.parametrize(
     "content",
     [
         b"",
         b"name: x\n",
+        b"num_cells: 2\ncells: [gpt_neo/gelu/seed1-abc]\n",
         b"cells: 3\n",
         b"cells: []\n",
         b"cells: [1, 2]\n",

@@ -1,19 +1,15 @@
-"""The head ``space`` against its formula text by text, with padding and short texts, and its plot."""
+"""The head ``space`` against its formula text by text, with padding and short texts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from scipy.stats import f_oneway
-from sklearn.decomposition import PCA
 from torch import nn
 
 from eval.classification.heads.build import build_head
 from eval.classification.heads.choice import parse_head
 from eval.classification.heads.space import SpaceHead
-from eval.interpretation.concept_space_figure import draw_concept_space, principal_components, share_between
-from eval.interpretation.concept_space_plot import write_figure
 
 HIDDEN, LABELS, DIMENSIONS = 16, 4, 3
 LENGTHS = (5, 1, 9, 2)
@@ -185,119 +181,3 @@ def test_variances_of_bf16_places_lose_no_further_digits():
     places = head.projections(vectors).tanh().detach().double().numpy()
     expected = (1 / (places.var(1, ddof=1) + 1e-9)).sum(1).mean()
     assert output.auxiliary_loss.item() == pytest.approx(expected, rel=1e-5)
-
-
-# The plot.
-
-
-def make_concepts(n, num_classes, dimensions, seed=0):
-    """Texts whose own class pulls them to one side of its space."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, num_classes, n)
-    concepts = rng.normal(0, 0.25, (n, num_classes, dimensions))
-    concepts[np.arange(n), labels] += 0.6
-    return np.tanh(concepts), labels
-
-
-def names_of(num_classes):
-    return [f"class {letter}" for letter in "abcdefghijklmnopqrstuvwxyz"[:num_classes]]
-
-
-def drawn_points(axes):
-    """What each panel shows: its lines' coordinates, texts of every label first, then their means."""
-    lines = [
-        np.array(line.get_data_3d() if hasattr(line, "get_data_3d") else line.get_data())
-        for line in axes.lines
-    ]
-    return lines[: len(lines) // 2], lines[len(lines) // 2 :]
-
-
-@pytest.mark.parametrize(("num_classes", "dimensions"), [(2, 2), (2, 3), (4, 2), (3, 3)])
-def test_up_to_three_dimensions_are_drawn_as_they_are(num_classes, dimensions):
-    concepts, labels = make_concepts(80, num_classes, dimensions)
-    figure, alt = draw_concept_space(concepts, labels, names_of(num_classes), "sst2, head space, a run")
-    assert len(figure.axes) == num_classes
-    for k, axes in enumerate(figure.axes):
-        texts, means = drawn_points(axes)
-        for label in range(num_classes):
-            own = concepts[labels == label, k]
-            np.testing.assert_allclose(texts[label], own.T)
-            np.testing.assert_allclose(means[label], own.mean(0)[:, None])
-        assert axes.get_title().startswith(f"space of {names_of(num_classes)[k]}\n")
-        assert axes.get_xlabel() == "dimension 1"
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == names_of(num_classes)
-    assert "80 examples" in alt
-    assert alt.startswith(
-        "Scatter plots of the concept space, one colour and marker per label: sst2, head space"
-    )
-
-
-def test_one_dimension_is_drawn_with_a_line_for_each_label():
-    concepts, labels = make_concepts(50, 2, 1)
-    figure, _ = draw_concept_space(concepts, labels, names_of(2), "x")
-    texts, _ = drawn_points(figure.axes[1])
-    np.testing.assert_allclose(texts[1], [concepts[labels == 1, 1, 0], labels[labels == 1]])
-    assert [tick.get_text() for tick in figure.axes[1].get_yticklabels()] == names_of(2)
-
-
-def same_up_to_signs(points, reference):
-    return all(np.allclose(a, b) or np.allclose(a, -b) for a, b in zip(points.T, reference.T, strict=True))
-
-
-@pytest.mark.parametrize(("num_classes", "dimensions"), [(3, 16), (20, 3)])
-def test_more_dimensions_are_drawn_by_their_principal_components(num_classes, dimensions):
-    concepts, labels = make_concepts(300, num_classes, dimensions)
-    names = names_of(num_classes)
-    figure, _ = draw_concept_space(concepts, labels, names, "x")
-    spaces = concepts.transpose(1, 0, 2) if num_classes == 3 else [concepts.reshape(300, -1)]
-    assert len(figure.axes) == len(spaces)
-    for axes, points in zip(figure.axes, spaces, strict=True):
-        pca = PCA(2).fit(points)
-        drawn = np.empty((300, 2))
-        for label, coordinates in enumerate(drawn_points(axes)[0]):
-            drawn[labels == label] = coordinates.T
-        assert same_up_to_signs(drawn, pca.transform(points))
-        shares = [f"component {j + 1} ({share:.0%})" for j, share in enumerate(pca.explained_variance_ratio_)]
-        assert [axes.get_xlabel(), axes.get_ylabel()] == shares
-
-
-def test_components_of_points_on_a_line_or_in_one_place():
-    line = np.outer(np.arange(5.0), [0, 3, 0, -4])
-    coordinates, shares = principal_components(line)
-    np.testing.assert_allclose(shares, [1, 0], atol=1e-12)
-    np.testing.assert_allclose(abs(coordinates[:, 0]), 5 * abs(np.arange(5) - 2))
-    coordinates, shares = principal_components(np.ones((3, 5)))
-    assert not coordinates.any()
-    assert not shares.any()
-
-
-def test_the_share_between_labels_is_that_of_an_analysis_of_variance():
-    concepts, labels = make_concepts(200, 3, 1)
-    points = concepts[:, 0]
-    groups = [points[labels == label, 0] for label in range(3)]
-    f = f_oneway(*groups).statistic  # (between / 2) / (within / 197)
-    assert share_between(points, labels) == pytest.approx(2 * f / (2 * f + 197))
-    assert share_between(np.array([[1.0], [1], [4], [4]]), np.array([0, 0, 1, 1])) == 1
-    assert share_between(np.ones((4, 2)), np.array([0, 0, 1, 1])) == 0
-
-
-def test_a_label_without_examples_is_left_out():
-    concepts, labels = make_concepts(60, 3, 2)
-    present = labels != 1
-    figure, alt = draw_concept_space(concepts[present], labels[present], names_of(3), "x")
-    assert len(figure.axes) == 3
-    assert len(figure.axes[0].lines) == 4
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["class a", "class c"]
-    assert f"{present.sum()} examples" in alt
-
-
-def test_files_are_the_same_every_time(tmp_path):
-    for turn in ("first", "second"):
-        figure, alt = draw_concept_space(*make_concepts(40, 2, 3), names_of(2), "x $1$")
-        files = write_figure(figure, alt, tmp_path / turn / "plot.v2.png")
-        assert [file.name for file in files] == ["plot.v2.svg", "plot.v2.png", "plot.v2.txt"]
-    for file in files:
-        assert file.read_bytes() == (tmp_path / "first" / file.name).read_bytes()
-    assert files[0].read_text().startswith("<?xml")
-    assert files[1].read_bytes().startswith(b"\x89PNG")
-    assert "40 examples" in files[2].read_text()

@@ -16,7 +16,6 @@ import yaml
 from scipy import stats
 
 from base.errors import UsageError
-from base.sealed_text import sealed_text
 from eval.report.analyse import analyse
 from eval.report.analysis import Analysis, Request
 from eval.report.document.names import family_label
@@ -324,7 +323,7 @@ def test_compare_takes_axes():
 def test_a_plan_that_cannot_be_is_one_line(tmp_path: Path, change: dict[str, Any], said: str):
     write_run(tmp_path, run_id_of("gpt_neo", "gelu", "0.1M", 1), 3.0)
     content = yaml.safe_dump(plan() | change, sort_keys=False)
-    (tmp_path / "study.yaml").write_text(sealed_text(content))
+    (tmp_path / "study.yaml").write_text(content)
     with pytest.raises(UsageError, match=said) as raised:
         read_source(tmp_path)
     assert "\n" not in str(raised.value)

@@ -8,7 +8,7 @@ import pytest
 
 from base.records import write_record
 from eval.report.inputs.run_facts import RunFacts
-from eval.report.inputs.texts import text_notes
+from eval.report.inputs.study_checks import text_notes
 from pretrain.run.folders import RunFolder
 
 A, B = "a" * 16, "b" * 16

@@ -26,8 +26,8 @@ from eval.report.sections.tuning import tuning_section
 from eval.report.verdicts.findings import find, with_shared_rate
 from eval.report.verdicts.ranking import rank
 from eval.results.decisions import Decisions, write_decisions
-from eval.results.ledger import Ledger, write_ledger
 from eval.results.rows import ROW_COLUMNS, write_rows
+from eval.results.store import Ledger, write_ledger
 from eval.significance.arms import ArmTable
 from eval.significance.axes import Benchmark, Setting
 from eval.significance.claims import Claims
@@ -350,15 +350,6 @@ def test_what_was_decided_does_not_hang_on_runs_that_others_get_later(tmp_path: 
     usual = np.median(list(own.values())) / (stats.chi2.ppf(0.5, 4) / 4)
     assert line.noise is not None
     assert line.noise.variance == pytest.approx((4 * own["relu2"] + 2 * usual) / 6)
-
-
-def test_rates_that_halving_dropped_keep_their_distance(tmp_path: Path) -> None:
-    found = analyse(read_source(write_study(tmp_path / "study", tune(method="successive-halving"))))
-    losses = number_tables(found)["tuning_losses"]
-    assert set(losses.value) == {"0.0001", "0.0003", "0.001", "0.003", "0.01"}
-    expected = [loss_at(row.variant, float(row.value), row.seed) for row in losses.itertuples()]
-    assert losses.loss.tolist() == pytest.approx(expected)
-    assert "halved over 3 rungs" in tuning_section(found, CONTEXT)
 
 
 def test_of_one_tuning_seed_the_main_runs_tell_the_spread(tmp_path: Path) -> None:

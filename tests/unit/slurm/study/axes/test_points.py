@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm.study.axes.nested import find, leaves, settings
-from slurm.study.axes.points import canonical_level, field_point
+from slurm.study.axes.points import canonical_level, field_point, find, leaves, settings
 
 
 @pytest.mark.parametrize(

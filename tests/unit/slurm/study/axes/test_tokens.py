@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from base.errors import UsageError
-from slurm.study.axes.tokens import num_steps, read_tokens, write_tokens
+from slurm.study.axes.points import num_steps, read_tokens, write_tokens
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ GIVEN: dict[str, Any] = {RATE: [1e-3, 3e-4, 3e-3], "seeds": [101, 102]}
 def test_what_is_not_said_is_a_grid_that_may_grow_and_a_shared_rate():
     tune = read_tune(GIVEN)
     assert tune.fields == {RATE: (3e-4, 1e-3, 3e-3)}  # in their order
-    assert (tune.select, tune.budget, tune.widen, tune.method, tune.shared) == (
-        "held-out-loss", "equal", 2, "grid", True,
+    assert (tune.select, tune.budget, tune.widen, tune.shared) == (
+        "held-out-loss", "equal", 2, True,
     )  # fmt: skip
     assert read_tune(None) is None
 
@@ -31,13 +31,11 @@ def test_numbers_that_yaml_takes_for_words_are_numbers():
     assert tune.seeds == (101, 102, 103)
 
 
-def test_words_and_halving_are_not_widened_unless_that_is_asked_for():
+def test_words_are_not_widened_unless_that_is_asked_for():
     words = {"optim.lr_scheduler_type": ["linear", "cosine"], "seeds": [101]}
     assert read_tune(words).widen == 0
     both = words | {RATE: [1e-3, 3e-3]}
     assert read_tune(both).widen == 2
-    halving = {RATE: [1e-4, 3e-4, 1e-3, 3e-3], "seeds": [101], "method": "successive-halving"}
-    assert read_tune(halving).widen == 0
 
 
 @pytest.mark.parametrize(
@@ -59,8 +57,7 @@ def test_words_and_halving_are_not_widened_unless_that_is_asked_for():
         ({"rates": [1, 2]}, "rates"),
         ({"fields": {}}, "fields"),
         ({"widen": -1}, "at least 0"),
-        ({"method": "successive-halving"}, "ends before its last rung; give 4 or more"),
-        ({"method": "successive-halving", RATE: [1, 2, 3, 4], "widen": 1}, "widen is for method grid"),
+        ({"method": "successive-halving"}, "method"),
     ],
 )
 def test_what_cannot_be_tuned_equally_is_refused_in_one_line(change, words):

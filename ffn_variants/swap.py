@@ -1,0 +1,190 @@
+"""Another FFN in a pretrained model: its config, and every weight that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from pkgutil import resolve_name
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from base.baseline import Budget
+from base.errors import UsageError
+from base.families import FAMILIES, FamilySpec, family_of
+from ffn_variants.budget import matching_width
+from ffn_variants.files import load_variant, names_file
+from ffn_variants.models.configuration import FFNConfig, ffn_of_layer
+from ffn_variants.models.families import build_config
+from ffn_variants.models.layers import ffn_modules
+from ffn_variants.registry import get_variant
+
+ACTIVATIONS: Mapping[str, tuple[str, dict[str, Any] | None]] = {
+    "gelu_new": ("gelu", {"approximate": "tanh"}),
+    "gelu_pytorch_tanh": ("gelu", {"approximate": "tanh"}),
+    "gelu": ("gelu", {"approximate": "none"}),
+    "relu": ("relu", None),
+    "silu": ("silu", None),
+    "swish": ("silu", None),
+}
+"""What transformers calls the activations of stock models, as variants."""
+_CHOOSES_ACTIVATION = ("activation_function", "hidden_act", "feed_forward_proj")
+_OWN = (
+    *("ffn", "ffn_options", "ffn_source", "layer_ffns", "ffn_files", "paired_intermediate_size"),
+    *("attention_layers", "architectures", "dtype", "transformers_version"),
+)
+"""Fields of a config that are set anew, or follow from others."""
+
+
+def layers_of(model: PreTrainedModel) -> dict[str, nn.Module]:
+    """Every layer with an FFN, by its name in the model and in order; a T5's encoder comes first."""
+    return {name: module for name, module in model.named_modules() if ffn_modules(module)}
+
+
+def present_ffns(model: PreTrainedModel) -> list[dict[str, Any]]:
+    """Say which variant each layer has, as ``layer_ffns`` of a config does.
+
+    Returns:
+        ``ffn`` is None where the registry has no variant like that of a stock model.
+    """
+    config, count = model.config, len(layers_of(model))
+    if hasattr(config, "ffn"):
+        return [ffn_of_layer(config, number) for number in range(count)]  # type: ignore[bad-argument-type]
+    named = [getattr(config, name, None) for name in (*_CHOOSES_ACTIVATION, "dense_act_fn")]
+    name, options = ACTIVATIONS.get(next(filter(None, reversed(named)), ""), (None, None))
+    if getattr(config, "is_gated_act", False):
+        name, options = None, None
+    if config.model_type == "llama":  # of three linear layers
+        name, options = ("swiglu" if name == "silu" and not config.mlp_bias else None), None
+    width = getattr(config, "d_ff", None) or config.intermediate_size or 4 * config.hidden_size
+    return [{"ffn": name, "ffn_options": options, "intermediate_size": width}] * count
+
+
+def swap_ffn(
+    model: PreTrainedModel,
+    ffn: str,
+    *,
+    ffn_options: Mapping[str, Any] | None = None,
+    intermediate_size: int | None = None,
+    budget: Budget = "width",
+    layers: Collection[int] | None = None,
+) -> PreTrainedModel:
+    """Build the same model with another FFN, and with all weights outside of it.
+
+    A variant that keeps the two linear layers takes their weights over as well, where the width is the same:
+    gelu for gelu is the same model, to the bit. All other weights are new, from torch's generator.
+
+    Args:
+        model: A language model of transformers, stock or of ours: GPT-Neo, RoBERTa, T5 or Llama.
+        ffn: A variant: a name in ``FFN_VARIANTS``, or path/to/mine.py:SPEC.
+        ffn_options: The variant's options.
+        intermediate_size: Inner width of the new FFNs, in channels; None takes the model's.
+        budget: ``params``, ``active-params`` or ``flops`` take the width at which a new FFN has as many as a
+            gelu one of that width.
+        layers: Which layers, from 0; a T5's encoder has the first numbers. None takes all.
+
+    Returns:
+        A model of ours in evaluation mode, on the model's device. ``save_pretrained`` saves it as any other.
+
+    Raises:
+        UsageError: For a model of another family, an unknown variant, option or layer, or if a layer that
+            keeps its FFN has one that no variant is like.
+    """
+    ffn = load_variant(ffn).name if names_file(ffn) else ffn
+    family = family_of(model.config.model_type)
+    if family is None:
+        raise UsageError(
+            f"FFNs cannot be replaced in a model of type {model.config.model_type!r}; possible are "
+            f"{', '.join(FAMILIES)}, ours or stock"
+        )
+    old = present_ffns(model)
+    chosen = set(range(len(old)) if layers is None else layers)
+    if unknown := sorted(chosen - set(range(len(old)))):
+        raise UsageError(f"layer {unknown[0]}: the model's layers with an FFN are 0 to {len(old) - 1}")
+    staying = [entry for number, entry in enumerate(old) if number not in chosen]
+    if any(entry["ffn"] is None for entry in staying):
+        raise UsageError(
+            "the FFNs that stay have an activation that no variant of the registry has; replace all layers"
+        )
+    options = dict(ffn_options) if ffn_options else None
+    width = intermediate_size or old[min(chosen, default=0)]["intermediate_size"]
+    size = matching_width(ffn, options, model.config.hidden_size, width, budget, family.has_ffn_biases)
+    new = {"ffn": ffn, "ffn_options": options, "intermediate_size": size}
+    ffns = [new if number in chosen else entry for number, entry in enumerate(old)]
+    target_class: Any = resolve_name(family.model_class)
+    target = target_class(_config(model, family, new, ffns if staying else None)).eval()
+    _take_over(model, target, old, chosen, family.stock_ffn)
+    return target.to(model.device)
+
+
+def _config(
+    source: PreTrainedModel, family: FamilySpec, new: Mapping[str, Any], ffns: list[dict[str, Any]] | None
+) -> FFNConfig:
+    own: Any = resolve_name(family.config_class)
+    width = own.attribute_map.get("intermediate_size", "intermediate_size")
+    left_out = {*_CHOOSES_ACTIVATION, *_OWN, width}
+    stored = source.config.to_dict()
+    known = {field.name for field in fields(own)} & set(stored)
+    values = {name: stored[name] for name in sorted(known - left_out)}
+    return build_config(
+        family.name,
+        new["ffn"],
+        new["ffn_options"],
+        **values,
+        intermediate_size=new["intermediate_size"],
+        layer_ffns=ffns,
+    )
+
+
+def _take_over(
+    source: PreTrainedModel,
+    target: PreTrainedModel,
+    old: list[dict[str, Any]],
+    chosen: Collection[int],
+    stock_ffn: str,
+) -> None:
+    """Copy all weights of the source but those of chosen FFNs that the variant does not keep."""
+    weights, state = _in_our_names(source.state_dict()), target.state_dict()
+    fresh: set[str] = set()
+    for number, (name, layer) in enumerate(layers_of(target).items()):
+        if number not in chosen:
+            continue
+        new = ffn_of_layer(target.config, number)  # type: ignore[bad-argument-type]
+        own, linear = _ffn_keys(name, layer)
+        is_stock = new["ffn"] == old[number]["ffn"] == stock_ffn
+        keeps = (is_stock or get_variant(new["ffn"]).kind == "activation") and all(
+            key in weights and weights[key].shape == state[key].shape for key in linear
+        )
+        fresh |= own - linear if keeps and old[number] != new else set() if keeps else own
+    taken = {key: value for key, value in weights.items() if key in state and key not in fresh}
+    assert state.keys() == taken.keys() | fresh, "a weight outside the FFNs has no counterpart"
+    target.load_state_dict(taken, strict=False)
+    target.tie_weights()
+
+
+def _in_our_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Name the FFN weights of a stock Llama as those of ``swiglu``: its gate above what it gates."""
+    named = dict(weights)
+    for key in weights:
+        if key.endswith(".mlp.gate_proj.weight"):
+            ffn = key.removesuffix("gate_proj.weight")
+            parts = [named.pop(f"{ffn}{name}.weight") for name in ("gate_proj", "up_proj")]
+            named[f"{ffn}c_fc.weight"] = torch.cat(parts)
+            named[f"{ffn}c_proj.weight"] = named.pop(f"{ffn}down_proj.weight")
+    return named
+
+
+def _ffn_keys(name: str, layer: nn.Module) -> tuple[set[str], set[str]]:
+    """The names in a state dict of all that a layer's FFN has, and of its linear layers alone."""
+    own, linear = set(), set()
+    inside = {id(part) for part in ffn_modules(layer)}
+    for path, module in layer.named_modules(prefix=name):
+        if id(module) in inside:
+            own |= {f"{path}.{key}" for key in module.state_dict()}
+            for below, part in module.named_modules(prefix=path):
+                linear |= (
+                    {f"{below}.{key}" for key in part.state_dict()} if type(part) is nn.Linear else set()
+                )
+    return own, linear

@@ -1,0 +1,115 @@
+"""The registry of optimizers: one spec each. To add one, see docs/adding-an-optimizer.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from base.errors import UsageError, unknown_name
+from base.options import Option, resolve_options
+from pretrain.config import OptimConfig
+
+ADAM_FIELDS = ("adam_beta1", "adam_beta2", "adam_epsilon")
+"""Fields of ``optim:`` that not every optimizer reads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSpec:
+    """One entry of the registry."""
+
+    name: str
+    """As typed after ``--optim.optimizer``."""
+    build: Callable[..., Optimizer]
+    """``build(groups, optim, **options)``: torch's groups of parameters, each with its ``weight_decay``; the
+    ``OptimConfig``, for ``learning_rate``; every one of the options."""
+    reference: str
+    """Paper or page."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    """What ``optim.optimizer_options`` may hold."""
+    reads_adam_fields: bool = False
+    """Whether ``adam_beta1``, ``adam_beta2`` and ``adam_epsilon`` are for it; else they are refused."""
+    only_matrices: bool = False
+    """Whether it is for the weights of linear layers inside the network alone; AdamW has all else then, and
+    the Adam fields are AdamW's."""
+
+    def resolve(self, optim: OptimConfig) -> dict[str, int | float | str]:
+        """Return a value for every option.
+
+        Raises:
+            UsageError: For an option that does not exist or does not fit, or a field that has no effect.
+        """
+        if not (self.reads_adam_fields or self.only_matrices):
+            for name in ADAM_FIELDS:
+                if getattr(optim, name) != OptimConfig.model_fields[name].default:
+                    raise UsageError(
+                        f"optim.{name} has no effect with optim.optimizer {self.name!r}; leave it out"
+                    )
+        return resolve_options(self.name, self.options, optim.optimizer_options, kind="optimizer")
+
+
+def build_adamw(groups: list[dict[str, Any]], optim: OptimConfig) -> Optimizer:
+    """AdamW, which also has whatever an optimizer for matrices alone leaves over."""
+    return torch.optim.AdamW(
+        groups,
+        lr=optim.learning_rate,
+        betas=(optim.adam_beta1, optim.adam_beta2),
+        eps=optim.adam_epsilon,
+        fused=True,
+    )
+
+
+def _build_muon(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
+    # Updates as large as AdamW's, whose root mean square is 0.2 to 0.4: 0.2 (Liu et al., arXiv:2502.16982).
+    return torch.optim.Muon(groups, lr=optim.learning_rate, adjust_lr_fn="match_rms_adamw", **options)
+
+
+def _build_adafactor(groups: list[dict[str, Any]], optim: OptimConfig, **options: Any) -> Optimizer:
+    return torch.optim.Adafactor(groups, lr=optim.learning_rate, **options)
+
+
+OPTIMIZERS: dict[str, OptimizerSpec] = {
+    spec.name: spec
+    for spec in (
+        OptimizerSpec(
+            name="adamw",
+            build=build_adamw,
+            reference="Loshchilov and Hutter 2019, arXiv:1711.05101",
+            reads_adam_fields=True,
+        ),
+        OptimizerSpec(
+            name="muon",
+            build=_build_muon,
+            reference="Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/",
+            options={
+                "momentum": Option(default=0.95, help="decay of the running mean of gradients", minimum=0),
+                "ns_steps": Option(default=5, help="Newton-Schulz iterations", minimum=1, maximum=99),
+            },
+            only_matrices=True,
+        ),
+        OptimizerSpec(
+            name="adafactor",
+            build=_build_adafactor,
+            reference="Shazeer and Stern 2018, arXiv:1804.04235, with T5's settings",
+            options={
+                "beta2_decay": Option(default=-0.8, help="exponent of the second moment's decay", maximum=0),
+                "d": Option(default=1.0, help="root mean square that updates are clipped to", minimum=1),
+            },
+        ),
+    )
+}
+"""Every optimizer; each is tested by being here (tests/unit/pretrain/training/test_optimizers.py)."""
+
+
+def get_optimizer(name: str) -> OptimizerSpec:
+    """Look an optimizer up.
+
+    Raises:
+        UsageError: If there is none of that name; lists all and the closest match.
+    """
+    if name not in OPTIMIZERS:
+        raise unknown_name("optim.optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[name]

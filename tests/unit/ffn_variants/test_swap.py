@@ -1,0 +1,310 @@
+"""FFNs that are swapped: what stays to the bit, what is new, which layers, and the example that fits them."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    BertConfig,
+    BertModel,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerBase,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+import ffn_ablations
+from base.errors import UsageError
+from base.families import FAMILIES
+from ffn_variants import build_model, count_flops, count_parameters, get_variant
+from ffn_variants.models.families import build_config
+from ffn_variants.models.layers import ffn_modules
+from ffn_variants.swap import layers_of, present_ffns, swap_ffn
+from pretrain.data.embedded.stories import stories
+from pretrain.data.tokenizer import add_sentinels, train_tokenizer
+
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+STORIES = stories(400, 0)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> PreTrainedTokenizerBase:
+    tokenizer = train_tokenizer(iter(STORIES), 300)
+    add_sentinels(tokenizer)
+    return tokenizer
+
+
+@pytest.fixture
+def ours(tokenizer):
+    """Make a model of ours; small weights are made large, so that its FFNs matter."""
+
+    def _ours(family: str, ffn: str = "gelu", **config):
+        torch.manual_seed(0)
+        model = build_model(
+            family, ffn, vocab_size=len(tokenizer), max_position_embeddings=65, **SIZES, **config
+        )
+        return _widened(model)
+
+    return _ours
+
+
+@pytest.fixture
+def stock(tokenizer):
+    """Make a model of transformers itself."""
+
+    def _stock(family: str, **config):
+        torch.manual_seed(0)
+        shared = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+        if family == "gpt_neo":
+            own = {"hidden_size": 16, "intermediate_size": 24, "num_layers": 2, "num_heads": 2}
+            types = {"attention_types": [[["global", "local"], 1]], "window_size": 8}
+            model = GPTNeoForCausalLM(
+                GPTNeoConfig(max_position_embeddings=64, **shared, **own, **types, **config)
+            )
+        elif family == "roberta":
+            model = RobertaForMaskedLM(RobertaConfig(max_position_embeddings=65, **shared, **SIZES, **config))
+        elif family == "llama":
+            # Fewer heads of keys than of queries, as larger ones have.
+            config = {"num_key_value_heads": 1, "max_position_embeddings": 65, **shared, **SIZES, **config}
+            model = LlamaForCausalLM(LlamaConfig(**config))
+        else:
+            own = {"d_model": 16, "d_ff": 24, "num_layers": 1, "num_heads": 2, "d_kv": 8}
+            model = T5ForConditionalGeneration(T5Config(**shared, **own, decoder_start_token_id=0, **config))
+        return _widened(model)
+
+    return _stock
+
+
+def _widened(model):
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 2 and "shared" not in name:
+                parameter.mul_(4)
+    return model.eval()
+
+
+FAMILY_NAMES = sorted(FAMILIES)
+
+
+def inputs(model) -> dict:
+    torch.manual_seed(1)
+    ids = torch.randint(5, 200, (3, 20))
+    mask = torch.ones_like(ids)
+    mask[1, 12:] = 0
+    ids[1, 12:] = 0
+    given = {"input_ids": ids, "attention_mask": mask}
+    return given | ({"decoder_input_ids": ids[:, :7]} if model.config.is_encoder_decoder else {})
+
+
+def logits(model):
+    """At every token that is no padding; there a local layer of the stock GPT-Neo may see nothing at all."""
+    given = inputs(model)
+    with torch.no_grad():
+        found = model(**given).logits
+    return found if model.config.is_encoder_decoder else found[given["attention_mask"].bool()]
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("ffn", ["gelu", "swish"])
+def test_an_activation_for_itself_is_exact_to_the_bit(family, ffn, ours):
+    model = ours(family, ffn)
+    if ffn == "swish":
+        for name, parameter in model.named_parameters():
+            if name.endswith("beta"):
+                parameter.data.normal_()
+    same = swap_ffn(model, ffn)
+    assert torch.equal(logits(same), logits(model))
+
+
+@pytest.mark.parametrize(
+    ("family", "ffn", "config", "tolerance"),
+    [
+        ("gpt_neo", "gelu", {}, 1e-5),  # stock computes the same function in other steps
+        ("roberta", "gelu", {}, 0),
+        ("t5", "relu", {}, 0),
+        ("t5", "gelu", {"feed_forward_proj": "gelu_new"}, 1e-5),
+        ("roberta", "relu", {"hidden_act": "relu"}, 0),
+        ("llama", "swiglu", {}, 1e-5),
+    ],
+)
+def test_a_stock_model_with_its_own_activation_stays_as_it_is(family, ffn, config, tolerance, stock):
+    model = stock(family, **config)
+    same = swap_ffn(model, ffn)
+    assert type(same).__name__.startswith("FFN")
+    torch.testing.assert_close(logits(same), logits(model), atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["ours", "stock"])
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.parametrize("ffn", ["kan", "fourier-kan", "gr-kan", "spline-kan", "swiglu"])
+def test_all_weights_outside_the_ffns_are_untouched(kind, family, ffn, request):
+    model = request.getfixturevalue(kind)(family)
+    other = swap_ffn(model, ffn)
+    inside = {
+        id(p) for layer in layers_of(other).values() for part in ffn_modules(layer) for p in part.parameters()
+    }
+    outside = [name for name, p in other.named_parameters() if id(p) not in inside]
+    before = dict(model.named_parameters())
+    assert len(outside) > 10
+    for name in outside:
+        assert torch.equal(other.get_parameter(name), before[name]), name
+    assert not torch.allclose(logits(other), logits(model))
+    expected = len(layers_of(model)) * get_variant(ffn).num_params(16, 24)
+    assert count_parameters(other)["ffn"] == expected
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_linear_layers_are_taken_over_and_what_is_learnable_in_between_is_new(family, ours):
+    model = ours(family, "swish")
+    for name, parameter in model.named_parameters():
+        if name.endswith("beta"):
+            parameter.data.fill_(7.0)
+    other = swap_ffn(model, "learnable-gelu")
+    before = model.state_dict()
+    for name, tensor in other.state_dict().items():
+        assert torch.equal(tensor, torch.ones_like(tensor) if name.endswith("beta") else before[name]), name
+
+
+def test_a_kan_for_a_kan_and_another_width_are_drawn_anew(ours):
+    for ffn, width in (("kan", 24), ("gelu", 30)):
+        model = ours("gpt_neo", ffn)
+        other = swap_ffn(model, ffn, intermediate_size=width)
+        assert not torch.allclose(logits(other), logits(model))
+
+
+@pytest.mark.parametrize("kind", ["ours", "stock"])
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_only_the_chosen_layers_change_and_a_saved_model_knows_which(kind, family, request, tmp_path):
+    config = {"feed_forward_proj": "gelu_new"} if (kind, family) == ("stock", "t5") else {}
+    model = request.getfixturevalue(kind)(family, **config)
+    last = len(layers_of(model)) - 1
+    other = swap_ffn(model, "fourier-kan", ffn_options={"grid_size": 3}, intermediate_size=10, layers=[last])
+    before, after = layers_of(model), layers_of(other)
+    for number, (name, layer) in enumerate(before.items()):
+        if (kind, family) == ("stock", "llama"):  # two matrices in the place of three
+            x = torch.randn(5, 16)
+            assert torch.allclose(layer.mlp(x), after[name].mlp(x), atol=1e-6) == (number < last)
+            continue
+        same = [p.shape for p in layer.parameters()] == [p.shape for p in after[name].parameters()]
+        assert same == (number < last)
+        if same:
+            pairs = zip(layer.parameters(), after[name].parameters(), strict=True)
+            assert all(torch.equal(a, b) for a, b in pairs)
+    other.save_pretrained(tmp_path / "other")
+    loaded = type(other).from_pretrained(tmp_path / "other").eval()
+    assert torch.equal(logits(loaded), logits(other))
+    assert AutoConfig.from_pretrained(tmp_path / "other").ffn == "fourier-kan"
+    own = FAMILIES[family].stock_ffn if kind == "stock" else "gelu"
+    assert [each["ffn"] for each in present_ffns(loaded)] == [own] * last + ["fourier-kan"]
+    spec = get_variant("fourier-kan")
+    flops = get_variant(own).flops_per_token(16, 24) * last + spec.flops_per_token(16, 10, grid_size=3)
+    if family != "t5":
+        assert count_flops(other, 20)["ffn"] == flops
+    # What is left of the old layers can be exchanged in turn, and what is new exchanged back.
+    again = swap_ffn(other, "gelu", intermediate_size=24, layers=[last])
+    assert [each["ffn"] for each in present_ffns(again)] == [own] * last + ["gelu"]
+
+
+def test_layers_that_stay_need_a_variant_of_the_registry(stock):
+    model = stock("t5", feed_forward_proj="gated-gelu")
+    assert present_ffns(model)[0]["ffn"] is None
+    with pytest.raises(UsageError, match="replace all layers"):
+        swap_ffn(model, "kan", layers=[0])
+    swap_ffn(model, "kan", layers=[0, 1])
+
+
+def test_a_config_needs_an_entry_for_each_layer(ours):
+    model = ours("gpt_neo")
+    config = build_config(
+        "gpt_neo",
+        "gelu",
+        hidden_size=16,
+        layer_ffns=[{"ffn": "kan", "ffn_options": None, "intermediate_size": 24}],
+    )
+    with pytest.raises(UsageError, match="1 entries for 2 layers"):
+        type(model)(config)
+
+
+@pytest.mark.parametrize("kind", ["ours", "stock"])
+def test_a_budget_gives_as_many_parameters(kind, request):
+    model = request.getfixturevalue(kind)("gpt_neo")
+    other = swap_ffn(model, "swiglu", budget="params", layers=[1])
+    assert [each["ffn"] for each in present_ffns(other)] == ["gelu", "swiglu"]
+    assert abs(count_parameters(other)["ffn"] / count_parameters(model)["ffn"] - 1) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("ffn", "how", "message"),
+    [
+        ("kam", {}, "unknown FFN variant 'kam'; did you mean 'kan'"),
+        ("kan", {"layers": [2]}, "layer 2: the model's layers with an FFN are 0 to 1"),
+        ("kan", {"ffn_options": {"grid": 3}}, "'grid'"),
+        ("absent.py:MINE", {}, "absent.py"),
+    ],
+)
+def test_what_cannot_be_swapped_is_told_in_one_line(ffn, how, message, ours):
+    with pytest.raises(UsageError, match=message) as error:
+        ffn_ablations.swap_ffn(ours("gpt_neo"), ffn, **how)
+    assert "\n" not in str(error.value)
+
+
+def test_a_model_of_another_family_is_refused():
+    bert = BertConfig(hidden_size=8, num_attention_heads=1, intermediate_size=8, num_hidden_layers=1)
+    with pytest.raises(UsageError, match="a model of type 'bert'; possible are gpt_neo, roberta, t5, llama"):
+        swap_ffn(BertModel(bert), "kan")
+
+
+@pytest.fixture(scope="module")
+def example(repository):
+    """The example as a module."""
+    spec = importlib.util.spec_from_file_location("swap_example", repository / "examples/swap_ffn.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.ci
+def test_the_example_fits_each_ffn_and_saves_the_model(
+    family, ours, tokenizer, example, tmp_path, monkeypatch, capsys
+):
+    model = ours(family)
+    monkeypatch.setattr(ffn_ablations.Run, "__init__", lambda self, folder: None)
+    monkeypatch.setattr(ffn_ablations.Run, "load", lambda self: (model, tokenizer))
+    (tmp_path / "texts.txt").write_text("\n".join(story[:80].replace("\n", " ") for story in STORIES[:60]))
+    run = [str(tmp_path / name) for name in ("run", "texts.txt", "out")]
+    unfitted = example.main(run[0], "swiglu", run[1], run[2], steps=1)
+    fitted = example.main(run[0], "swiglu", run[1], run[2], steps=60)
+    assert len(fitted) == len(layers_of(model))
+    assert all(after < before for after, before in zip(fitted, unfitted, strict=True))
+    assert f"layer 0: relative error {fitted[0]:.3f}" in capsys.readouterr().out
+    assert AutoConfig.from_pretrained(tmp_path / "out").ffn == "swiglu"
+    if family == "gpt_neo":
+        AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+
+
+def test_the_example_captures_what_the_ffns_read_and_write(ours, tokenizer, example):
+    model = ours("gpt_neo")
+    pairs = example.capture(model, tokenizer, [story[:80] for story in STORIES[:3]])
+    for layer, (inputs, outputs) in zip(layers_of(model).values(), pairs, strict=True):
+        torch.testing.assert_close(layer.mlp(inputs), outputs, atol=1e-5, rtol=1e-4)
+
+
+def test_fitting_a_linear_map_reaches_the_error_of_least_squares(example):
+    torch.manual_seed(0)
+    inputs = torch.randn(2000, 6)
+    outputs = torch.sin(inputs @ torch.randn(6, 4)) + 0.3 * torch.randn(2000, 4)
+    columns = torch.cat([inputs, torch.ones(2000, 1)], 1)
+    solution = torch.linalg.lstsq(columns, outputs).solution
+    least = (columns @ solution - outputs).square().mean() / (outputs - outputs.mean(0)).square().mean()
+    error = example.fit(torch.nn.Linear(6, 4), inputs, outputs, 1500, 0.02)
+    assert float(least) * (1 - 1e-6) <= error < 1.01 * float(least)

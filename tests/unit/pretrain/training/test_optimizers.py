@@ -1,0 +1,239 @@
+"""Every optimizer of the registry, and two of them against other implementations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from transformers import Adafactor
+
+from base.errors import UsageError
+from ffn_variants import FAMILIES, FFN_VARIANTS, build_ffn, build_model
+from pretrain.config import OptimConfig
+from pretrain.optimizers import OPTIMIZERS
+from pretrain.resolution import load_config
+from pretrain.run.run_dir import config_hash
+from pretrain.training.checkpoints import load_newest, restore, save_checkpoint, snapshot
+from pretrain.training.optim import build_optimizer, build_scheduler, hidden_matrices
+from tests.cases import diagonal_is_fast
+
+
+class Shapes(nn.Module):
+    """Parameters of one, two and three dimensions, of different sizes; one begins at zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        for name, shape, scale in (("a", (7,), 1.0), ("b", (5, 9), 0.1), ("c", (3, 4, 6), 3.0)):
+            setattr(self, name, nn.Parameter(scale * torch.randn(shape, generator=generator)))
+        self.d = nn.Parameter(torch.zeros(4, 2))
+        # The weights of these are for Muon: standing, lying and square.
+        for name, rows, columns in (("e", 6, 4), ("f", 4, 6), ("g", 5, 5)):
+            linear = nn.Linear(columns, rows, bias=False)
+            linear.weight.data = torch.randn(rows, columns, generator=generator)
+            setattr(self, name, linear)
+
+
+def settings(name: str, **fields: Any) -> OptimConfig:
+    return OptimConfig(optimizer=name, learning_rate=0.02, **fields)
+
+
+class Training:
+    """Some updates of a model, by random gradients of very different sizes."""
+
+    def __init__(self, optim: OptimConfig) -> None:
+        self.model = Shapes()
+        self.optimizer = build_optimizer(self.model, optim)
+        self.scheduler = build_scheduler(self.optimizer, optim, max_steps=6)
+
+    def update(self, *steps: int) -> None:
+        for step in steps:
+            generator = torch.Generator().manual_seed(step)
+            for parameter in self.model.parameters():
+                parameter.grad = 10.0 ** (step % 3 - 3) * torch.randn(parameter.shape, generator=generator)
+            self.optimizer.step()
+            self.scheduler.step()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_loss_falls(name):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 2))
+    x, losses = torch.randn(64, 6), []
+    optimizer = build_optimizer(model, settings(name))
+    for _ in range(60):
+        loss = (model(x) - x[:, :2].sin()).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, name):
+    optim = settings(name, weight_decay=0.1, warmup_steps=2)
+    whole, stopped, continued = Training(optim), Training(optim), Training(optim)
+    whole.update(*range(6))
+    stopped.update(*range(4))
+    content = snapshot(stopped.model, stopped.optimizer, stopped.scheduler, {"step": 4})
+    save_checkpoint(tmp_path, content, keep=1)
+    continued.update(5)
+    content, path = load_newest(tmp_path)
+    restore(content, path, continued.model, continued.optimizer, continued.scheduler)
+    continued.update(4, 5)
+    for one, two in zip(continued.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert continued.scheduler.get_last_lr() == whole.scheduler.get_last_lr()
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_matrices_alone_decay(name):
+    model = Shapes()
+    optimizer = build_optimizer(model, settings(name, weight_decay=0.5))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    optimizer.step()
+    for parameter, first in zip(model.parameters(), before, strict=True):
+        expected = first if parameter.ndim < 2 else first * (1 - 0.02 * 0.5)
+        torch.testing.assert_close(parameter.detach(), expected)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_option_that_it_does_not_know_is_one_line(name):
+    flags = ["--optim.optimizer", name, "--optim.optimizer-options", "momentums", "0.5"]
+    with pytest.raises(UsageError, match=r"^[^\n]*optimizer '[^\n]*'momentums'[^\n]*$"):
+        load_config(None, flags)
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(spec.name, option) for spec in OPTIMIZERS.values() for option in spec.options]
+)
+def test_its_options_reach_it(name, option):
+    default = OPTIMIZERS[name].options[option].default
+    other = default + 1 if isinstance(default, int) else default * 1.02
+    flags = ["--optim.optimizer", name]
+    plain = load_config(None, flags)
+    changed = load_config(None, [*flags, "--optim.optimizer-options", option, str(other)])
+    groups = [build_optimizer(Shapes(), config.optim).param_groups[0] for config in (plain, changed)]
+    assert {key for key in groups[0] if key != "params" and groups[0][key] != groups[1][key]} == {option}
+    assert config_hash(plain) != config_hash(changed)
+
+
+def test_an_unknown_name_is_one_line():
+    with pytest.raises(UsageError, match=r"unknown optim\.optimizer 'moun'; did you mean 'muon'"):
+        load_config(None, ["--optim.optimizer", "moun"])
+
+
+def test_a_setting_of_another_optimizer_is_an_error():
+    message = "optim.adam_beta2 has no effect with optim.optimizer 'adafactor'"
+    with pytest.raises(UsageError, match=message):
+        load_config(None, ["--optim.optimizer", "adafactor", "--optim.adam-beta2", "0.99"])
+
+
+@pytest.mark.parametrize(
+    ("variant", "spared"),
+    [
+        ("spline-kan", {"knots"}),
+        ("spline-activation", {"knots"}),
+        ("relu-kan", {"left_knots", "right_knots"}),
+        ("wav-kan", {"translation", "scale"}),
+        ("mlp-edge", {"inner_bias"}),
+        ("gr-kan", {"numerator", "denominator"}),
+    ],
+)
+def test_places_and_widths_on_the_axis_of_inputs_do_not_decay(variant, spared):
+    ffn = build_ffn(variant, 16, 24)
+    kept, decayed = build_optimizer(ffn, OptimConfig(weight_decay=0.5)).param_groups[::-1]
+    names = {id(p): name.rpartition(".")[2] for name, p in ffn.named_parameters()}
+    assert spared <= {names[id(p)] for p in kept["params"]}
+    assert {names[id(p)] for p in decayed["params"]} & spared == set()
+    assert (bool(decayed["params"]), decayed["weight_decay"], kept["weight_decay"]) == (True, 0.5, 0)
+
+
+def test_adafactor_is_the_one_of_t5():
+    """Against transformers', which follows the code that T5 was trained with."""
+    ours, other = Shapes(), Shapes()
+    optimizers = (
+        build_optimizer(ours, settings("adafactor")),
+        Adafactor(other.parameters(), lr=0.02, scale_parameter=True, relative_step=False, warmup_init=False),
+    )
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(8):
+        for one, two in zip(ours.parameters(), other.parameters(), strict=True):
+            one.grad = torch.randn(one.shape, generator=generator)
+            two.grad = one.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for one, two, first in zip(ours.parameters(), other.parameters(), Shapes().parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-7)
+        assert not torch.equal(one, first)
+
+
+A, B, C = 3.4445, -4.7750, 2.0315
+RATE, DECAY, MOMENTUM, STEPS = 0.02, 0.1, 0.95, 5
+
+
+def orthogonalised(matrix: np.ndarray) -> np.ndarray:
+    """Five steps of X (a + b X^T X + c (X^T X)^2) from X over its norm (Jordan et al. 2024), in float64."""
+    x = matrix / np.linalg.norm(matrix)
+    for _ in range(5):
+        gram = x.T @ x
+        x = x @ (A * np.eye(len(gram)) + B * gram + C * gram @ gram)
+    return x
+
+
+def muon_by_numpy(weight: np.ndarray, grads: list[np.ndarray]) -> np.ndarray:
+    """Nesterov momentum, the update, decoupled decay, and a root mean square of 0.2 (Liu et al. 2025)."""
+    momentum = np.zeros_like(weight)
+    for grad in grads:
+        momentum = MOMENTUM * momentum + (1 - MOMENTUM) * grad
+        update = orthogonalised(MOMENTUM * momentum + (1 - MOMENTUM) * grad)
+        weight = weight * (1 - RATE * DECAY) - RATE * 0.2 * np.sqrt(max(weight.shape)) * update
+    return weight
+
+
+@pytest.mark.parametrize("shape", [(20, 50), (50, 20), (30, 30)])
+def test_muon_is_that_of_numpy(shape):
+    """As near as bfloat16 allows: within 2% of how far the weights went."""
+    rng = np.random.default_rng(1)
+    weight, grads = rng.normal(size=shape), [rng.normal(size=shape) for _ in range(STEPS)]
+    linear = nn.Linear(shape[1], shape[0], bias=False)
+    linear.weight.data = torch.tensor(weight, dtype=torch.float32)
+    optim = OptimConfig(optimizer="muon", learning_rate=RATE, weight_decay=DECAY)
+    optimizer = build_optimizer(nn.Sequential(linear), optim)
+    for grad in grads:
+        linear.weight.grad = torch.tensor(grad, dtype=torch.float32)
+        optimizer.step()
+    expected = muon_by_numpy(weight, grads)
+    off = np.linalg.norm(linear.weight.detach().numpy() - expected)
+    assert off < 0.02 * np.linalg.norm(expected - weight)
+
+
+@pytest.mark.parametrize(("family", "ffn"), diagonal_is_fast(list(FAMILIES), list(FFN_VARIANTS)))
+def test_muon_gets_the_linear_layers_inside_a_model_and_no_table(family, ffn):
+    layers = "num_layers" if family == "t5" else "num_hidden_layers"
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "vocab_size": 50, "num_attention_heads": 2}
+    model = build_model(family, ffn, **sizes, **{layers: 1})
+    matrices = {id(parameter) for parameter in hidden_matrices(model)}
+    first, *others = build_optimizer(model, settings("muon")).param_groups
+    assert {id(parameter) for parameter in first["params"]} == matrices
+    rest = {id(parameter) for group in others for parameter in group["params"]}
+    assert matrices | rest == {id(parameter) for parameter in model.parameters()}
+    assert not matrices & rest
+    linear = {name: id(m.weight) for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    outside = {name for name, weight in linear.items() if weight not in matrices}
+    assert outside <= {"lm_head", "lm_head.decoder"}
+    assert len(linear) - len(outside) >= 4
+
+
+@pytest.mark.parametrize("ties", [True, False])
+def test_an_output_head_is_left_out_tied_or_not(ties):
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "vocab_size": 50, "num_attention_heads": 2}
+    model = build_model("llama", "swiglu", tie_word_embeddings=ties, **sizes)
+    tables = {id(model.get_input_embeddings().weight), id(model.get_output_embeddings().weight)}
+    assert not tables & {id(parameter) for parameter in hidden_matrices(model)}
