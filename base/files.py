@@ -66,15 +66,6 @@ def remove_leftovers(folder: Path, older_than_s: float = 0.0) -> None:
                 left.unlink()
 
 
-def flush(path: Path) -> None:
-    """Have the system write a file or a folder to the disk, so that no rename can overtake its content."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def sha256_of(path: Path) -> str:
     """Return the checksum of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:

@@ -75,11 +75,6 @@ class ProgressBar:
             total=total, initial=done, desc=name, unit=unit, bar_format=form, disable=not self.is_drawn
         )
 
-    def grow(self, count: int) -> None:
-        """Take note of more that there is to do."""
-        self._bar.total += count
-        self._bar.refresh()
-
     def advance(self, count: int = 1) -> None:
         self._bar.update(count)
 

@@ -7,7 +7,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -44,25 +43,6 @@ def cpp_compiler() -> str:
     return name if shutil.which(name) else ""
 
 
-def boot_id() -> str:
-    """Return what tells this boot of this machine from any other; empty where the system has no such thing.
-
-    Neither a new name of the host nor a clock that is set changes it.
-    """
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
-    except OSError:
-        return _sysctl("kern.bootsessionuuid") if sys.platform == "darwin" else ""
-
-
-def process_table() -> str:
-    """Return what tells this table of processes from others, as of containers; empty where there is one."""
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return ""
-
-
 def is_unread(stream: TextIO) -> bool:
     """Whether the reader of a pipe has gone; false for what is no pipe."""
     poll = select.poll()
@@ -71,20 +51,16 @@ def is_unread(stream: TextIO) -> bool:
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
-def try_lock(descriptor: int) -> bool:
-    """Lock a file without waiting; true also where the file system has no locks."""
+def is_locked(file: Path) -> bool:
+    """Whether a process holds a file's lock, which the system releases however that one dies.
+
+    Nothing is written, and no permission to write is needed. False where there is no file, or no locks.
+    """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with file.open("rb") as opened:
+            fcntl.flock(opened.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return False
-    except OSError:
         return True
-    return True
-
-
-def _sysctl(name: str) -> str:
-    try:
-        command = ["/usr/sbin/sysctl", "-n", name]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return ""
+    except OSError:
+        return False
+    return False

@@ -22,11 +22,9 @@ import yaml
 from base.errors import run_cli
 from pretrain.run.folders import StudyFolder
 from slurm import status
-from slurm.queue.submissions import Submission, write_submission
 from slurm.state.cell_state import CellState, start_state, write_state
 
 CALLS = (10, 100, 500, 1000, 2000)
-KEY = "0123456789ab"
 
 
 def main(_args: Sequence[str] | None = None) -> None:
@@ -62,8 +60,6 @@ def make_study(folder: Path, num_cells: int) -> None:
             write_state(folder, run_id, CellState(name="failed", job=job, error="x", finished_s=ended_s))
         elif number % 4 == 2:
             start_state(folder, run_id, log="x.err", job=job)
-    elements: dict[str, tuple[str, ...]] = {f"7_{number}": (run_id,) for number, run_id in enumerate(run_ids)}
-    write_submission(folder, Submission(key=KEY, array="7", elements=elements))
     content = yaml.safe_dump({"name": folder.name, "cells": run_ids})
     StudyFolder(folder).study_file.write_text(content, encoding="utf-8")
 

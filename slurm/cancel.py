@@ -8,8 +8,8 @@ What runs is saved first; submitting the study again continues.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,20 +18,12 @@ import psutil
 from tyro.conf import Positional
 
 from base.command_line import parse_flags
-from base.errors import OccupiedError, UsageError, run_cli
+from base.errors import UsageError, run_cli
+from base.system import is_locked
 from pretrain.run.folders import StudyFolder
-from pretrain.run.machine import is_here
 from slurm.arguments import runs_dir_override
-from slurm.queue.settle import settle
-from slurm.queue.squeue import cancel, read_queue
-from slurm.queue.submissions import read_submissions, sole_submitter
-from slurm.state.cell_state import read_state
-from slurm.state.launcher import Launcher, read_launcher
-from slurm.state.life import lives_here
+from slurm.queue.squeue import cancel, cells_name, living_arrays, read_queue, report_name
 from slurm.state.listing import read_listing
-
-COMMANDS = ("ffn-ablations", "ffn_ablations")
-"""How a study is run, besides by a module of ``slurm``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,94 +53,47 @@ def cancel_study(study_dir: Path) -> int:
     Raises:
         UsageError: If SLURM does not answer, or the study runs on another machine.
     """
-    cancelled = [*_cancel_jobs(study_dir), *(_stop_launcher(study_dir) or _stop_workers(study_dir))]
-    if not cancelled and _is_being_submitted(study_dir):
-        raise UsageError(f"{study_dir} is being submitted just now; stop that command, or wait for its end")
+    # The command first, which would hand in more.
+    cancelled = [*_stop_command(study_dir), *_cancel_jobs(study_dir)]
     print(f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing of this study is queued or running")
     return 0
 
 
 def _cancel_jobs(study_dir: Path) -> list[str]:
-    """Cancel jobs that SLURM knows by a name of this study, whatever a file says."""
-    if not StudyFolder(study_dir).submissions_dir.is_dir():
+    """Cancel jobs by their names; the report job first, which would take cancelled cells for ended ones."""
+    if shutil.which("squeue") is None:
         return []
-    try:
-        with sole_submitter(study_dir):
-            queue = settle(study_dir)
-    except OccupiedError:
-        queue = read_queue()
+    queue = read_queue(study_dir)
     if queue is None:
-        raise UsageError("SLURM does not answer, so nothing was cancelled; try again where squeue works")
-    alive = (job for one in read_submissions(study_dir) for job in one.jobs_in(queue, study_dir))
-    # The last job first: it would take cancelled cells for ended ones and write its report.
-    arrays = sorted({job_id.split("_")[0] for job_id in alive}, key=int, reverse=True)
-    if arrays:
-        try:
-            cancel(arrays)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = " ".join(str(getattr(error, "stderr", None) or error).split())
-            raise UsageError(f"scancel failed: {said[-300:]}; give the same command again") from None
-    return [f"SLURM {array}" for array in arrays]
+        raise UsageError("SLURM does not answer, so no job was cancelled; try again where squeue works")
+    cancelled = []
+    for name in (report_name(study_dir), cells_name(study_dir)):
+        if arrays := living_arrays(queue, name):
+            cancel("--me", f"--name={name}")
+            cancelled += [f"SLURM {array}" for array in arrays]
+    return cancelled
 
 
-def _is_being_submitted(study_dir: Path) -> bool:
-    if not study_dir.is_dir():
-        return False
-    try:
-        with sole_submitter(study_dir):
-            return False
-    except OccupiedError:
-        return True
-
-
-def _stop_launcher(study_dir: Path) -> list[str]:
-    launcher = read_launcher(study_dir)
-    if launcher is None:
-        return []
-    if not launcher.is_here:
-        raise UsageError(
-            f"the study runs on {launcher.host} ({launcher.words}); cancel it there. If that machine is no "
-            "more, the same command without --cancel goes on here"
-        )
-    if not _runs_study(launcher, study_dir):
-        return []
-    os.kill(launcher.pid, signal.SIGTERM)  # it ends its cells, which save first
-    return [f"process {launcher.pid}"]
-
-
-def _runs_study(launcher: Launcher, study_dir: Path) -> bool:
-    """Whether a process is a command of this very study: it says so, and it holds the study's lock."""
+def _stop_command(study_dir: Path) -> list[str]:
+    """Stop the command that runs or submits a study: it ends its workers, which save first."""
     lock_file = StudyFolder(study_dir).submit_lock_file.resolve()
+    if not is_locked(lock_file):
+        return []
+    holders = [process.pid for process in psutil.process_iter() if _has_open(process, lock_file)]
+    for pid in holders:
+        os.kill(pid, signal.SIGTERM)
+    if not holders:
+        raise UsageError(
+            f"{study_dir}: its command runs on another machine, or as another user; stop it there"
+        )
+    return [f"process {pid}" for pid in holders]
+
+
+def _has_open(process: psutil.Process, file: Path) -> bool:
     try:
-        process = psutil.Process(launcher.pid)
-        is_command = any("slurm" in word or Path(word).name in COMMANDS for word in process.cmdline())
-        return is_command and any(Path(file.path) == lock_file for file in process.open_files())
-    except psutil.Error:
+        return process.pid != os.getpid() and any(Path(one.path) == file for one in process.open_files())
+    except (psutil.Error, OSError):
         return False
-
-
-def _stop_workers(study_dir: Path) -> list[str]:
-    """Stop workers whose command was killed; they save first."""
-    folder, stopped = StudyFolder(study_dir), []
-    for run_id in folder.cell_files():
-        state = read_state(study_dir, run_id)
-        if state.name != "running" or state.job or not is_here(state.machine, state.host):
-            continue
-        if lives_here(state.pid, state.started_s) and _is_worker(state.pid, folder):
-            os.kill(state.pid, signal.SIGUSR1)
-            stopped.append(f"process {state.pid}")
-    return stopped
-
-
-def _is_worker(pid: int, folder: StudyFolder) -> bool:
-    """Whether a process is a worker of this very study: its command names the folder of its jobs."""
-    try:
-        words = psutil.Process(pid).cmdline()
-    except psutil.Error:
-        return False
-    return any("submitit" in word for word in words) and any(
-        Path(word).resolve() == folder.jobs_dir.resolve() for word in words[1:] if word.startswith(("/", "."))
-    )
 
 
 if __name__ == "__main__":

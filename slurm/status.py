@@ -20,16 +20,13 @@ from tyro.conf import FlagCreatePairsOff, Positional
 
 from base.command_line import parse_flags
 from base.errors import UsageError, run_cli
-from base.progress import duration
 from eval.results.decisions import read_decisions
 from eval.results.stages import MAIN
 from eval.results.tuning import read_tuning
 from slurm.arguments import runs_dir_override
 from slurm.state.cell_state import CellState, as_result, describe, is_at_work
-from slurm.state.life import PATIENCE_S
 from slurm.state.listing import read_levels, read_listing, read_to_come, tell_levels
-from slurm.state.missing_report import is_followed, missing_report
-from slurm.state.survey import survey
+from slurm.state.survey import is_followed, survey
 from slurm.time_left import CellTime, kind_of, tell_time_left
 
 CLEAR = "\033[2J\033[H"
@@ -117,7 +114,7 @@ def status_rows(folder: Path, states: Mapping[str, CellState]) -> list[tuple[str
 
 def status_notes(folder: Path, states: Mapping[str, CellState]) -> list[str]:
     """Say how far tuning and looks are, how long the rest takes, what is amiss, and count the cells."""
-    lines = [*_progress(folder), _time_left(folder, states), missing_report(folder, states)]
+    lines = [*_progress(folder), _time_left(folder, states)]
     stages, _ = read_to_come(folder)
     counts = Counter(
         as_result(state, folder / run_id, stages.get(run_id, MAIN)).name for run_id, state in states.items()
@@ -130,7 +127,7 @@ def details(state: CellState, folder: Path) -> str:
     """What a reader wants to know of a cell in its state: where it stands, where it runs, what went wrong."""
     if state.name == "running":
         attempt = f", attempt {state.attempts}" if state.attempts > 1 else ""
-        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}{_silence(state)}"
+        return f"{describe(state, folder)} on {state.host}{_job(state)}{attempt}"
     if state.name == "queued":
         return f"{state.error}{_job(state)}".strip(" ,")
     if state.name == "diverged":
@@ -140,13 +137,6 @@ def details(state: CellState, folder: Path) -> str:
     if state.name in ("failed", "missing"):
         return f"{state.error} (attempt {state.attempts}{_job(state)}, log: {state.log or 'none'})"
     return ""
-
-
-def _silence(state: CellState) -> str:
-    """Of a cell on another machine, which cannot be asked: whether it was seen alive of late."""
-    if state.silent_s is None or state.silent_s <= PATIENCE_S:
-        return ""
-    return f"; no sign of life for {duration(state.silent_s)}: ffn-ablations study run takes it over"
 
 
 def _time_left(folder: Path, states: Mapping[str, CellState]) -> str:

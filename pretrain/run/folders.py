@@ -189,11 +189,8 @@ class StudyFolder:
     """What jobs run, and what submitit writes, logs included."""
     cells_dir = Inside("cells")
     """Where every cell stands."""
-    submissions_dir = Inside("submissions")
-    """Which job has which cell."""
     submit_lock_file = Inside(".submit.lock")
-    launcher_file = Inside("launcher.json")
-    """The command that runs the study on this machine."""
+    """Held by the command that runs or submits the study, as long as it does."""
     inspection_dir = Inside("inspection")
     """The page of a look inside; it has a summary for the report, and figures."""
     inspection_summary = Inside(f"inspection/{INSPECTION_SUMMARY}")
@@ -218,14 +215,10 @@ class StudyFolder:
         """Where a cell stands."""
         return self.cells_dir / f"{run_id.replace('/', '--')}.json"
 
+    def cell_lock_file(self, run_id: str) -> Path:
+        """Held by the process that has a cell, as long as it does."""
+        return self.cell_file(run_id).with_suffix(".lock")
+
     def cell_files(self) -> dict[str, Path]:
         """By run id the file of every cell that was begun, in the order of their names."""
         return {path.stem.replace("--", "/", 2): path for path in sorted(self.cells_dir.glob("*.json"))}
-
-    def submission_file(self, key: str) -> Path:
-        """One array of jobs, by what its jobs' name ends with; in older versions by its id in SLURM."""
-        return self.submissions_dir / f"{key}.json"
-
-    def submission_files(self) -> list[Path]:
-        """Every array of jobs, in no order."""
-        return list(self.submissions_dir.glob("*.json"))

@@ -9,17 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from base.errors import OccupiedError
 from base.files import remove_leftovers, sole_holder
 from base.records import peek_record, write_record
 from pretrain.run.folders import RunFolder
-
-BEAT_S = 5.0
-"""Seconds between two signs of life of a study's worker (``slurm.state.life``)."""
-PATIENCE_S = 60.0
-"""Seconds without one after which a worker on another host is taken for dead."""
 
 
 @dataclass(frozen=True)
@@ -58,25 +51,6 @@ def sole_writer(path: Path, work: str = "trains in") -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):
                 run.holder_file.unlink(missing_ok=True)
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a process writes into a run's folder: trains it, or evaluates it."""
-    lock_file = RunFolder(path).lock_file
-    if not lock_file.is_file():
-        return False
-    try:
-        with FileLock(lock_file, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:  # where nothing may be written nobody writes
-        return False
-
-
-def holder(path: Path) -> Holder | None:
-    """Return who writes into a run's folder; None where nobody does, or it does not say."""
-    return _read(RunFolder(path)) if is_locked(path) else None
 
 
 def _read(run: RunFolder) -> Holder | None:

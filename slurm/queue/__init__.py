@@ -1,1 +1,1 @@
-"""Talking to SLURM: what jobs run, handing them over, and what the queue says of them."""
+"""Talking to SLURM: what a site wants to be told, what the queue says, and the code that jobs run."""

@@ -18,7 +18,6 @@ OF_A_STUDY = ("array", "dependency", "job-name")
 """Options of sbatch that a study sets itself."""
 _FIELDS = {"ntasks_per_node": "tasks_per_node", "signal": "signal_delay_s"}
 """Options that a preset calls otherwise."""
-_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 
 
 class ClusterPreset(Section):
@@ -87,13 +86,6 @@ class ClusterPreset(Section):
             if field in cls.model_fields:
                 raise ValueError(f"{name} is {field} of the preset; write it there")
         return value
-
-    @model_validator(mode="after")
-    def _one_memory(self) -> ClusterPreset:
-        names = [*(["mem_gb"] if self.mem_gb else []), *(name for name in _MEMORY if name in self.options)]
-        if len(names) > 1:
-            raise ValueError(f"sbatch takes one of {' and '.join(names)}; leave the others out")
-        return self
 
     @property
     def options(self) -> dict[str, bool | int | float | str]:

@@ -1,11 +1,14 @@
-"""What SLURM says of this user's jobs, in one query and without accounting."""
+"""What SLURM says of a study's jobs, in one query and without accounting. Their names carry the study."""
 
 from __future__ import annotations
 
-import os
+import hashlib
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from base.errors import UsageError
 
 TIMEOUT_S = 30.0
 # Still to start, for the first time or again.
@@ -51,16 +54,28 @@ class QueuedJob:
 
 
 Queue = Mapping[str, QueuedJob]
+"""Job id, ``123`` or ``123_4``, to the job."""
 
 
-def read_queue() -> Mapping[str, QueuedJob] | None:
-    """Ask for all jobs of this user, ended ones included as long as SLURM remembers them.
+def cells_name(study_dir: Path) -> str:
+    """The name of the jobs that have a study's cells; studies of one name in two folders have two."""
+    place = study_dir.resolve()
+    return f"{place.name}-{hashlib.sha256(bytes(place)).hexdigest()[:8]}"
+
+
+def report_name(study_dir: Path) -> str:
+    """The name of the job that follows them."""
+    return f"{cells_name(study_dir)}-report"
+
+
+def read_queue(study_dir: Path) -> Queue | None:
+    """Ask for all jobs of a study, ended ones included as long as SLURM remembers them.
 
     Returns:
-        Job id, ``123`` or ``123_4``, to the job; None where SLURM is not there or does not answer, which says
-        nothing about any job.
+        The jobs; None where SLURM is not there or does not answer, which says nothing about any job.
     """
-    command = ["squeue", "--me", "-r", "-h", "-t", "all", "-o", "%i|%T|%N|%r|%j"]
+    names = f"{cells_name(study_dir)},{report_name(study_dir)}"
+    command = ["squeue", "--me", "-r", "-h", "-t", "all", f"--name={names}", "-o", "%i|%T|%N|%r|%j"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -72,14 +87,23 @@ def read_queue() -> Mapping[str, QueuedJob] | None:
     return jobs
 
 
-def cancel(job_ids: list[str]) -> None:
-    """Cancel jobs, whole arrays by the id of the array.
+def living_arrays(queue: Queue, name: str) -> list[str]:
+    """The ids of arrays, or of single jobs, of a name that run or are still to start, the oldest first."""
+    alive = {job_id.split("_")[0] for job_id, job in queue.items() if job.name == name and job.is_alive}
+    return sorted(alive, key=int)
+
+
+def cancel(*options: str) -> None:
+    """Call scancel, which says nothing of jobs that have ended.
 
     Raises:
-        OSError: If scancel cannot be run.
-        subprocess.SubprocessError: If it fails or does not end.
+        UsageError: If it fails or does not end.
     """
-    subprocess.run(["scancel", *job_ids], check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    try:
+        subprocess.run(["scancel", *options], check=True, capture_output=True, text=True, timeout=TIMEOUT_S)
+    except (OSError, subprocess.SubprocessError) as error:
+        words = " ".join(str(getattr(error, "stderr", None) or error).split())
+        raise UsageError(f"scancel failed: {words[-300:]}; give the same command again") from None
 
 
 def max_array_size() -> int:
@@ -94,12 +118,3 @@ def max_array_size() -> int:
         if name.strip() == "MaxArraySize" and value.strip().isdigit():
             return max(1, int(value) - 1)  # indices run from 0 to one below it
     return 1000
-
-
-def scrubbed_environment() -> dict[str, str]:
-    """This process' variables without those that a job has: sbatch would take them for options.
-
-    SLURM_CONF stays, as it says where the cluster is.
-    """
-    prefixes = ("SLURM_", "SBATCH_", "SUBMITIT_", "SRUN_")
-    return {k: v for k, v in os.environ.items() if not k.startswith(prefixes) or k == "SLURM_CONF"}

@@ -17,7 +17,7 @@ from pretrain.data.corpus import check_present
 from pretrain.data.prepare import find
 from pretrain.resolution import resolve
 from slurm.forecast import ForecastStage, render
-from slurm.run.sources import other_source_lines
+from slurm.run.todo import other_source_lines
 from slurm.study.axes.points import TOKENS
 from slurm.study.cells import own_variants, trained_cells
 from slurm.study.own_variants import variant_place
@@ -25,14 +25,14 @@ from slurm.study.study import Study
 from slurm.study.tuning.schema import describe_tuning, runs_of_an_arm
 
 if TYPE_CHECKING:
-    from slurm.run.sbatch import SlurmSubmitter
+    from slurm.run.cluster import SlurmSubmitter
     from slurm.run.todo import Todo
 
 
 def show_dry_run(
     study: Study, todo: Todo, stages: Sequence[ForecastStage], submitter: SlurmSubmitter | None
 ) -> int:
-    """Print every cell, the cost of what is to run, and for SLURM the script."""
+    """Print every cell, the cost of what is to run, and what its jobs ask SLURM for."""
     config = study.config
     print(f"study {config.name}: {len(study.cells)} cells in {study.folder}, {len(todo.cells)} to run")
     if config.backbones:
@@ -63,7 +63,7 @@ def show_dry_run(
     for missing in _absent_data(study):
         print(f"needed before it runs: {missing}")
     if submitter is not None and todo.cells:
-        print(f"\nsbatch script:\n\n{submitter.script(len(todo.cells))}")
+        print(f"\nits jobs ask SLURM for:\n{submitter.asked(len(todo.cells))}")
     return 0
 
 

@@ -24,21 +24,23 @@ from slurm.arguments import SubmitArgs, runs_dir_override
 from slurm.cancel import cancel_study
 from slurm.forecast import forecast
 from slurm.queue.cluster import load_preset
-from slurm.queue.settle import settle
 from slurm.queue.snapshot import take_snapshot
-from slurm.queue.squeue import read_queue
-from slurm.queue.submissions import sole_submitter
-from slurm.run.choose import check_tuning_plan
+from slurm.run.cluster import Packing, SlurmSubmitter
 from slurm.run.dry_run import show_dry_run
-from slurm.run.finish import ensure_last, following
-from slurm.run.local import LocalRunner, batches
+from slurm.run.local import LocalRunner
 from slurm.run.looks import check_plan
 from slurm.run.progress import StudyProgress
-from slurm.run.same_texts import check_same_texts
-from slurm.run.sbatch import Packing, SlurmSubmitter
-from slurm.run.sources import other_source_lines
-from slurm.run.stages import Growing, end_stage
-from slurm.run.todo import Todo, find_todo, take_over, unfinished
+from slurm.run.stages import check_tuning_plan, end_stage
+from slurm.run.todo import (
+    Todo,
+    check_same_texts,
+    find_todo,
+    in_parts,
+    other_source_lines,
+    sole_submitter,
+    unfinished,
+)
+from slurm.state.survey import SILENT
 from slurm.study.cells import Cell, backbone_cells, own_variants, trained_cells
 from slurm.study.own_variants import contents
 from slurm.study.study import Asked, Study, folder_of_own, load_study
@@ -85,13 +87,8 @@ def launch(options: SubmitArgs) -> int:
     _check_usable(study, options)
     with naming(study.folder), sole_submitter(study.folder):
         _tidy(StudyFolder(study.folder))
-        queue = settle(study.folder)
-        if options.cluster == "slurm" and not queue:
-            queue = read_queue()  # nothing is handed to a SLURM of which nobody could ask what became of it
-        todo = take_over(study, find_todo(study, options.retry_failed))
+        todo = find_todo(study, options.retry_failed)
         _show(study, todo)
-        if queue is None and (todo.cells or not todo.is_over):
-            _say_that_slurm_is_silent(study, options)
         if todo.cells:
             if options.cluster == "slurm":
                 _submitter(study, options)  # a mistake in the preset is told before data is prepared
@@ -106,7 +103,7 @@ def launch(options: SubmitArgs) -> int:
 
 def _tidy(folder: StudyFolder) -> None:
     """Remove what killed processes left; cells that run may be writing beside it."""
-    for place in (folder.path, folder.cells_dir, folder.submissions_dir, folder.code_dir):
+    for place in (folder.path, folder.cells_dir, folder.code_dir):
         remove_leftovers(place, ABANDONED_S)
 
 
@@ -135,25 +132,18 @@ def _show(study: Study, todo: Todo) -> None:
         print(line)
     told = {cell.run_id for cell in (*todo.cells, *todo.changed)}
     shown = {cell.run_id: cell.shown_id for cell in study.cells}
+    if silent := sum(state.error == SILENT for state in todo.states.values()):
+        print(
+            f"note: SLURM does not answer here, and {silent} cells that were handed to it are left to it; "
+            f"if its jobs are gone for good, remove {StudyFolder(study.folder).cells_dir} and give the "
+            "command again"
+        )
     for run_id, state in todo.states.items():
         if state.name == "failed" and run_id not in told:
             print(
                 "left alone, as it failed before (--retry-failed tries it again): "
                 f"{shown[run_id]}: {state.error}"
             )
-
-
-def _say_that_slurm_is_silent(study: Study, options: SubmitArgs) -> None:
-    """Submit nothing to a SLURM that does not answer; what runs here leaves its jobs' cells alone."""
-    if options.cluster == "slurm":
-        raise UsageError(
-            "SLURM does not answer, so nothing was submitted, as jobs might be there twice; "
-            "give the same command again where squeue works, or --cluster local to run here"
-        )
-    print(
-        "note: SLURM does not answer here, and cells that were handed to it are left to it; if its jobs are "
-        f"gone for good, remove {StudyFolder(study.folder).submissions_dir} and give the command again"
-    )
 
 
 def _prepare(study: Study, todo: Sequence[Cell]) -> None:
@@ -183,13 +173,12 @@ def _submit(study: Study, todo: Todo, options: SubmitArgs) -> int:
             study.write()
     submitter = _submitter(study, options, _take_snapshot(study))
     if todo.cells:
-        submissions = submitter.submit_cells(todo.cells, follow=following(submitter))
-        num_jobs = sum(len(submission.elements) for submission in submissions)
-        arrays = ", ".join(submission.array for submission in submissions)
-        handed = f"{len(todo.cells)} cells in {num_jobs} jobs (SLURM {arrays})"
+        jobs = submitter.submit_cells(todo.cells)
+        arrays = ", ".join(dict.fromkeys(job.job_id.split("_")[0] for job in jobs))
+        handed = f"{len(todo.cells)} cells in {len(jobs)} jobs (SLURM {arrays})"
         print(f"submitted {handed}, code {submitter.snapshot}")
-    if options.report and (last := ensure_last(submitter)):
-        print(f"the report comes after them (SLURM {last.array}): {StudyFolder(study.folder).report_file}")
+    if options.report and (report := submitter.submit_report()):
+        print(f"the report comes after them (SLURM {report}): {StudyFolder(study.folder).report_file}")
     print(f"follow it with: ffn-ablations study status {study.folder}")
     return 0
 
@@ -215,41 +204,28 @@ def _run_here(study: Study, todo: Todo, options: SubmitArgs) -> int:
     # Once: cells of later stages run the same code, whatever is edited meanwhile.
     snapshot = _take_snapshot(study) if todo.cells or study.goes_on else study.folder
     while True:
-        study, left = _run_cells(study, todo, options, snapshot)
+        is_left = _run_cells(study, todo, options, snapshot)
         later = end_stage(study, options.report)
         if len(later.cells) == len(study.cells):
-            return 1 if left else 0
+            return 1 if is_left else 0
         study, todo = later, find_todo(later, retry_failed=False)
         study.write()
 
 
-def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> tuple[Study, bool]:
-    """Run the cells that are to be run now, and those of tuning that follow from them meanwhile.
-
-    Returns:
-        The study with these, and whether one of its cells is not done.
-    """
-    started_s, num_run = time.time(), len(todo.cells)
+def _run_cells(study: Study, todo: Todo, options: SubmitArgs, snapshot: Path) -> bool:
+    """Run the cells that are to be run now; returns whether one of the study is not done then."""
+    started_s = time.time()
     if todo.cells:
         now = {cell.run_id for cell in todo.cells}
         before = [cell for cell in study.cells if cell.run_id not in now]
         progress = StudyProgress(study.folder, todo.cells, before, study.to_come, options.workers)
-        growing = Growing(study, progress.say)
-
-        def follow() -> list[tuple[Cell, ...]]:
-            cells = growing()
-            progress.add(cells, growing.study.to_come)
-            return batches(cells, options.cells_per_job)
-
         try:
-            runner = LocalRunner(study.folder, options.workers, progress, snapshot, options.report, follow)
-            runner.run(batches(todo.cells, options.cells_per_job))
+            runner = LocalRunner(study.folder, options.workers, progress, snapshot)
+            runner.run(in_parts(todo.cells, options.cells_per_job))
         finally:
             progress.close()
-        num_run += len(growing.study.cells) - len(study.cells)
-        study = growing.study
     left = unfinished(study)
-    print(f"{num_run} cells run in {duration(time.time() - started_s)}")
+    print(f"{len(todo.cells)} cells run in {duration(time.time() - started_s)}")
     if left:
         print("the same command continues what is missing; --retry-failed also tries what failed")
-    return study, bool(left)
+    return bool(left)

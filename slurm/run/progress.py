@@ -54,19 +54,6 @@ class StudyProgress:
         name = "tuning" if is_tuning else "study"
         self._bar = ProgressBar(self._num_cells, "cell", done=num_before, name=name)
 
-    def add(self, cells: Sequence[Cell], to_come: Mapping[str, int]) -> None:
-        """Count cells that follow from others, and no longer among those that will come."""
-        self._to_come = to_come
-        if not cells:
-            return
-        self._cells |= {cell.run_id: cell for cell in cells}
-        self._num_cells += len(cells)
-        self._bar.grow(len(cells))
-
-    def say(self, line: str) -> None:
-        """Print a line that stays."""
-        self._bar.say(line)
-
     def update(self) -> None:
         """Read the states and show what changed since the last call."""
         running = []

@@ -1,8 +1,8 @@
 """The state of a study's cells, kept in small files so that any shell can read it later.
 
-``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by the worker that has the cell. What a
-dead worker left behind is recognised by its process id, or on another machine by its lack of a sign of life
-(``slurm.state.life``), so no state needs cleaning up by hand.
+``<study>/cells/<family>--<variant>--seed<N>-<hash>.json`` is written by whoever hands the cell to SLURM, and
+by the worker that has it. A worker holds the ``.lock`` beside it, which the system releases however it dies,
+so no state needs cleaning up by hand.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeGuard
 
+from filelock import FileLock, Timeout
+
+from base.errors import OccupiedError
 from base.json_text import parse_json
 from base.progress import duration
 from base.records import read_record, write_record
+from base.system import is_locked
 from eval.results.stages import TUNE
 from pretrain.run.folders import RunFolder, StudyFolder
-from pretrain.run.machine import is_here, this_machine
-from slurm.state.life import lives_here, silence_s
 
 StateName = Literal["waiting", "queued", "running", "done", "failed", "missing", "diverged"]
 Part = Literal["pretrain", "evaluate"]
@@ -43,8 +46,6 @@ class CellState:
     stage: Part = "pretrain"
     pid: int = 0
     host: str = ""
-    machine: str = ""
-    """What tells its machine from others of the same name (see ``pretrain.run.machine``)."""
     attempts: int = 0
     started_s: float = 0.0
     trained_s: float = 0.0
@@ -56,8 +57,6 @@ class CellState:
     """SLURM's id of the job that has the cell or had it last."""
     may_retry: bool = False
     """Whether it was killed without a word, so that another try may well succeed."""
-    silent_s: float | None = None
-    """Of one that runs on another machine, which nobody can ask: seconds since its last sign of life."""
 
     @property
     def took(self) -> str:
@@ -68,19 +67,36 @@ class CellState:
 def read_state(study_dir: Path, run_id: str) -> CellState:
     """Read a cell's state; ``waiting`` where there is none, or a damaged one, which is set aside.
 
-    A running cell whose process is dead is ``missing``. Of one on another machine it is said how long it has
-    been silent.
+    A cell that runs outside of SLURM is ``missing`` if no process holds it.
     """
-    state = read_record(StudyFolder(study_dir).cell_file(run_id), CellState) or CellState()
-    state = replace(state, silent_s=None)
+    state = _written(study_dir, run_id)
+    if state.name != "running" or state.job or is_locked(StudyFolder(study_dir).cell_lock_file(run_id)):
+        return state
+    state = _written(study_dir, run_id)  # a process lets go of its cell after it has written how it ended
     if state.name != "running":
         return state
-    if not is_here(state.machine, state.host):
-        return replace(state, silent_s=silence_s(study_dir, run_id))
-    if not lives_here(state.pid, state.started_s):
-        error = state.error or "its process ended without a result"
-        return replace(state, name="missing", may_retry=True, error=error)
-    return state
+    error = state.error or "its process ended without a result"
+    return replace(state, name="missing", may_retry=True, error=error)
+
+
+@contextmanager
+def held_cell(study_dir: Path, run_id: str, patience_s: float) -> Iterator[None]:
+    """Have a cell inside the block; waits for another process that has it.
+
+    Raises:
+        OccupiedError: If that one does not end in ``patience_s`` seconds.
+    """
+    file = StudyFolder(study_dir).cell_lock_file(run_id)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(file)
+    try:
+        lock.acquire(timeout=patience_s, poll_interval=1.0)
+    except Timeout:
+        raise OccupiedError("another process is at work with it") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def write_state(study_dir: Path, run_id: str, state: CellState) -> None:
@@ -107,10 +123,11 @@ def is_at_work(states: Mapping[str, CellState]) -> bool:
     return any(state.name in ("queued", "running") for state in states.values())
 
 
-def is_own(study_dir: Path, run_id: str, state: CellState) -> bool:
-    """Whether a cell is still in the hands that wrote ``state``: another attempt may have taken it."""
-    now = read_state(study_dir, run_id)
-    return (now.pid, now.host, now.started_s) == (state.pid, state.host, state.started_s)
+def queued_state(study_dir: Path, run_id: str, job: str) -> None:
+    """Note that a cell was handed to a job of SLURM, unless that job has begun with it already."""
+    before = read_state(study_dir, run_id)
+    if before.job != job:
+        write_state(study_dir, run_id, CellState(name="queued", job=job, attempts=before.attempts))
 
 
 def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellState:
@@ -119,7 +136,6 @@ def start_state(study_dir: Path, run_id: str, log: str, job: str = "") -> CellSt
         name="running",
         pid=os.getpid(),
         host=socket.gethostname(),
-        machine=this_machine(),
         attempts=read_state(study_dir, run_id).attempts + 1,
         started_s=time.time(),
         log=log,
@@ -176,6 +192,10 @@ def describe(state: CellState, folder: Path) -> str:
     if 0 < step < max_steps and "time_s" in progress:
         words += f", {duration(progress['time_s'] * (max_steps - step) / step)} left"
     return words
+
+
+def _written(study_dir: Path, run_id: str) -> CellState:
+    return read_record(StudyFolder(study_dir).cell_file(run_id), CellState) or CellState()
 
 
 def _object(line: bytes) -> dict[str, object]:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slurm.queue.squeue import Queue, QueuedJob, read_queue
-from slurm.queue.submissions import Submission, newest_jobs, read_submissions
+from base.errors import UsageError
+from base.system import is_locked
+from pretrain.run.folders import StudyFolder
+from slurm.queue.squeue import Queue, living_arrays, read_queue, report_name
 from slurm.state.cell_state import CellState, read_state
+from slurm.state.listing import read_listing
+
+SILENT = "SLURM does not answer"
+"""What is said of cells in jobs of which nobody can be asked."""
+BY_SOMEBODY = ("CANCELLED", "DEADLINE")
+"""Ends of a job that somebody wanted."""
 
 
 def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
@@ -22,57 +30,49 @@ def survey(study_dir: Path, run_ids: Sequence[str]) -> dict[str, CellState]:
         States as their workers left them, corrected by what the queue says of their jobs. Where SLURM does
         not answer, a job is believed to be as it was last seen.
     """
-    jobs = newest_jobs(read_submissions(study_dir))
-    queue = _own(read_queue(), jobs, study_dir) if jobs else {}
-    return {run_id: _state(read_state(study_dir, run_id), jobs.get(run_id), queue) for run_id in run_ids}
+    states = {run_id: read_state(study_dir, run_id) for run_id in run_ids}
+    queued = [run_id for run_id, state in states.items() if _is_of_the_queue(state)]
+    queue = read_queue(study_dir) if queued else {}
+    # Again, as a job that was over by then may have ended its cell since the first look.
+    return states | {run_id: _corrected(read_state(study_dir, run_id), queue) for run_id in queued}
 
 
-def _own(queue: Queue | None, jobs: Mapping[str, tuple[str, Submission]], study_dir: Path) -> Queue | None:
-    """Leave out what has the id of one of the study's jobs and another name: it is somebody else's."""
-    if queue is None:
-        return None
-    own = dict(jobs.values())
-    return {i: job for i, job in queue.items() if i in own and own[i].is_name_of(job.name, study_dir)}
+def is_followed(study_dir: Path) -> bool:
+    """Whether there may be more cells, and somebody will start them: a command here, or a queued job."""
+    try:
+        if not read_listing(study_dir).goes_on:
+            return False
+    except UsageError:
+        return False
+    if is_locked(StudyFolder(study_dir).submit_lock_file):
+        return True
+    return bool(living_arrays(read_queue(study_dir) or {}, report_name(study_dir)))
 
 
-def _state(state: CellState, job: tuple[str, Submission] | None, queue: Queue | None) -> CellState:
-    """Hold a worker's word against the queue's."""
-    if job is None or state.name == "done":
+def _is_of_the_queue(state: CellState) -> bool:
+    return bool(state.job) and state.name in ("queued", "running", "missing")
+
+
+def _corrected(state: CellState, queue: Queue | None) -> CellState:
+    """Hold what was written down against what the queue says."""
+    if not _is_of_the_queue(state):
         return state
-    job_id, submission = job
-    is_older = state.job != job_id  # the worker's word is of an attempt before this job, or of one after it
-    entry = None if queue is None else queue.get(job_id)
-    if is_older and state.started_s > submission.submitted_s and not (entry and entry.is_alive):
-        return state
-    state = replace(state, job=job_id)
     if queue is None:
-        return replace(state, name="queued", error="SLURM does not answer") if is_older else state
-    if entry is not None and entry.is_pending:
-        return replace(state, name="queued", error="" if entry.reason in ("None", "") else entry.reason)
-    if entry is not None and entry.is_running:
-        if state.name == "failed" and not is_older:
-            return state  # the job goes on with its other cells
-        is_at_work = (state.name == "running" and not is_older) or entry.state == "COMPLETING"
-        name = "running" if is_at_work else "queued"  # it starts, or has other cells before this one
-        return replace(state, name=name, host=state.host or entry.node, error="", silent_s=None)
-    return _gone(state, is_older, entry)
-
-
-def _gone(state: CellState, is_older: bool, entry: QueuedJob | None) -> CellState:
-    """The job is over, or SLURM has forgotten it: a cell that did not end by itself is missing."""
-    word = f": {entry.state.lower().replace('_', ' ')}" if entry is not None else ""
-    if is_older:
-        # Of one that SLURM does not know it was cancelled while it waited, which leaves no trace; else
-        # its job died with a cell before it.
-        error = f"its job left the queue before it started{word}"
-        return replace(state, name="missing", may_retry=_was_killed(entry), error=error)
-    if state.name == "running" or state.may_retry:
-        may_retry = entry is None or _was_killed(entry)
+        return replace(state, error=SILENT)
+    job = queue.get(state.job)
+    if job and job.is_pending:  # also where it saved, and is queued again
+        return replace(state, name="queued", error="" if job.reason == "None" else job.reason)
+    if job and job.is_running:
+        # A worker that has saved says so before its job is queued again.
+        is_at_work = state.name == "running" or job.state == "COMPLETING"
         return replace(
-            state, name="missing", may_retry=may_retry, error=f"its job ended without a result{word}"
+            state, name="running" if is_at_work else "queued", host=state.host or job.node, error=""
         )
-    return state
-
-
-def _was_killed(entry: QueuedJob | None) -> bool:
-    return entry is not None and entry.state not in ("CANCELLED", "DEADLINE")
+    if state.name == "missing":
+        return state
+    word = f": {job.state.lower().replace('_', ' ')}" if job else ""
+    has_begun = state.name == "running"
+    what = "ended without a result" if has_begun else "left the queue before it started"
+    # What SLURM has forgotten was cancelled while it waited, which leaves no trace, or died long ago.
+    was_killed = job.state not in BY_SOMEBODY if job else has_begun
+    return replace(state, name="missing", error=f"its job {what}{word}", may_retry=was_killed)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from base.errors import OccupiedError, UsageError, WorldError, as_usage_error
+from base.files import CODE_ROOT
 from base.system import num_cores
 from eval.models.identity import admit_run
 from eval.results.stages import TUNE
@@ -17,17 +18,16 @@ from eval.runner.evaluate import evaluate_run
 from eval.runner.work_units import is_evaluated
 from eval.zero_shot.during_training import TrainingScorer
 from ffn_variants.registry import is_registered
-from pretrain.run.folders import RunFolder, StudyFolder
+from pretrain.run.code_copy import is_as_copied
+from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import is_finished
 from pretrain.training.stopping import Stopped
 from pretrain.training.train import train
-from slurm.state.cell_state import CellState, is_own, read_state, start_state, write_state
-from slurm.state.life import beating
+from slurm.state.cell_state import CellState, held_cell, read_state, start_state, write_state
 from slurm.study.cells import BackboneCell, Cell, RunCell
 
 # A job whose node was lost is started elsewhere while it may run on: the second waits for the first.
 OCCUPIED_WAIT_S = 600.0
-OCCUPIED_POLL_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,32 +71,43 @@ def run_cells(cells: Sequence[Cell], worker: Worker | None = None) -> None:
 
     A signal to stop ends all of them: the one that trains saves first, and continues when it is run again.
     """
-    worker = worker or Worker()
     for cell in cells:
-        before = read_state(cell.study_dir, cell.run_id)
-        state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
         try:
-            with beating(StudyFolder(cell.study_dir).cell_file(cell.run_id)):
-                state = run_cell(cell, state)
+            with held_cell(cell.study_dir, cell.run_id, OCCUPIED_WAIT_S):
+                _run_held(cell, worker or Worker())
         except OccupiedError as error:
             print(f"{cell.run_id}: {error}; it is left to that process", flush=True)
-            state = before
-        except Exception as error:
-            told = as_usage_error(error)
-            if isinstance(told, UsageError):
-                print(f"error: {told}", flush=True)
-            else:
-                traceback.print_exc()
-            # What ends with a full disk does not fail by itself, and is tried again by the next command.
-            name = "missing" if isinstance(told, WorldError) else "failed"
-            state = replace(state, name=name, error=_one_line(told), finished_s=time.time())
-        except Stopped as stopped:
-            if is_own(cell.study_dir, cell.run_id, state):
-                state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
-                write_state(cell.study_dir, cell.run_id, state)
-            stopped.hand_on()  # a launcher's own handler queues the job again
-            raise
+
+
+def _run_held(cell: Cell, worker: Worker) -> None:
+    """Run a cell that this process has, and keep how it ended."""
+    before = read_state(cell.study_dir, cell.run_id)
+    if is_done(cell):  # a cell that was handed in twice, among others
+        print(f"{cell.run_id}: finished", flush=True)
+        if before.name != "done" and not RunFolder(cell.run_dir).has_diverged:
+            write_state(cell.study_dir, cell.run_id, replace(before, name="done", error=""))
+        return
+    state = start_state(cell.study_dir, cell.run_id, worker.log, worker.job)
+    try:
+        state = run_cell(cell, state)
+    except OccupiedError:
+        write_state(cell.study_dir, cell.run_id, before)
+        raise
+    except Exception as error:
+        told = as_usage_error(error)
+        if isinstance(told, UsageError):
+            print(f"error: {told}", flush=True)
+        else:
+            traceback.print_exc()
+        # What ends with a full disk does not fail by itself, and is tried again by the next command.
+        name = "missing" if isinstance(told, WorldError) else "failed"
+        state = replace(state, name=name, error=_one_line(told), finished_s=time.time())
+    except Stopped as stopped:
+        state = replace(state, name="missing", error=_one_line(stopped), finished_s=time.time())
         write_state(cell.study_dir, cell.run_id, state)
+        stopped.hand_on()  # a launcher's own handler queues the job again
+        raise
+    write_state(cell.study_dir, cell.run_id, state)
 
 
 def run_shared_cell(cell: Cell, worker: Worker) -> None:
@@ -117,17 +128,17 @@ def run_cell(cell: Cell, state: CellState) -> CellState:
         The state to record: done.
 
     Raises:
-        OccupiedError: If another process is at it and does not end.
+        OccupiedError: If another process trains or scores in its folder.
     """
     if isinstance(cell, RunCell):
         _load_own(cell)
-        patiently(train, cell.config, TrainingScorer)
+        train(cell.config, TrainingScorer)
     elif isinstance(cell, BackboneCell):
         cell.backbone.prepare(cell.run_dir)
         admit_run(cell.run_dir, cell.trust_remote_code)
     state = replace(state, stage="evaluate", trained_s=time.time())
     write_state(cell.study_dir, cell.run_id, state)
-    patiently(evaluate_run, cell.run_dir, cell.evaluation)
+    evaluate_run(cell.run_dir, cell.evaluation)
     return replace(state, name="done", finished_s=time.time())
 
 
@@ -137,18 +148,10 @@ def _load_own(cell: RunCell) -> None:
         cell.own.load()
 
 
-def patiently(work, *args) -> None:
-    """Call ``work``, and again as long as another process is at it, up to ``OCCUPIED_WAIT_S``."""
-    until = time.monotonic() + OCCUPIED_WAIT_S
-    while True:
-        try:
-            work(*args)
-        except OccupiedError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(OCCUPIED_POLL_S)
-        else:
-            return
+def tell_of_edited_code() -> None:
+    """Say so where the copy of the code that a job runs was edited."""
+    if not is_as_copied(CODE_ROOT):
+        print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
 
 
 def has_gpu() -> bool:

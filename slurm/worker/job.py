@@ -1,19 +1,16 @@
-"""What submitit runs: the cells of one job, on this machine or on a cluster."""
+"""What submitit runs on a cluster: the cells of one job."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Literal
 
 import submitit
-from submitit.helpers import TorchDistributedEnvironment
+from submitit.helpers import DelayedSubmission, TorchDistributedEnvironment
 
-from base.files import CODE_ROOT
-from pretrain.run.code_copy import is_as_copied
 from slurm.study.cells import Cell
-from slurm.worker.cell import Worker, has_gpu, run_cells, run_shared_cell
-from slurm.worker.orphan import finish_for_dead_launcher
+from slurm.worker.cell import Worker, has_gpu, run_cells, run_shared_cell, tell_of_edited_code
 
 Layout = Literal["in-turn", "at-once", "shared"]
 """Cells one after the other; by several processes at once, each with its part; one cell by all processes."""
@@ -23,39 +20,28 @@ class CellJob:
     """Runs cells; a cluster calls it in every task of a job.
 
     Args:
-        cells: What it runs; with ``shared`` exactly one.
         layout: How the job's processes share them.
-        follow: On a cluster: hands in what follows from cells that have ended, without waiting for others.
     """
 
-    def __init__(
-        self,
-        cells: tuple[Cell, ...],
-        layout: Layout = "in-turn",
-        follow: Callable[[], None] | None = None,
-    ) -> None:
-        self.cells = cells
+    def __init__(self, layout: Layout = "in-turn") -> None:
         self.layout = layout
-        self.follow = follow
 
-    def __call__(self) -> None:
+    def __call__(self, cells: Sequence[Cell]) -> None:
         environment = submitit.JobEnvironment()
-        rank, log = environment.global_rank, str(environment.paths.stderr)
-        on_cluster = os.environ.get("SLURM_JOB_ID") is not None
-        if not is_as_copied(CODE_ROOT):
-            print(f"the code in {CODE_ROOT} is not as it was submitted; provenance says so", flush=True)
-        worker = Worker(log=log, job=environment.job_id if on_cluster else "", rank=rank)
+        rank = environment.global_rank
+        tell_of_edited_code()
+        worker = Worker(log=str(environment.paths.stderr), job=environment.job_id, rank=rank)
         if self.layout == "shared":
             _join_processes()
-            run_shared_cell(self.cells[0], worker)
+            run_shared_cell(cells[0], worker)
         elif self.layout == "at-once":
-            run_cells(self.cells[rank :: environment.num_tasks], worker)
+            run_cells(cells[rank :: environment.num_tasks], worker)
         else:
-            run_cells(self.cells, worker)
-        if on_cluster and self.follow and (rank == 0 or self.layout == "at-once"):
-            self.follow()
-        if not on_cluster:
-            finish_for_dead_launcher(self.cells[0].study_dir)
+            run_cells(cells, worker)
+
+    def checkpoint(self, cells: Sequence[Cell]) -> DelayedSubmission:
+        """What to queue again when time runs out: the same, as every cell continues where it was."""
+        return DelayedSubmission(self, cells)
 
 
 def _join_processes() -> None:

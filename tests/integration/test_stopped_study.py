@@ -56,7 +56,6 @@ def start(command: Sequence[str], runs: Path) -> tuple[subprocess.Popen[str], in
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR2"])
 def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_file, tmp_path, name):
-    """SIGUSR2 is what submitit's own handler waits for; that one runs after ours has saved."""
     runs = tmp_path / "runs"
     command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
     process, worker = start([*command, "--workers", "1"], runs)
@@ -69,13 +68,13 @@ def test_a_worker_told_to_stop_saves_and_the_study_continues_from_there(study_fi
     # No checkpoint was due by itself: it was made for the signal.
     assert [session["resumed_from_step"] > 0 for session in sessions] == [False, True]
     assert (path / "COMPLETED").exists()
-    logs = "".join(file.read_text() for file in runs.glob("stopped/jobs/*log.out"))
+    logs = "".join(file.read_text() for file in runs.glob("stopped/jobs/*.log"))
     assert f"stopped by {name} after step" in logs
 
 
 @pytest.mark.ci
 def test_a_study_in_the_background_of_a_script_is_cancelled_with_its_workers(study_file, tmp_path):
-    """Such a command, and all that it starts, would ignore SIGINT, by which its workers are cancelled."""
+    """Such a command ignores SIGINT; its workers are told by SIGTERM."""
     runs = tmp_path / "runs"
     command = [sys.executable, "-m", "slurm.submit", str(study_file), "--runs-dir", str(runs), "--no-report"]
     process, worker = start(["sh", "-c", 'trap "" INT; exec "$0" "$@"', *command, "--workers", "1"], runs)

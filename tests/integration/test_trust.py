@@ -36,7 +36,7 @@ CONSENTS = ("False", "trust_remote_code", "args.trust_remote_code", "options.tru
 KNOWN = {
     ("ffn_variants/files.py", "exec"),  # a variant in a file that was typed, or consented to
     ("base/config_input.py", "yaml.load"),  # with a loader below SafeLoader, which a test here holds
-    ("slurm/queue/sealed.py", "pickle.loads"),  # what its own job's file holds, after a checksum
+    ("slurm/worker/local.py", "pickle.loads"),  # what the command that started it writes into a pipe
 }
 
 
@@ -111,12 +111,12 @@ def hostile(make_run, mark: Path) -> Path:
     (run.model_dir / "pytorch_model.bin").write_bytes(pickle.dumps(Mark(mark)))
     (study / "sitecustomize.py").write_text(code)
     (study / "study.yaml").write_text(f"name: {yaml}\ncells: [{run.run_id}]\n")
-    for folder in ("cells", "jobs", "submissions", "code/base"):
+    for folder in ("cells", "jobs", "code/base"):
         (study / folder).mkdir(parents=True)
     (study / "jobs" / "1_submitted.pkl").write_bytes(pickle.dumps(Mark(mark)))
     (study / "jobs" / "1_0_result.pkl").write_bytes(pickle.dumps(Mark(mark)))
     (study / "code" / "base" / "__init__.py").write_text(code)
-    for name in ("decisions.json", "history.jsonl", "cells/a--b--c.json", "submissions/1.json"):
+    for name in ("decisions.json", "history.jsonl", "cells/a--b--c.json"):
         (study / name).write_bytes(pickle.dumps(Mark(mark)))
     (study / "turns.jsonl").write_text(
         json.dumps({"text": ["a", "b"], "own": [["x"], []], "label": ["x"]}) + "\n"

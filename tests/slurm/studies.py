@@ -18,6 +18,7 @@ import psutil
 import yaml
 
 from slurm import submit as submit_command
+from slurm.queue.squeue import cells_name, report_name
 from tests import processes
 from tests.slurm.cluster import Cluster, QueuedJob
 
@@ -84,10 +85,11 @@ class TinyStudy:
 
     def states(self) -> dict[str, dict[str, Any]]:
         """What the workers noted down, by variant."""
-        return {
+        states = {
             path.name.split("--")[1]: json.loads(path.read_text())
             for path in (self.folder / "cells").glob("*.json")
         }
+        return {variant: state for variant, state in states.items() if state["name"] != "queued"}
 
     def steps(self, variant: str) -> int:
         """How many lines the training has logged so far."""
@@ -159,12 +161,13 @@ class SubmittedStudy:
 
     def jobs(self) -> dict[str, QueuedJob]:
         """The jobs of this study that SLURM remembers, by id."""
-        own = {record["array"] for record in self.records()}
-        return {job.job_id: job for job in self.cluster.queue() if job.job_id.split("_")[0] in own}
+        own = {*self.ids(cells_name(self.study.folder)), *self.ids(report_name(self.study.folder))}
+        return {job.job_id: job for job in self.cluster.queue() if job.job_id in own}
 
-    def records(self) -> list[dict[str, Any]]:
-        """What was noted down of every submission."""
-        return [json.loads(path.read_text()) for path in (self.study.folder / "submissions").glob("*.json")]
+    def ids(self, name: str, *options: str) -> list[str]:
+        """The ids of the jobs of a name that SLURM remembers, or that ``options`` of squeue ask for."""
+        flags = options or ("-t", "all")
+        return self.cluster.run("squeue", "-h", "-r", f"--name={name}", *flags, "-o", "%i").split()
 
     def is_over(self) -> bool:
         """Whether no job of this study waits or runs."""
@@ -203,9 +206,10 @@ class SubmittedStudy:
 
     def last_words(self) -> str:
         """What the jobs printed that end the study, in the order of their submission."""
-        ends = [one["array"] for one in self.records() if one["array"] and not any(one["elements"].values())]
-        logs = [self.study.folder / "jobs" / f"{job}_0_log.out" for job in sorted(ends, key=int)]
-        return "".join(log.read_text() for log in logs if log.exists())
+        ends = self.ids(report_name(self.study.folder))
+        folder = self.study.folder / "jobs"
+        logs = (log for job in sorted(ends, key=int) for log in folder.glob(f"*/{job}_0_log.out"))
+        return "".join(log.read_text() for log in logs)
 
     def close(self) -> None:
         """Leave no job of this study behind, whatever became of the test."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import signal
 import subprocess
@@ -51,40 +50,6 @@ def test_a_job_runs_with_nothing_of_another_job_in_its_environment(
     )
     assert variables["SLURM_JOB_ID"] == job
     assert not {"SLURM_ARRAY_TASK_ID", "SBATCH_TIMELIMIT"} & set(variables)
-
-
-@pytest.mark.slow
-def test_the_elements_of_an_array_run_as_many_at_a_time_as_it_says(cluster: Cluster, tmp_path: Path) -> None:
-    stamp = "date +%s.%N > {0}$SLURM_ARRAY_TASK_ID"
-    script = f"cd {tmp_path}; {stamp.format('start')}; sleep 1; {stamp.format('end')}"
-    job = submit(cluster, tmp_path, script, "--array=0-3%1")
-    elements = [f"{job}_{index}" for index in range(4)]
-    cluster.wait_until(lambda: {cluster.state(e) for e in elements} == {"COMPLETED"}, 60, "end of the array")
-    times = sorted(
-        (float((tmp_path / f"start{i}").read_text()), float((tmp_path / f"end{i}").read_text()))
-        for i in range(4)
-    )
-    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
-
-
-@pytest.mark.slow
-def test_a_requeued_job_starts_again_soon(cluster: Cluster, tmp_path: Path) -> None:
-    job = submit(cluster, tmp_path, f"echo start >> {tmp_path}/starts; sleep 60")
-    starts = tmp_path / "starts"
-    cluster.wait_until(starts.exists, 20, "start")
-    cluster.run("scontrol", "requeue", job)
-    since = time.monotonic()
-    cluster.wait_until(lambda: starts.read_text().count("start") == 2, 30, "second start")
-    assert time.monotonic() - since < 20
-    cluster.run("scancel", job)
-    cluster.wait_until(lambda: cluster.state(job) == "CANCELLED", 20, "end by scancel")
-    cluster.wait_until(lambda: not cluster.job_processes(job_id=job), 20, "end of the job's processes")
-
-
-def test_there_is_no_accounting(cluster: Cluster) -> None:
-    sacct = subprocess.run(["sacct"], env=cluster.environment(), capture_output=True, text=True)
-    assert sacct.returncode == 1
-    assert "accounting storage is disabled" in sacct.stderr
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from slurm.queue.cluster import ClusterPreset
-from slurm.run.sbatch import Packing, SlurmSubmitter
+from slurm.run.cluster import Packing, SlurmSubmitter
 from tests.slurm.cluster import Cluster
 
 CORES = 2
@@ -29,13 +29,11 @@ def test_a_step_has_the_cores_and_the_variables_of_its_preset(
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)
     submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=tmp_path / "s")
     submitter.preset, submitter.packing, submitter.snapshot = preset, Packing(), tmp_path
-    jobs = tmp_path / "s" / "jobs"
-    jobs.mkdir(parents=True)
-    script = tmp_path / "job.sh"
-    body = 'printf "%s\n" $SRUN_CPUS_PER_TASK $OMP_NUM_THREADS "$HF_HOME" "$OTHER"'
-    script.write_text(submitter._executor(1, [])._make_submission_file_text(f"bash -c '{body}'", "x"))
-    job = cluster.run("sbatch", "--parsable", f"--chdir={tmp_path}", script).strip()
-    cluster.wait_until(lambda: cluster.state(job) == "COMPLETED", 30, f"end of job {job}")
-    said = (jobs / f"{job}_0_log.out").read_text().splitlines()
-    assert said == [f"{CORES}", f"{CORES}", f"{tmp_path}/scratch/hf", "$(touch ran)"]
+    for name, value in cluster.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    names = ("SRUN_CPUS_PER_TASK", "OMP_NUM_THREADS", "HF_HOME", "OTHER")
+    job = submitter._executor(1, []).submit(eval, f"[__import__('os').getenv(name) for name in {names}]")
+    cluster.wait_until(lambda: cluster.state(job.job_id) == "COMPLETED", 30, f"end of job {job.job_id}")
+    assert job.result() == [f"{CORES}", f"{CORES}", f"{tmp_path}/scratch/hf", "$(touch ran)"]
     assert not (tmp_path / "ran").exists()

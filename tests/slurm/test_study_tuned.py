@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from slurm.queue.squeue import report_name
 from tests.slurm.studies import CONFIG, SubmittedStudy, TinyStudy, run_here
 
 SHORT = {"optim": {"max_steps": 40}, "train": CONFIG["train"] | {"save_steps": 20}}
@@ -150,10 +151,7 @@ def kill_a_cell(submitted: SubmittedStudy, stage: str) -> None:
 
 def cancel_last(submitted: SubmittedStudy) -> None:
     """Cancel the job that would end the stage."""
-    lasts = [
-        one["array"] for one in submitted.records() if one["array"] and not any(one["elements"].values())
-    ]
-    submitted.cluster.run("scancel", *sorted(lasts, key=int), check=False)
+    submitted.cluster.run("scancel", f"--name={report_name(submitted.study.folder)}", check=False)
 
 
 def wait_for(condition: Callable[[], object], timeout_s: float = 200) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from filelock import FileLock
 
 import base
 from base import system
@@ -56,25 +57,6 @@ def test_the_module_resource_and_signals_may_be_absent(monkeypatch: pytest.Monke
     assert names["peak_memory_mb"]() is None
 
 
-def test_a_boot_on_macos_is_told_by_its_identifier(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if sys.platform == "linux":
-        assert system.boot_id() == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-    def absent(*_: object, **__: object) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", absent)
-    monkeypatch.setattr(os, "readlink", absent)
-    monkeypatch.setattr(subprocess, "run", absent)
-    monkeypatch.setattr(sys, "platform", "linux")
-    assert (system.boot_id(), system.process_table()) == ("", "")
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert system.boot_id() == ""  # a Mac without the command
-    said = subprocess.CompletedProcess([], 0, stdout="5A7B-11\n")
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: said if command[-1][:5] == "kern." else None)
-    assert system.boot_id() == "5A7B-11"
-
-
 def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     with os.fdopen(writer, "w") as stream, (tmp_path / "file").open("w") as file:
@@ -84,17 +66,19 @@ def test_a_pipe_is_unread_when_its_reader_is_gone(tmp_path: Path) -> None:
         assert not system.is_unread(file)
 
 
-def test_a_lock_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_is_seen_until_it_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
-    with path.open("w") as first, path.open("r+") as second:
-        assert system.try_lock(first.fileno())
-        assert not system.try_lock(second.fileno())
+    assert not system.is_locked(path)
+    with FileLock(path):
+        path.chmod(0o400)
+        assert system.is_locked(path)
+    assert not system.is_locked(path)
 
-        def unable(*_: object) -> None:
-            raise OSError("no locks here")
+    def unable(*_: object) -> None:
+        raise OSError("no locks here")
 
-        monkeypatch.setattr(fcntl, "flock", unable)
-        assert system.try_lock(second.fileno())
+    monkeypatch.setattr(fcntl, "flock", unable)
+    assert not system.is_locked(path)
 
 
 def names_of(path: Path) -> set[str]:
@@ -115,9 +99,7 @@ def test_nothing_else_names_what_differs() -> None:
     """Else a Mac would meet it at an import or in the middle of a run."""
     found = {path.relative_to(ROOT).as_posix(): names_of(path) & DIFFERS for path in OURS}
     assert {"fcntl", "sched_getaffinity", "poll"} <= found.pop("base/system.py")
-    # A worker's own handler waits for it, on both; and what a boot is told by where there is nothing better.
-    allowed = {"slurm/cancel.py": {"SIGUSR1"}, "pretrain/run/machine.py": {"boot_time"}}
-    assert {path: names for path, names in found.items() if names} == allowed
+    assert not {path: names for path, names in found.items() if names}
 
 
 COMMANDS = sorted(

@@ -10,8 +10,9 @@ import yaml
 
 from pretrain.run.folders import RunFolder, StudyFolder
 from slurm import status
+from slurm.run.todo import sole_submitter
+from slurm.state import survey
 from slurm.state.cell_state import CellState, write_state
-from slurm.state.launcher import known_launcher
 
 FIRST, SECOND = "gpt_neo/gelu/seed101-00000001", "gpt_neo/gelu/seed1-00000002"
 
@@ -62,7 +63,8 @@ def test_watching_goes_on_between_rounds_while_a_command_runs_the_study(
             _list(tmp_path, FIRST)
 
     monkeypatch.setattr(time, "sleep", go_on)
-    with known_launcher(tmp_path, report=True):
+    monkeypatch.setattr(survey, "read_queue", lambda _: None)
+    with sole_submitter(tmp_path):
         status.main([str(tmp_path), "--watch", "--html"])
     assert len(slept) == 3
     StudyFolder(tmp_path).study_file.write_text(text, encoding="utf-8")

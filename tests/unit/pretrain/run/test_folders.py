@@ -41,9 +41,7 @@ STUDY_NAMES = {
     "code_dir": "code",
     "jobs_dir": "jobs",
     "cells_dir": "cells",
-    "submissions_dir": "submissions",
     "submit_lock_file": ".submit.lock",
-    "launcher_file": "launcher.json",
     "inspection_dir": "inspection",
     "inspection_summary": "inspection/findings.json",
     "report_dir": "report",
@@ -115,15 +113,8 @@ def test_files_of_cells_are_found_by_the_ids_they_were_written_under(tmp_path):
     for run_id in ids:
         study.cell_file(run_id).touch()
     assert study.cell_file(ids[1]) == tmp_path / "cells" / "roberta--gelu--seed1-0a1b2c3d.json"
+    study.cell_lock_file(ids[0]).touch()
     assert study.cell_files() == {run_id: study.cell_file(run_id) for run_id in ids}
-
-
-def test_files_of_submissions(tmp_path):
-    study = StudyFolder(tmp_path)
-    assert study.submission_files() == []
-    study.submissions_dir.mkdir()
-    study.submission_file("123").touch()
-    assert study.submission_files() == [tmp_path / "submissions" / "123.json"]
 
 
 def test_looking_at_folders_loads_nothing_but_the_standard_library():

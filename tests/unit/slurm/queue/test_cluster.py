@@ -1,4 +1,4 @@
-"""Site presets, and the scripts that come of them."""
+"""Site presets, and what jobs ask SLURM for by them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import yaml
 
 from base.errors import UsageError
 from slurm.queue.cluster import ClusterPreset, load_preset, minutes_of
-from slurm.queue.handover import given_id
-from slurm.run.sbatch import Packing, SlurmSubmitter, in_the_job
+from slurm.run.cluster import Packing, SlurmSubmitter, in_the_job
 
 PRESETS = sorted((Path(__file__).parents[4] / "configs" / "clusters").glob("*.yaml"))
 
@@ -83,33 +82,20 @@ def test_what_a_study_finds_its_jobs_by_is_not_the_sites(name: str) -> None:
     assert ClusterPreset(additional_parameters={"comment": "project 7"}).additional_parameters
 
 
-def script_of(**preset: Any) -> str:
+def asked_by(**preset: Any) -> str:
     submitter = SlurmSubmitter.__new__(SlurmSubmitter)  # which asks for a SLURM
     submitter.study = SimpleNamespace(config=SimpleNamespace(name="s"), folder=Path("runs/s"))
     submitter.preset, submitter.packing = ClusterPreset(**preset), Packing()
     submitter.snapshot = Path("/code $x")
-    return submitter.script(1)
+    return submitter.asked(4)
 
 
 def test_what_yaml_leaves_empty_or_false_is_no_option() -> None:
     given = {"reservation": None, "exclusive": False, "contiguous": True, "requeue": False, "nice": 0}
-    options = [line for line in script_of(additional_parameters=given).splitlines() if "#SBATCH" in line]
-    assert {"#SBATCH --contiguous", "#SBATCH --nice=0"} <= set(options)
+    options = asked_by(additional_parameters=given).split("before Python starts:")[0].splitlines()
+    assert {"  contiguous", "  nice 0", "  array 0-3%4"} <= set(options)
     assert not any(word in line for word in ("reservation", "exclusive", "requeue") for line in options)
-    assert "#SBATCH --requeue" in script_of()
-
-
-@pytest.mark.parametrize("name", ["mem", "mem-per-cpu", "mem_per_cpu", "mem-per-gpu"])
-def test_memory_is_asked_for_in_one_way(name: str) -> None:
-    with pytest.raises(ValueError, match=f"sbatch takes one of mem_gb and {name.replace('_', '-')}"):
-        ClusterPreset(mem_gb=8, additional_parameters={name: "2G"})
-    for preset in (
-        {"mem_gb": 8, "additional_parameters": {name: None}},
-        {"additional_parameters": {name: "2G"}},
-    ):
-        assert ClusterPreset(**preset)
-    with pytest.raises(ValueError, match="sbatch takes one of mem-per-cpu and mem-per-gpu"):
-        ClusterPreset(additional_parameters={"mem_per_cpu": "1G", "mem-per-gpu": "2G"})
+    assert "  requeue" in asked_by().splitlines()
 
 
 @pytest.mark.parametrize(
@@ -150,22 +136,8 @@ def test_variables_of_the_job_are_put_in_and_nothing_is_run(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_environment_and_the_cores_stand_in_the_script() -> None:
-    script = script_of(environment={"HF_HOME": "$SCRATCH/hf"})
-    assert 'export HF_HOME="$SCRATCH/hf"' in script
-    assert "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}" in script
-    assert "'/code $x" in script  # its folder is a name, whatever stands in it
-
-
-@pytest.mark.parametrize(
-    ("answer", "job"),
-    [
-        ("123\n", "123"), ("123;cluster\n", "123"), ("Submitted batch job 123\n", "123"),
-        ("Submitted batch job 123 on cluster two\n", "123"),
-        ("Welcome (job 7 of 100 today)\njob 8 is yours\n123\n bye\n", "123"),
-        ("(job 7 of 100)\nSubmitted batch job 123\n", "123"), ("(job 7 of 100)\n", None), ("", None),
-        ("100\n123\n", None), ("You have 5 jobs left: 12\n", None),
-    ],
-)  # fmt: skip
-def test_only_sbatch_s_own_answer_is_a_job_s_id(answer: str, job: str | None) -> None:
-    assert given_id(answer) == job
+def test_the_environment_and_the_cores_are_set_before_python_starts() -> None:
+    setup = asked_by(environment={"HF_HOME": "$SCRATCH/hf"}).split("before Python starts:")[1]
+    assert 'export HF_HOME="$SCRATCH/hf"' in setup
+    assert "export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}" in setup
+    assert "'/code $x" in setup  # its folder is a name, whatever stands in it

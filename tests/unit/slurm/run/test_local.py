@@ -1,18 +1,20 @@
-"""What a worker of a study on this machine is started with."""
+"""What a worker of a study on this machine is started with, and how it ends."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-from slurm.run.local import executor_of
+from slurm.run import local
+from slurm.run.local import LocalRunner, start_worker, worker_environment
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     ("given", "count", "seen"),
     [
@@ -31,8 +33,68 @@ def test_workers_get_the_gpus_that_their_command_may_use(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-    jobs = [
-        executor_of(tmp_path, slot).submit(os.getenv, "CUDA_VISIBLE_DEVICES") for slot in range(len(seen))
-    ]
-    assert [job.result() for job in jobs] == seen
-    assert executor_of(tmp_path, 0).submit(eval, "__import__('sys').executable").result() == sys.executable
+    code = "import os; print(os.getenv('CUDA_VISIBLE_DEVICES'))"
+    for slot, device in enumerate(seen):
+        environment = worker_environment(tmp_path, slot, 2)
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert done.stdout.strip() == device
+        assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(tmp_path)
+
+
+def test_a_worker_ends_with_the_command_that_started_it(tmp_path: Path) -> None:
+    """As the system closes its input, however that command dies; it is asleep in a signal-safe place."""
+    package = tmp_path / "code" / "slurm" / "worker"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "__init__.py").touch()
+    (package / "local.py").write_bytes(
+        Path(local.__file__).parents[1].joinpath("worker/local.py").read_bytes()
+    )
+    (package / "cell.py").write_text(
+        "import time\nWorker = dict\ndef tell_of_edited_code(): pass\n"
+        "def run_cells(cells, worker):\n    print(cells, worker['log'], flush=True)\n    time.sleep(60)\n"
+    )
+    environment = worker_environment(tmp_path / "code", 0, 1)
+    process = start_worker(("a cell",), tmp_path / "log", environment)
+    assert process.stdin
+    while "a cell" not in (tmp_path / "log").read_text():
+        assert process.poll() is None
+    assert process.poll() is None
+    process.stdin.close()
+    assert process.wait(timeout=30) == -signal.SIGTERM
+    assert f"('a cell',) {tmp_path / 'log'}\n" in (tmp_path / "log").read_text()
+
+
+def test_so_many_work_at_a_time_in_the_order_of_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell whose process dies twice without a word is not tried a third time."""
+    started: list[str] = []
+    most = 0
+
+    class Process:
+        def __init__(self) -> None:
+            self.polls = 0
+
+        def poll(self) -> int | None:
+            self.polls += 1
+            return 0 if self.polls > 2 else None
+
+    class FakeCell:
+        def __init__(self, run_id: str) -> None:
+            self.run_id = run_id
+
+    def start(cells, log: Path, environment: dict[str, str]) -> Process:
+        nonlocal most
+        started.extend(cell.run_id for cell in cells)
+        most = max(most, len(runner._running) + 1)
+        return Process()
+
+    progress = type("Silent", (), {"update": lambda self: None})()
+    runner = LocalRunner(tmp_path, 2, progress, tmp_path)
+    monkeypatch.setattr(local, "start_worker", start)
+    monkeypatch.setattr(local, "POLL_S", 0.0)
+    runner.run([[FakeCell(f"g/v/seed{i}-x")] for i in range(3)])
+    assert started[:3] == ["g/v/seed0-x", "g/v/seed1-x", "g/v/seed2-x"]
+    assert sorted(started) == sorted(started[:3] * 2)
+    assert most == 2

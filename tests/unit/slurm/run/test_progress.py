@@ -43,8 +43,3 @@ def test_a_log_says_how_long_the_study_takes(
     assert "gpt_neo/gelu/seed3 starting" in said[0]
     # Of 100 s each: one begins, one is overdue, two wait.
     assert said[1] == "  2 of 6 cells, about 2 min 30 s left; then 6 main cells, about 5 min 00 s"
-    # Those that were to come are there: they are counted once.
-    shown.add([FakeCell(7), FakeCell(8)], {})  # type: ignore[list-item]
-    states |= {f"gpt_neo/gelu/seed{seed}-0000000{seed}": CellState() for seed in (7, 8)}
-    shown.update()
-    assert capsys.readouterr().out.splitlines()[-1] == "  2 of 8 cells, about 4 min 10 s left"

@@ -18,7 +18,7 @@ from eval.results.tuning import read_tuning
 from pretrain.run.folders import RunFolder
 from pretrain.run.run_dir import config_hash, write_config
 from slurm.list import main as list_studies
-from slurm.run import launch, report
+from slurm.run import launch, report, stages
 from slurm.state.cell_state import start_state, write_state
 from slurm.state.listing import read_listing
 from slurm.status import main as show_status
@@ -46,7 +46,6 @@ class Trainer:
         fails: Run ids begin with one of these: they end with an error of their own.
         diverges: Variant and rate of runs that diverge.
         stops_at: The cell, counted from 1 over all stages, at which the process is killed.
-        late: Variants whose tuning runs run when no others are left.
     """
 
     def __init__(
@@ -54,20 +53,15 @@ class Trainer:
         fails: Sequence[str] = (),
         diverges: Sequence[tuple[str, float]] = (),
         stops_at: int = 0,
-        late: Sequence[str] = (),
     ) -> None:
         self.fails, self.diverges, self.stops_at = tuple(fails), tuple(diverges), stops_at
-        self.late, self.ran, self.cells = late, [], []
+        self.ran, self.cells = [], []
 
-    def __call__(self, *given: Any) -> Trainer:
-        self.follow = given[5]
+    def __call__(self, *_: Any) -> Trainer:
         return self
 
     def run(self, batches: Sequence[Sequence[Cell]]) -> None:
-        waiting = [cell for batch in batches for cell in batch]
-        while waiting:
-            cell = min(waiting, key=lambda cell: cell.stage == "tune" and cell.variant in self.late)
-            waiting.remove(cell)
+        for cell in [cell for batch in batches for cell in batch]:
             self.cells.append(cell)
             if len(self.ran) + 1 == self.stops_at:
                 raise KeyboardInterrupt
@@ -76,7 +70,6 @@ class Trainer:
             error = self.train(cell)
             ended = {"name": "failed" if error else "done", "error": error}
             write_state(cell.study_dir, cell.run_id, type(state)(**{**vars(state), **ended}))
-            waiting += [cell for batch in self.follow() for cell in batch]
 
     def train(self, cell: Any) -> str:
         """Leave a folder; returns the error."""
@@ -214,9 +207,7 @@ def test_killed_anywhere_the_same_command_arrives_at_the_same_end(cell, run, tmp
 def test_killed_before_a_round_is_recorded_it_is_recorded_by_the_same_command(
     run, tmp_path, monkeypatch, times
 ):
-    from slurm.run import choose
-
-    calls, write = [], choose.write_tuning
+    calls, write = [], stages.write_tuning
 
     def die(*args: Any) -> None:
         calls.append(args)
@@ -225,7 +216,7 @@ def test_killed_before_a_round_is_recorded_it_is_recorded_by_the_same_command(
         write(*args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(choose, "write_tuning", die)
+        patch.setattr(stages, "write_tuning", die)
         with pytest.raises(KeyboardInterrupt):
             run()
     assert not read_listing(tmp_path / "runs" / "tuned").note

@@ -11,8 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from base.errors import OccupiedError
 from pretrain.run.folders import StudyFolder
-from slurm.state.cell_state import CellState, describe, read_progress, read_state, start_state, write_state
+from slurm.state import cell_state
+from slurm.state.cell_state import (
+    CellState,
+    describe,
+    held_cell,
+    read_progress,
+    read_state,
+    start_state,
+    write_state,
+)
 
 RUN_ID = "gpt_neo/kan/seed1-abc"
 
@@ -25,41 +35,43 @@ def test_a_running_cell_counts_its_attempts(tmp_path: Path) -> None:
     start_state(tmp_path, RUN_ID, log="a.err")
     state = start_state(tmp_path, RUN_ID, log="b.err")
     assert (state.name, state.attempts, state.log) == ("running", 2, "b.err")
-    assert read_state(tmp_path, RUN_ID) == state
+    with held_cell(tmp_path, RUN_ID, 0):
+        assert read_state(tmp_path, RUN_ID) == state
 
 
-def test_a_running_cell_of_a_dead_process_is_missing(tmp_path: Path) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+def test_a_running_cell_that_no_process_holds_is_missing(tmp_path: Path) -> None:
+    """However its process died: the system lets go of the lock."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom slurm.state.cell_state import *\n"
+        f"with held_cell(Path(sys.argv[1]), {RUN_ID!r}, 0):\n"
+        f"    start_state(Path(sys.argv[1]), {RUN_ID!r}, 'x.log')\n"
+        "    print(flush=True); sys.stdin.read()\n"
     )
-    state = start_state(tmp_path, RUN_ID, log="")
-    write_state(tmp_path, RUN_ID, replace(state, pid=int(child.stdout)))
-    read = read_state(tmp_path, RUN_ID)
-    assert read.name == "missing"
-    assert "ended without a result" in read.error
-
-
-def test_a_dead_process_that_nobody_collected_is_missing(tmp_path: Path) -> None:
-    state = start_state(tmp_path, RUN_ID, log="")
-    child = subprocess.Popen([sys.executable, "-c", "pass"])
-    write_state(tmp_path, RUN_ID, replace(state, pid=child.pid, started_s=time.time() + 60))
-    deadline = time.monotonic() + 30
-    while read_state(tmp_path, RUN_ID).name == "running":
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    assert child.wait() == 0
-
-
-def test_a_process_id_that_was_given_to_another_is_not_believed(tmp_path: Path) -> None:
-    state = start_state(tmp_path, RUN_ID, log="")
-    write_state(tmp_path, RUN_ID, replace(state, started_s=1000.0))
-    assert read_state(tmp_path, RUN_ID).name == "missing"
-
-
-def test_a_process_of_another_host_is_not_judged(tmp_path: Path) -> None:
-    state = start_state(tmp_path, RUN_ID, log="")
-    write_state(tmp_path, RUN_ID, replace(state, host="elsewhere", machine="another", pid=2**22 - 1))
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout
+    child.stdout.readline()
     assert read_state(tmp_path, RUN_ID).name == "running"
+    with pytest.raises(OccupiedError), held_cell(tmp_path, RUN_ID, 0):
+        pass
+    child.kill()
+    child.wait()
+    state = read_state(tmp_path, RUN_ID)
+    assert (state.name, state.may_retry, state.log) == ("missing", True, "x.log")
+    assert "ended without a result" in state.error
+    start_state(tmp_path, RUN_ID, log="", job="7_0")
+    assert read_state(tmp_path, RUN_ID).name == "running"  # of a job SLURM knows
+
+
+def test_how_a_cell_ended_counts_where_its_process_let_go_meanwhile(tmp_path: Path, monkeypatch) -> None:
+    def let_go(_: Path) -> bool:
+        write_state(tmp_path, RUN_ID, CellState(name="done"))
+        return False
+
+    start_state(tmp_path, RUN_ID, log="")
+    monkeypatch.setattr(cell_state, "is_locked", let_go)
+    assert read_state(tmp_path, RUN_ID).name == "done"
 
 
 @pytest.mark.parametrize(

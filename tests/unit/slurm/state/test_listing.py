@@ -57,7 +57,7 @@ def test_of_a_damaged_list_they_are_those_that_were_begun(study: Path, capsys, c
     status.main([str(study)])
     lines = capsys.readouterr().out.splitlines()
     assert "study.yaml is missing or damaged, so these are the 2 cells that were begun" in lines[0]
-    assert lines[-1] == "2 cells: 1 running, 1 waiting"
+    assert lines[-1] == "2 cells: 1 missing, 1 waiting"
 
 
 def test_a_folder_without_anything_is_no_study(tmp_path: Path) -> None:

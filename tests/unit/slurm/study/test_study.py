@@ -19,7 +19,7 @@ from pretrain import resolution
 from pretrain.resolution import load_config
 from pretrain.run.folders import RunFolder, StudyFolder
 from pretrain.run.run_dir import run_dir
-from slurm.state.cell_state import start_state
+from slurm.state.cell_state import held_cell, start_state
 from slurm.state.listing import read_listing
 from slurm.state.survey import survey
 from slurm.status import render
@@ -85,7 +85,8 @@ def test_a_named_run_is_a_cell_under_its_name(tmp_path: Path, repository: Path) 
     start_state(folder, run_ids[0], "log")
     RunFolder(first.run_dir).path.mkdir(parents=True)
     RunFolder(first.run_dir).metrics_file.write_text('{"step": 3, "max_steps": 9, "loss": 2.5}\n')
-    shown = render(folder, survey(folder, run_ids)).splitlines()
+    with held_cell(folder, run_ids[0], 0):
+        shown = render(folder, survey(folder, run_ids)).splitlines()
     assert shown[0].startswith("gpt_neo/gelu/my-own  running   step 3/9, loss 2.500")
     assert shown[-1] == "4 cells: 1 running, 3 waiting"
     with pytest.raises(UsageError, match=r"run_name 'my-own' gives the runs of 2 seeds one folder"):
