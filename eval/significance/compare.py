@@ -10,75 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
-from base.errors import UsageError, unknown_name
 from eval.results.outcome import Declared, Outcome, find_outcome
-from eval.results.run_scores import comparable_scores, mean_scores, normalise_rows
 from eval.significance.arms import ArmTable, Sample
-from eval.significance.axes import Benchmark, Family, Level, with_settings
+from eval.significance.axes import Benchmark, Family, Level
 from eval.significance.bootstrapped import by_bootstrap
 from eval.significance.comparison import Comparison, Inference
-from eval.significance.contrasts import Contrast, parse_contrast
-from eval.significance.data_checks import clean_rows
-from eval.significance.factor import Factor, Relabelling, is_paired
+from eval.significance.contrasts import Contrast
 from eval.significance.statistics.effect_size import hedges_g, probability_of_superiority
 from eval.significance.statistics.equivalence import equivalence_p, one_sided_level, smallest_margin
 from eval.significance.statistics.permutation import permutation_test, sign_flip_test
 from eval.significance.statistics.power import minimum_detectable_effect
 from eval.significance.statistics.welch import NO_SPREAD, Welch, welch, welch_anova_p
-
-Named = TypeVar("Named")
-
-
-def compare(
-    rows: pd.DataFrame,
-    contrast: str,
-    *,
-    benchmark: str | None = None,
-    family: str | None = None,
-    baseline: str | None = None,
-    inference: Inference | None = None,
-    factor: Factor = "ffn",
-    declared: Declared | None = None,
-    axes: Sequence[str] = (),
-) -> Comparison:
-    """Compare variants on one benchmark.
-
-    Args:
-        rows: A table with family, variant, seed, benchmark and score, or the full rows schema.
-        contrast: ``swish - gelu`` or ``relu+silu - prelu+swish``; ``swish`` alone means minus ``baseline``.
-        benchmark: Which one; may be left out when the table holds one.
-        family: One family, or None for the average over all families with equal weights.
-        baseline: What a one-sided contrast is compared with.
-        inference: Level and pairing; None takes the defaults.
-        factor: What a variant is: an FFN variant, a head, or both. With the first, a benchmark scored under
-            several heads is one for each of them: ``glue (linear)``.
-        declared: Which scores are better, units, chance and margins, where names do not say them.
-        axes: Further columns, such as ``size``: the average is over families at each of their levels.
-
-    Raises:
-        UsageError: For an unusable table or an unknown variant, benchmark or family.
-    """
-    rows, levels = with_settings(normalise_rows(rows, axes=axes), axes)
-    naming = Relabelling.of_rows(rows, factor, axes=levels)
-    tasks = comparable_scores(naming.rows(clean_rows(rows)[0]))
-    scores, _ = mean_scores(tasks)
-    benchmarks = sorted(scores.benchmark.unique())
-    if benchmark is None and len(benchmarks) > 1:
-        raise UsageError(f"rows hold several benchmarks, name one of: {', '.join(map(str, benchmarks))}")
-    chosen = benchmarks[0] if benchmark is None else _named("benchmark", benchmark, benchmarks)
-    outcome = outcomes(tasks, declared or Declared(), [chosen])[chosen]
-    arms = ArmTable.of_scores(scores[scores.benchmark == chosen], chosen, outcome=outcome)
-    scope = None if family is None else _named("family", family, arms.families)
-    parsed = parse_contrast(contrast, arms.variants(), baseline, factor)
-    how = inference or Inference()
-    how = replace(how, paired=how.paired or is_paired(factor))
-    return compare_arms(arms, parsed, scope, how)
 
 
 def outcomes(
@@ -101,14 +49,6 @@ def outcomes(
             benchmark.name, own.metric.unique(), own.score, declared, label=str(benchmark)
         )
     return found
-
-
-def _named(what: str, label: str, present: Sequence[Named]) -> Named:
-    """Return the one that is written so."""
-    for found in present:
-        if str(found) == label:
-            return found
-    raise unknown_name(what, label, list(map(str, present)))
 
 
 def compare_arms(

@@ -1,6 +1,6 @@
 """What this project reads of a hub, as a command: ``python -m tests.hub.read split PATH SPLIT``.
 
-It prints the rows, or the files of a model, as JSON; ``tasks`` takes names of classification tasks.
+It prints the rows, or the files of a model, as JSON.
 """
 
 from __future__ import annotations
@@ -11,16 +11,13 @@ import sys
 
 from base.errors import run_cli
 from base.model_folders import from_hub
-from eval.classification.tasks.chosen import find_task
-from eval.classification.tasks.examples import SPLITS, read_examples
-from eval.config import EvalConfig
 from eval.files import read_hub_rows
 
 
 def main() -> None:
     """Read what the command line names."""
     kind, *args = sys.argv[1:]
-    print(json.dumps({"split": split, "model": model, "tasks": tasks}[kind](*args)))
+    print(json.dumps({"split": split, "model": model}[kind](*args)))
 
 
 def split(path: str, split: str, name: str = "", revision: str = "", data_dir: str = "") -> list[dict]:
@@ -32,15 +29,6 @@ def model(name: str) -> dict[str, str]:
     """The SHA-256 of each file of a model."""
     files = sorted(path for path in from_hub(name).rglob("*") if path.is_file())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def tasks(*names: str) -> dict[str, dict[str, list[dict]]]:
-    """The examples of classification tasks, by task and split."""
-    config = EvalConfig()
-    return {
-        name: {split: read_examples(find_task(name, config), split, config) for split in SPLITS}
-        for name in names
-    }
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pretrain.data.embedded import stories
 from pretrain.data.tokenizer import train_tokenizer
 from tests.hub.published import read_jsonl, write_blimp, write_data_set, write_glue, write_tinystories
 from tests.hub.stand_in import StandIn, Trouble
+from tests.hub.warm_commands import error_of
 
 pytestmark = pytest.mark.slow
 
@@ -60,14 +61,6 @@ def train(repository: Path, tmp_path: Path) -> Callable[..., tuple]:
         return ("pretrain.train", repository / "configs/gpt-neo.yaml", *TINY, *place, *flags)
 
     return command
-
-
-def error_of(done) -> str:
-    """The one line that a command ended with."""
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert (done.returncode, len(errors)) == (2, 1), done.stderr
-    return errors[0]
 
 
 def tokens(runs: Path) -> dict[str, bytes]:

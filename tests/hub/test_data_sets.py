@@ -14,6 +14,7 @@ import pytest
 
 from tests.hub.published import write_converted, write_data_set
 from tests.hub.stand_in import StandIn, Trouble
+from tests.hub.warm_commands import error_of
 
 NAME = "someone/some-texts"
 READ = ("tests.hub.read", "split", NAME, "train")
@@ -36,14 +37,6 @@ def loaded(done: subprocess.CompletedProcess[str]) -> list[dict]:
     """What a command read."""
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def told(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that a command ended with."""
-    assert "Traceback" not in done.stderr, done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert (done.returncode, done.stdout, len(errors)) == (2, "", 1), done.stderr
-    return errors[0]
 
 
 @pytest.mark.ci
@@ -73,13 +66,10 @@ def test_what_passes_is_sat_through_and_a_commit_in_the_cache_needs_no_hub(
 @pytest.mark.parametrize(
     "trouble",
     [
-        Trouble("HEAD /datasets/.*README", status=500, times=2),
         Trouble("HEAD /datasets/.*parquet", status=429, retry_after=1, times=1),
         Trouble("GET /api/datasets/.*/revision/", status=500, times=1),
         Trouble("GET /api/datasets/.*/tree/", status=503, times=2),
         Trouble("GET /storage/", status=429, retry_after=1, times=2),
-        Trouble("GET /storage/", status=500, times=1),
-        Trouble("GET /storage/", cut_at=0, times=1),
         Trouble("GET /storage/", cut_at=9000, times=2),
         Trouble("HEAD /datasets/|GET /storage/", delay_s=3.0, times=3),
     ],
@@ -107,12 +97,12 @@ def test_a_lasting_trouble_is_one_line_and_leaves_nothing_that_is_believed(
     published: str, hub: StandIn, run, run_offline, trouble: Trouble, words: str
 ) -> None:
     hub.troubles.append(trouble)
-    line = told(run(*READ, "one"))
+    line = error_of(run(*READ, "one"))
     assert f"cannot load {NAME} (one) from the hub: " in line
     assert hub.endpoint in line
     assert words in line
     assert "give the same command again later (what is loaded is kept), or name a folder" in line
-    assert "the cache" in told(run_offline(*READ, "one"))
+    assert "the cache" in error_of(run_offline(*READ, "one"))
     hub.troubles.clear()
     assert loaded(run(*READ, "one")) == rows("one")
     assert loaded(run_offline(*READ, "one")) == rows("one")
@@ -133,7 +123,7 @@ def test_a_lasting_trouble_is_one_line_and_leaves_nothing_that_is_believed(
     ids=["repository", "revision", "configuration", "split"],
 )
 def test_what_the_hub_does_not_have_is_one_line(published: str, hub: StandIn, run, arguments, words) -> None:
-    line = told(run("tests.hub.read", *arguments))
+    line = error_of(run("tests.hub.read", *arguments))
     assert words in line
     assert line.endswith("; name a folder")
 
@@ -147,7 +137,7 @@ def test_a_damaged_file_is_named_with_what_to_remove(
     path.write_bytes(whole[: len(whole) // 2])
     folder = home / "hub" / "datasets--someone--some-texts"
     for _ in range(2):  # not believed the second time either
-        assert f"if a file of it is damaged, remove {folder} and give" in told(run(*READ, "one"))
+        assert f"if a file of it is damaged, remove {folder} and give" in error_of(run(*READ, "one"))
     path.write_bytes(whole)
     shutil.rmtree(folder)
     assert loaded(run(*READ, "one")) == rows("one")
@@ -164,7 +154,7 @@ def test_no_other_revision_stands_in_for_the_one_asked_for(
     for known, expected in {"": "one", published: "one", "next": "newer", commit: "newer"}.items():
         assert loaded(run_offline(*READ, "one", known)) == rows(expected)
     for unknown in ("f" * 40, "v1.0"):
-        line = told(run_offline(*READ, "one", unknown))
+        line = error_of(run_offline(*READ, "one", unknown))
         assert f"{NAME} (one) at {unknown} from the hub: the cache" in line
         assert "HF_HUB_OFFLINE" in line
     hub.troubles.append(Trouble(".", status=500))
@@ -182,7 +172,7 @@ def test_where_nobody_listens_the_cache_is_read_and_anything_else_is_one_line(
     assert loaded(run(*READ, "one")) == rows("one")
     with hub.gone():
         assert loaded(run(*READ, "one")) == rows("one")
-        line = told(run(*READ, "two", published))
+        line = error_of(run(*READ, "two", published))
         assert f"cannot load {NAME} (two) at {published} from the hub: {hub.endpoint} " in line
         assert "give the same command again later" in line
     assert loaded(run(*READ, "two", published)) == rows("two")
@@ -199,5 +189,5 @@ def test_a_folder_of_a_branch_is_read_again_from_the_cache(hub: StandIn, run, ru
     code = ("tests.hub.read", "split", NAME, "train", "", "refs/convert/parquet", "b")
     assert loaded(run(*code)) == rows("b")
     assert loaded(run_offline(*code)) == rows("b")
-    assert "the cache" in told(run_offline(*code[:-1], "a"))
-    assert "the cache" in told(run_offline(*code[:-1]))  # all of it
+    assert "the cache" in error_of(run_offline(*code[:-1], "a"))
+    assert "the cache" in error_of(run_offline(*code[:-1]))  # all of it

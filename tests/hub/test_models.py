@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub.stand_in import StandIn, Trouble
+from tests.hub.warm_commands import error_of
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +41,6 @@ def loaded(done) -> dict[str, str]:
     return json.loads(done.stdout)
 
 
-def told(done) -> str:
-    assert "Traceback" not in done.stderr, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert done.returncode == 2
-    return line
-
-
 def test_a_model_is_read_at_its_revision_and_then_of_the_cache(published, hub, run, run_offline) -> None:
     assert loaded(run(*READ, NAME)) == published["main"]
     assert loaded(run(*READ, f"{NAME}@v1")) == published["v1"]
@@ -54,7 +48,7 @@ def test_a_model_is_read_at_its_revision_and_then_of_the_cache(published, hub, r
     for command in (run, run_offline):
         assert loaded(command(*READ, NAME)) == published["main"]
         assert loaded(command(*READ, f"{NAME}@v1")) == published["v1"]
-    assert "HF_HUB_OFFLINE" in told(run_offline(*READ, f"{NAME}@v2"))
+    assert "HF_HUB_OFFLINE" in error_of(run_offline(*READ, f"{NAME}@v2"))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,7 @@ def test_a_model_is_read_at_its_revision_and_then_of_the_cache(published, hub, r
     ],
 )
 def test_what_the_hub_does_not_have_is_one_line(published, run, name: str, words: str) -> None:
-    line = told(run(*READ, name))
+    line = error_of(run(*READ, name))
     assert f"{name} is no folder, and cannot be loaded from the hub (http://127.0.0.1" in line
     assert words in line
     assert "; name a run, a study, or a folder with a saved model" in line
@@ -75,8 +69,6 @@ def test_what_the_hub_does_not_have_is_one_line(published, run, name: str, words
     "trouble",
     [
         Trouble("GET /api/models/.*/revision/", status=500, times=1),
-        Trouble("GET /api/models/.*/tree/", status=429, retry_after=0, times=1),
-        Trouble("GET /storage/", status=503, times=1),
         Trouble("GET /storage/", cut_at=9000, times=2),
         Trouble("/", delay_s=2.0, times=3),
     ],
@@ -102,10 +94,10 @@ def test_a_lasting_trouble_leaves_no_half_of_a_model(
     published, hub, run, run_offline, trouble: Trouble, words: str
 ) -> None:
     hub.troubles.append(trouble)
-    line = told(run(*READ, NAME))
+    line = error_of(run(*READ, NAME))
     assert words in line
     assert "give the same command again later (what is loaded is kept)" in line
-    assert "cannot be loaded from the hub" in told(run_offline(*READ, NAME))
+    assert "cannot be loaded from the hub" in error_of(run_offline(*READ, NAME))
     hub.troubles.clear()
     assert loaded(run(*READ, NAME)) == published["main"]
     assert loaded(run_offline(*READ, NAME)) == published["main"]

@@ -21,7 +21,7 @@ from pretrain.run.folders import RunFolder
 from tests.bare import run_bare
 from tests.hub.push_stand_in import TOKEN, PushStandIn
 from tests.hub.stand_in import Trouble
-from tests.hub.warm_commands import WarmCommands
+from tests.hub.warm_commands import WarmCommands, error_of
 from tests.processes import run_command
 
 pytestmark = pytest.mark.slow
@@ -88,13 +88,6 @@ def push(hub: PushStandIn, _warm: WarmCommands) -> Callable:
 @pytest.fixture
 def command(hub: PushStandIn, _warm: WarmCommands) -> Callable:
     return _warm
-
-
-def told(done) -> str:
-    assert "Traceback" not in done.stderr, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert done.returncode == 2
-    return line
 
 
 def test_the_folder_of_a_dry_run_is_what_is_pushed(hub, push, study: Path, tmp_path: Path) -> None:
@@ -221,7 +214,7 @@ def test_a_study_is_a_repository_a_variant_and_a_branch_a_seed(hub, push, study:
 def test_the_same_command_goes_on_after_a_break_and_sends_nothing_twice(hub, push, study: Path) -> None:
     args = (study, "--repo", "me/study", "--license", "mit")
     hub.troubles.append(Trouble("POST /api/models/me/study-gpt_neo-kan/commit/seed2", status=403))
-    assert "your token may not write there" in told(push(*args))
+    assert "your token may not write there" in error_of(push(*args))
     before = list(hub.commits)
     assert len(before) == 2
     hub.troubles.clear()
@@ -281,7 +274,7 @@ def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
     hub, push, study, trouble, words: str
 ) -> None:
     hub.troubles.append(Trouble(**vars(trouble)))
-    line = told(push(kan(study), "--repo", REPO, "--license", "mit"))
+    line = error_of(push(kan(study), "--repo", REPO, "--license", "mit"))
     assert line.startswith(f"error: cannot push to {REPO}")
     assert words in line
     assert hub.commits == []
@@ -291,7 +284,7 @@ def test_each_trouble_is_one_line_and_leaves_no_half_of_a_model(
 
 
 def test_a_card_that_the_hub_does_not_take_is_told_with_its_reason(hub, push, study) -> None:
-    line = told(push(kan(study), "--repo", REPO, "--license", "other"))
+    line = error_of(push(kan(study), "--repo", REPO, "--license", "other"))
     assert '"license_name" is required' in line
     assert hub.commits == []
 
@@ -310,7 +303,7 @@ def test_nothing_is_sent_that_only_lies_there(push, study: Path, tmp_path: Path)
 
 def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
     with hub.gone():
-        line = told(push(kan(study), "--repo", REPO, "--license", "mit"))
+        line = error_of(push(kan(study), "--repo", REPO, "--license", "mit"))
     assert "cannot be reached" in line
     assert "give the same command again later: what is uploaded is kept" in line
 
@@ -318,12 +311,12 @@ def test_a_hub_that_is_gone_is_one_line(hub, push, study) -> None:
 def test_a_token_that_may_not_write_is_told_and_no_token_too(study, client, hub) -> None:
     for token, words in (("hf_reads", "your token may not write"), ("", "log in (hf auth login)")):
         with WarmCommands({**client, "HF_TOKEN": token}) as commands:
-            assert words in told(commands("eval.push", kan(study), "--repo", REPO))
+            assert words in error_of(commands("eval.push", kan(study), "--repo", REPO))
 
 
 def test_offline_is_told(study, client) -> None:
     with WarmCommands({**client, "HF_HUB_OFFLINE": "1"}) as commands:
-        assert "HF_HUB_OFFLINE forbids" in told(commands("eval.push", kan(study), "--repo", REPO))
+        assert "HF_HUB_OFFLINE forbids" in error_of(commands("eval.push", kan(study), "--repo", REPO))
 
 
 def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tmp_path: Path) -> None:
@@ -332,14 +325,14 @@ def test_what_is_damaged_or_of_other_weights_is_not_pushed(push, study: Path, tm
     run = RunFolder(kan(runs))
     ledger = json.loads(run.ledger_file.read_text())
     run.ledger_file.unlink()
-    assert "evaluate it again" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "evaluate it again" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
     run.ledger_file.write_text(json.dumps(ledger))
     weights = run.model_dir / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"x")
-    assert "model.safetensors" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "model.safetensors" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
     (run.model_dir / "README.md").unlink()
     run.completion_marker.unlink()
-    assert "is not finished" in told(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
+    assert "is not finished" in error_of(push(run.path, "--repo", REPO, "--dry-run", tmp_path / "a"))
     assert not (tmp_path / "a").exists()
 
 

@@ -51,6 +51,14 @@ class WarmCommands:
         return subprocess.CompletedProcess([module, *map(str, args)], status, out, err)
 
 
+def error_of(done) -> str:
+    """Return the one line that a command ended with."""
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2, done.stderr
+    return line
+
+
 def main() -> None:
     """Run what standard input names, a command a line, and answer each with its status and its output."""
     processes.IMPORTS.append("datasets")

@@ -162,16 +162,12 @@ def read_items(path: Path) -> Iterator[Mapping[str, Any]]:
         raise UsageError(f"{path} is not JSON lines ({first_line(error)}); was it cut off?") from None
 
 
-DOCS = "https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md"
-RESULTS = ReaderSpec(
-    name="lm-eval", label=LABEL, patterns=("results_*.json", "*.json"), read=read_results, docs=DOCS
-)
+RESULTS = ReaderSpec(name="lm-eval", label=LABEL, patterns=("results_*.json", "*.json"), read=read_results)
 SAMPLES = ReaderSpec(
     name="lm-eval samples",
     label="lm-eval's samples",
     patterns=("samples_*.jsonl",),
     read=read_samples,
-    docs=DOCS,
 )
 
 

@@ -19,11 +19,9 @@ class ReaderSpec:
         patterns: Names of its files, as ``Path.glob`` has them; the first is the tool's own.
         read: Yields the results of one file; None where the file is not of this format. Raises ``UsageError``
             for a file that is, and is damaged.
-        docs: Where the format is described.
     """
 
     name: str
     label: str
     patterns: tuple[str, ...]
     read: Callable[[Path], Iterable[Result] | None]
-    docs: str

@@ -131,11 +131,3 @@ def test_transforms_go_with_a_users_compile(name):
     mapped = torch.func.vmap(lambda row: ffn(row))
     compiled = torch.compile(mapped, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), ffn(x), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", FFN_VARIANTS)
-def test_the_meta_device_tells_the_shape(name):
-    with torch.device("meta"):
-        y = build_ffn(name, D, 6)(torch.randn(3, 5, D))
-    assert y.is_meta
-    assert y.shape == (3, 5, D)

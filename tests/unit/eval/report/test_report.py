@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import pytest
 import yaml
 from scipy import stats
 
-from base.errors import UsageError, run_cli
+from base.errors import UsageError
 from eval.report.analyse import analyse
 from eval.report.analysis import Request
-from eval.report.command import main
 from eval.report.exports import as_json, number_tables
 from eval.report.inputs.sources import read_source
 from eval.report.markdown_report import render
@@ -409,12 +407,6 @@ def test_a_contrast_waits_for_levels_that_have_no_scores_yet(study: Path):
         text_of(study)
 
 
-def test_a_command_without_a_source(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["report"])
-    with pytest.raises(UsageError, match="name what to report on"):
-        main()
-
-
 HEADER = "family,variant,seed,benchmark,score\n"
 GOOD = "f,gelu,1,blimp,50\nf,gelu,2,blimp,51\nf,kan,1,blimp,52\nf,kan,2,blimp,53\n"
 
@@ -537,28 +529,11 @@ def test_a_margin_of_a_study_is_positive(study: Path, report: dict):
         read_source(study)
 
 
-@pytest.mark.parametrize("flag", ["--margin", "--lower-is-better", "--chance"])
-def test_a_source_behind_a_flag_is_told(study: Path, monkeypatch, flag: str):
-    monkeypatch.setattr(sys, "argv", ["report", flag, "blimp=1", str(study)])
-    with pytest.raises(UsageError, match=f"was read as a value of {flag}; write it before"):
-        main()
-
-
 def test_command(study: Path):
     done = run_command("eval.report", study)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == str(study / "report" / "report.md")
     assert done.stdout.startswith("On held-out loss, averaged over GPT-Neo and RoBERTa")
-
-
-def test_command_tells_a_mistake_in_one_line(study: Path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["report", str(study), "--baseline", "gelo"])
-    with pytest.raises(SystemExit) as caught:
-        run_cli(main)
-    assert caught.value.code == 2
-    error = capsys.readouterr().err
-    assert error.startswith("error: unknown baseline")
-    assert error.count("\n") == 1
 
 
 def test_one_run_each_claims_nothing_and_points_to_items(tmp_path: Path):

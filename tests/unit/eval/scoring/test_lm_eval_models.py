@@ -17,13 +17,6 @@ from ffn_variants import UsageError
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(shared_data):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
-
-
 def stock_causal() -> GPTNeoForCausalLM:
     torch.manual_seed(0)
     config = GPTNeoConfig(

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from eval.results.outcome import Declared
-from eval.significance.compare import compare
 from eval.significance.comparison import NOT_ESTIMABLE, Inference
+from tests.unit.eval.significance.comparing import compare
 
 BY_BOOTSTRAP = Inference(method="bootstrap")
 

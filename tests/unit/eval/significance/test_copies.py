@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from eval.results.run_scores import normalise_rows
-from eval.significance.compare import compare
 from eval.significance.copies import find_coincidences
 from eval.significance.data_checks import clean_rows
 from eval.significance.statistics.coincidences import count_pairs, score_steps
+from tests.unit.eval.significance.comparing import compare
 
 
 def draw_arms(

@@ -26,6 +26,7 @@ from eval.significance.data_checks import (
 from eval.significance.factor import Relabelling
 from pretrain.run.folders import RunFolder
 from slurm.state.cell_state import CellState, write_state
+from tests.unit.eval.significance.comparing import table
 
 NAMES = ["family", "variant", "seed", "benchmark", "task", "metric", "score"]
 
@@ -123,13 +124,7 @@ def test_ranges(metric: str, scores: list[float], said: str | None):
 
 
 def scores_of(cells: dict[tuple[str, str], list[float]]) -> pd.DataFrame:
-    rows = [
-        (family, variant, seed, "blimp", score)
-        for (family, variant), of_cell in cells.items()
-        for seed, score in enumerate(of_cell, start=1)
-    ]
-    table = pd.DataFrame(rows, columns=["family", "variant", "seed", "benchmark", "score"])
-    return run_scores(normalise_rows(table))[0]
+    return run_scores(normalise_rows(table(cells)))[0]
 
 
 def test_arms_with_one_run_and_arms_of_another_size_are_named():

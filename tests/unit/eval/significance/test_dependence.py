@@ -187,22 +187,6 @@ def test_dependence_is_worth_something(method: str):
     assert found[1] > found[0] + 2
 
 
-def test_draws_that_are_cut_short_are_those_of_the_whole():
-    """What the simulation leaves out, for speed, is never below the level."""
-    study = simulate(np.random.default_rng(0), (9, 2), SCORES["normal"], 5, 0.5, partial=True)
-    for (_, cut), whole in (
-        (
-            by_welch(study, np.random.default_rng(1), 998),
-            p_of_t(simulated(study.cells, 998, np.random.default_rng(1))),
-        ),
-        (
-            by_bootstrap(study, np.random.default_rng(1), 998),
-            p_of_ranks(resampled(study.cells, 998, np.random.default_rng(1))),
-        ),
-    ):
-        assert np.where(cut < LEVEL, cut, 1) == pytest.approx(np.where(whole < LEVEL, whole, 1))
-
-
 def tables(seed: int, missing: bool) -> dict[Benchmark, ArmTable]:
     """Two outcomes of one run and one of families that differ in scale; three variants in two families."""
     rng = np.random.default_rng(seed)

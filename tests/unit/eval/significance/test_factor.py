@@ -25,8 +25,8 @@ from eval.report.write import write_report
 from eval.results.baselines import write_baselines
 from eval.results.rows import ROW_COLUMNS, with_primary, write_rows
 from eval.significance.axes import Benchmark, Combination, Setting
-from eval.significance.compare import compare
 from eval.significance.factor import Relabelling, levels, listed_heads
+from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, FFNS, SEEDS = ("gpt_neo", "roberta"), ("gelu", "kan"), (1, 2, 3)
 FOURIER = "fourier-kan grid_size=10 frozen"
@@ -323,26 +323,6 @@ def test_seeds_of_another_pretrained_model_are_said_to_be_of_finetuning(tmp_path
     rows.to_parquet(tmp_path / "bert.parquet")
     text = render(analysed(tmp_path / "bert.parquet", factor="head"), NO_FIGURES)
     assert "Seeds of bert, which this project has not pretrained, are seeds of fine-tuning" in text
-
-
-def test_compare_takes_a_factor():
-    rows = scores()
-    found = compare(rows, "mlp - linear", factor="head", family="roberta / kan")
-    pair = means(rows, "roberta", "kan", "mlp"), means(rows, "roberta", "kan", "linear")
-    assert found.p == pytest.approx(stats.ttest_rel(*pair).pvalue)
-    found = compare(rows, "kan - gelu", benchmark="glue (mlp)", family="roberta")
-    arms = [means(rows, "roberta", ffn, "mlp") for ffn in ("kan", "gelu")]
-    assert found.p == pytest.approx(stats.ttest_ind(*arms, equal_var=False).pvalue)
-
-
-@pytest.mark.ci
-def test_order_of_rows_is_irrelevant(tmp_path: Path):
-    rows = scores()
-    rows = rows[rows.family == "gpt_neo"]
-    rows.to_parquet(tmp_path / "rows.parquet")
-    before = numbers_of(analysed(tmp_path / "rows.parquet", factor="head"))
-    rows.sample(frac=1, random_state=3).to_parquet(tmp_path / "rows.parquet")
-    assert numbers_of(analysed(tmp_path / "rows.parquet", factor="head")) == before
 
 
 def test_rows_without_heads_stay_as_they_are():

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eval.results.outcome import Declared
-from eval.significance.compare import compare
 from eval.significance.comparison import Comparison
+from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, VARIANTS = ("gpt_neo", "roberta"), ("gelu", "kan")
 IN_UNIT = ("margin", "smallest_margin", "standard_error", "minimum_detectable_effect")
@@ -54,9 +54,7 @@ def declared(
 
 def both_scopes(rows: pd.DataFrame, said: Declared) -> list[Comparison]:
     """The average over families and one family."""
-    return [
-        compare(rows, "kan", baseline="gelu", family=family, declared=said) for family in (None, "gpt_neo")
-    ]
+    return [compare(rows, "kan - gelu", family=family, declared=said) for family in (None, "gpt_neo")]
 
 
 def undirected(comparison: Comparison) -> dict[str, Any]:
@@ -112,7 +110,7 @@ def test_order_and_names_are_irrelevant(rows: pd.DataFrame, order: Any):
     places = list(rows.index)
     order.shuffle(places)
     renamed = rows.loc[places].replace({"gpt_neo": "z", "roberta": "a"})
-    one = compare(rows, "kan", baseline="gelu", declared=declared())
-    other = compare(renamed, "kan", baseline="gelu", declared=declared())
+    one = compare(rows, "kan - gelu", declared=declared())
+    other = compare(renamed, "kan - gelu", declared=declared())
     assert_same(undirected(other), undirected(one))
     assert numbers(other)[:3] == pytest.approx(numbers(one)[:3], nan_ok=True)

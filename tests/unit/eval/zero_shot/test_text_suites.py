@@ -27,13 +27,6 @@ IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
 @pytest.fixture(scope="module")
-def tokenizer(shared_data):
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(shared_data / "tokenizer-10k")
-
-
-@pytest.fixture(scope="module")
 def models() -> dict[str, torch.nn.Module]:
     torch.manual_seed(0)
     causal = GPTNeoConfig(
@@ -164,15 +157,9 @@ def test_no_preference_at_all_correlates_with_nothing():
     ("kind", "row", "message"),
     [
         (EntityTask, {"input_prefix": "a", "options": ["b"], "numops": 0}, "options must be two or more"),
-        (
-            EntityTask,
-            {"input_prefix": "a", "options": ["b", " "], "numops": 0},
-            "options must be two or more",
-        ),
         (EntityTask, {"input_prefix": "", "options": ["b", "c"], "numops": 0}, "input_prefix is not a text"),
         (EntityTask, {"input_prefix": "a", "options": ["b", "c"], "numops": "x"}, "numops is not a whole"),
         (WugTask, {"sentences": "a b", "ratio": 0.5}, "two texts with a tab"),
-        (WugTask, {"sentences": "a\t", "ratio": 0.5}, "two texts with a tab"),
         (WugTask, {"sentences": "a\tb", "ratio": "half"}, "ratio is not a number from 0 to 1"),
         (WugTask, {"sentences": "a\tb", "ratio": 1.5}, "ratio is not a number from 0 to 1"),
     ],

@@ -75,15 +75,6 @@ def test_it_is_told_once_in_one_line_and_kept(saved, tmp_path, other_formula, ca
     assert recorded(tmp_path / "again") == before
 
 
-def test_the_outputs_are_indeed_others(tmp_path, other_formula):
-    torch.manual_seed(0)
-    build_model("gpt_neo", "swish", **SIZES).save_pretrained(tmp_path)
-    ids = torch.arange(6)[None]
-    before = AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state
-    other_formula()
-    assert not torch.allclose(AutoModel.from_pretrained(tmp_path)(ids).last_hidden_state, before, atol=1e-4)
-
-
 def test_source_that_computes_the_same_is_not_told_of(saved, other_formula, caplog):
     other_formula(earlier_sources=(source_fingerprint("swish"),))
     AutoModel.from_pretrained(saved)

@@ -30,7 +30,6 @@ from transformers import (
 from ffn_variants import (
     FAMILIES,
     FFN_VARIANTS,
-    FFNGPTNeoConfig,
     FFNRobertaConfig,
     FFNT5Config,
     FFNT5ForSequenceClassification,
@@ -137,27 +136,18 @@ def stock(family, **changes):
     return RobertaForMaskedLM(config).eval()
 
 
+@pytest.mark.parametrize("ffn", ["gelu", "relu", "silu"])
 @pytest.mark.parametrize("family", STOCK_GELU)
-def test_gelu_is_the_stock_model(family):
-    model = make(family, "gelu", seed=4)
+def test_fixed_activations_are_the_stock_model_with_them(family, ffn):
+    field = {"gpt_neo": "activation_function", "roberta": "hidden_act", "t5": "feed_forward_proj"}[family]
+    model = make(family, ffn, seed=4)
     torch.manual_seed(4)
-    reference = stock(family)
+    reference = stock(family, **({} if ffn == "gelu" else {field: ffn}))
     assert list(model.state_dict()) == list(reference.state_dict())
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reference.parameters(), strict=True))
     # GPT-Neo's GELU and attention are several operations there and one here, so the last bit may differ.
     ids = inputs(family, tokens())
     torch.testing.assert_close(model(**ids).logits, reference(**ids).logits, atol=3e-6, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("ffn", "hidden_act"), [("relu", "relu"), ("silu", "silu")])
-@pytest.mark.parametrize("family", STOCK_GELU)
-def test_fixed_activations_equal_the_stock_model_with_them(family, ffn, hidden_act):
-    field = {"gpt_neo": "activation_function", "roberta": "hidden_act", "t5": "feed_forward_proj"}[family]
-    torch.manual_seed(4)
-    reference = stock(family, **{field: hidden_act})
-    ids = inputs(family, tokens())
-    logits = make(family, ffn, seed=4)(**ids).logits
-    torch.testing.assert_close(logits, reference(**ids).logits, atol=3e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("tie_word_embeddings", [True, False])
@@ -493,13 +483,6 @@ def test_dropout_of_the_ffn_is_kept_for_blocks(family):
 
 
 @each_family
-@each_variant
-def test_bf16_forward_is_finite(family, ffn):
-    model = make(family, ffn).to(torch.bfloat16)
-    assert torch.isfinite(model(**inputs(family, tokens())).logits).all()
-
-
-@each_family
 def test_three_layers_and_generation(family):
     model = make(family, "swish", num_hidden_layers=3)
     if family == "gpt_neo":
@@ -560,12 +543,6 @@ def test_source_study_sizes_are_the_defaults():
         assert (config.vocab_size, config.hidden_size, config.num_attention_heads) == (10_000, 512, 4)
 
 
-def test_objectives():
-    assert [spec.objective for spec in FAMILIES.values()] == [
-        "causal", "masked", "span_corruption", "causal",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -573,7 +550,6 @@ def test_objectives():
             lambda: build_model("gpt-neo", "gelu"),
             r"unknown family 'gpt-neo'; did you mean 'gpt_neo'\? Available",
         ),
-        (lambda: build_model("t6", "gelu"), r"unknown family 't6'; Available: gpt_neo, roberta, t5, llama"),
         (lambda: build_model("roberta", "swich"), r"unknown FFN variant 'swich'; did you mean 'swish'\?"),
         (lambda: build_model("roberta", "kan", {"grid": 3}), r"unknown option of FFN variant 'kan': 'grid'"),
         (
@@ -581,20 +557,13 @@ def test_objectives():
             r"unknown gpt_neo config field 'hiden_size'; did you mean 'hidden_size'\?",
         ),
         (
-            lambda: build_model("roberta", "gelu", window_size=8),
-            r"unknown roberta config field 'window_size'",
-        ),
-        (
             lambda: build_model("gpt_neo", "gelu", hidden_size=30),
             r"hidden_size 30 is not a multiple of num_attention_heads 4",
         ),
-        (lambda: build_model("t5", "gelu", num_heads=0), r"not a multiple of num_attention_heads 0"),
         (
             lambda: build_model("llama", "swiglu", hidden_size=36, num_attention_heads=12),
             r"heads of 3 channels, and Llama rotates pairs of them; take a width that is a multiple of 24",
         ),
-        # A head of one channel would run, by broadcasting, as another model.
-        (lambda: build_model("llama", "swiglu", hidden_size=4), r"heads of 1 channels"),
         (lambda: build_model("llama", "swiglu", head_dim=5), r"heads of 5 channels"),
         (
             lambda: build_model("llama", "swiglu", num_key_value_heads=3),
@@ -604,7 +573,6 @@ def test_objectives():
             lambda: build_model("gpt_neo", "gelu", activation_function="relu"),
             r"activation_function 'relu' would contradict ffn 'gelu'",
         ),
-        (lambda: FFNGPTNeoConfig(ffn="kann"), r"unknown FFN variant 'kann'"),
         (
             lambda: FFNT5Config(feed_forward_proj="gated-gelu"),
             r"feed_forward_proj 'gated-gelu' would contradict ffn 'gelu'",
@@ -618,21 +586,16 @@ def test_mistakes_are_usage_errors(call, message):
 
 
 @each_family
-def test_overriding_the_variant_on_load_is_an_error(family, tmp_path):
-    make(family, "gelu").save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match=r"unknown FFN variant 'x'; Available: gelu"):
-        AUTO[family].from_pretrained(tmp_path, ffn="x")
-    for other in ("prelu", "kan", "spline-kan"):
-        with pytest.raises(UsageError, match=rf"does not hold the weights of ffn '{other}' .*config.json"):
-            AUTO[family].from_pretrained(tmp_path, ffn=other)
-        with pytest.raises(UsageError, match=f"does not hold the weights of ffn '{other}'"):
-            AutoModel.from_pretrained(tmp_path, ffn=other)
-
-
-@each_family
-def test_weights_of_another_variant_are_not_dropped(family, tmp_path):
-    make(family, "prelu").save_pretrained(tmp_path)
-    with pytest.raises(UsageError, match="does not hold the weights of ffn 'relu'"):
-        AUTO[family].from_pretrained(tmp_path, ffn="relu")
-    with pytest.raises(UsageError, match="does not hold the weights of ffn 'relu'"):
-        AutoModelForSequenceClassification.from_pretrained(tmp_path, ffn="relu")
+@pytest.mark.parametrize(
+    ("ffn", "other", "message"),
+    [
+        ("gelu", "x", "unknown FFN variant 'x'; Available: gelu"),
+        *(("gelu", x, f"does not hold the weights of ffn '{x}'") for x in ("prelu", "kan", "spline-kan")),
+        ("prelu", "relu", "does not hold the weights of ffn 'relu'"),
+    ],
+)
+def test_overriding_the_variant_on_load_is_an_error(family, ffn, other, message, tmp_path):
+    make(family, ffn).save_pretrained(tmp_path)
+    for kind in (AUTO[family], AutoModel, AutoModelForSequenceClassification):
+        with pytest.raises(UsageError, match=message):
+            kind.from_pretrained(tmp_path, ffn=other)

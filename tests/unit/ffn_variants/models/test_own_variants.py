@@ -106,17 +106,6 @@ def test_a_variant_that_is_registered_is_taken_without_running_the_folder_s(save
         assert torch.equal(model.eval()(TOKENS).logits, logits)
 
 
-def test_our_loaders_refuse_a_folder_s_variant_whose_name_is_another_s(saved, repository, tmp_path):
-    folder, _ = saved
-    text = (repository / "examples/xielu.py").read_text().replace("wide.square()", "wide")
-    (tmp_path / "other.py").write_text(text)
-    load_variant(f"{tmp_path}/other.py:XIELU")
-    with pytest.raises(UsageError, match="brings its FFN variant 'my-xielu'"):
-        load_pretrained(AutoModelForCausalLM, folder)
-    with pytest.raises(UsageError, match=f"there is a variant 'my-xielu' already, from {tmp_path}/other.py"):
-        load_pretrained(AutoModelForCausalLM, folder, trust_remote_code=True)
-
-
 def test_two_models_whose_variants_share_a_name_are_not_mixed_up(saved, repository, tmp_path):
     """Not by transformers itself either, nor where only some layers have that variant."""
     folder, logits = saved
@@ -186,14 +175,11 @@ def test_a_read_only_folder_is_enough(saved):
     ("change", "message"),
     [
         ({"ffn_files": {"my-xielu": "gone.py:XIELU"}}, "gone.py: no such file"),
-        ({"ffn_files": {"my-xielu": "ffn_my-xielu.py"}}, "no such file|names no Python file"),
         ({"ffn_files": {"my-xielu": "ffn_my-xielu.py:GONE"}}, "unknown FFNSpec 'GONE'"),
         ({"ffn_files": {"my-xielu": "../outside.py:XIELU"}}, "model/outside.py: no such file"),
-        ({"ffn_files": {"my-xielu": 3}}, "names no Python file|no such file"),
         ({"ffn_files": ["ffn_my-xielu.py"]}, "cannot load the model"),
         ({"ffn_files": {"gelu": "ffn_my-xielu.py:XIELU"}, "ffn": "other"}, "unknown FFN variant 'other'"),
         ({"auto_map": {"AutoConfig": "modeling_ffn.A", "AutoModel": "own.B"}}, "names code of its own"),
-        ({"auto_map": {"AutoConfig": "somebody/model--modeling_ffn.A"}}, "names code of its own"),
         ({"auto_map": "modeling_own.A"}, "names code of its own"),
     ],
 )

@@ -183,10 +183,7 @@ def test_knots_may_coincide(knots):
 def test_the_first_feature_is_silu():
     x = torch.randn(20, 2, dtype=torch.float64)
     knots = torch.linspace(-1, 1, 8, dtype=torch.float64)[:, None].expand(-1, 2)
-    for features in (
-        EvenSplines(3, 2, -1, 1)(x),
-        UnevenSplines(2)(x, knots, knot_reciprocals(knots, 2)),
-    ):
+    for features in (EvenSplines(3, 2, -1, 1)(x), UnevenSplines(2)(x, knots, knot_reciprocals(knots, 2))):
         assert features.shape == (20, 6, 2)
         assert torch.equal(features[:, 0], F.silu(x))
 

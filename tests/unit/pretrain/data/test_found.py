@@ -47,14 +47,8 @@ def test_files_of_their_own_are_named_as_such(tmp_path):
     ("held_out", "doubt"),
     [
         (["new text"] * 12, []),
-        (
-            ["new text", *TEXTS[3:6]] * 4,
-            ["note: 12 of 16 held-out documents are also trained on"],
-        ),
-        (
-            [f" {TEXTS[0]}\n", TEXTS[0].upper()],
-            ["note: 1 of 2 held-out documents are also trained on"],
-        ),
+        (["new text", *TEXTS[3:6]] * 4, ["note: 12 of 16 held-out documents are also trained on"]),
+        ([f" {TEXTS[0]}\n", TEXTS[0].upper()], ["note: 1 of 2 held-out documents are also trained on"]),
     ],
 )
 def test_documents_on_both_sides_are_counted_once_for_each_that_is_held_out(tmp_path, held_out, doubt):

@@ -231,36 +231,9 @@ LINE = b'{"text": "Once upon a time."}\n'
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", b"", "has no train document with text in it; add documents, or give"),
-        ("a.jsonl", b'{"text": " "}\n' * 9, "has no train document with text in it; add documents, or give"),
-        ("a.jsonl", LINE, "has no train document with text in it; add documents, or give"),
-        (
-            "a.jsonl",
-            LINE * 3 + b'{"text": "\xff"}\n',
-            "a.jsonl: line 4 is not UTF-8 text (byte 0xff); convert",
-        ),
-        (
-            "a.jsonl",
-            LINE + b'{"text": "a\\ud800"}\n',
-            "a.jsonl: line 2: field 'text' holds '\\ud800', which is",
-        ),
         ("a.jsonl", LINE + b'{"text": "a"\n', "a.jsonl: line 2: is not JSON"),
-        (
-            "a.jsonl",
-            LINE + b'{"story": "a"}\n',
-            "line 2: has no field 'text' (has: story); set --data.text-field",
-        ),
-        ("a.jsonl.gz", gzip.compress(LINE * 9000, mtime=0)[:-20], "a.jsonl.gz: broken gzip file after line"),
-        (
-            "a.txt.gz",
-            gzip.compress(b"Once upon a time.\n" * 9000, mtime=0)[:-20],
-            "a.txt.gz: broken gzip file after",
-        ),
-        ("a.jsonl.gz", b"", "has no train document with text in it; add documents, or give"),
-        ("a.txt", b"Once\n<|endoftext|>\nup\xffon\n", "a.txt: line 3 is not UTF-8 text (byte 0xff); convert"),
         # Longer than everything, but the only one, and the first document is held out.
         ("a.txt", b"Once upon a time. " * 9000, "has no train document with text in it; add documents, or"),
-        ("a.parquet", b"", "a.parquet: is not a readable parquet file (Parquet file size is 0 bytes)"),
         ("a.parquet", b"PAR1" + LINE, "a.parquet: is not a readable parquet file ("),
     ],
 )

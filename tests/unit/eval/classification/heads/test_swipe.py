@@ -173,43 +173,6 @@ def test_every_pooling_may_be_chosen() -> None:
     assert get_head("swipe").options["pooling"].choices == POOLINGS
 
 
-@pytest.mark.parametrize("pooling", POOLINGS)
-def test_every_parameter_has_a_gradient_and_is_saved(pooling: str) -> None:
-    torch.manual_seed(0)
-    choice = parse_head(f"swipe pooling={pooling} num_layers=1")
-    head = build_head(choice, D, C).eval()
-    vectors, mask = (tensor.float() if tensor.is_floating_point() else tensor for tensor in make_batch())
-    out = head(vectors, mask)
-    nn.functional.cross_entropy(out.logits, torch.tensor([0, 1, 2])).backward()
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in head.parameters())
-    copy = build_head(choice, D, C).eval()
-    assert not torch.equal(copy(vectors, mask).logits, out.logits)
-    copy.load_state_dict(head.state_dict())
-    assert torch.equal(copy(vectors, mask).logits, out.logits)
-
-
-def test_it_learns_which_segment_decides() -> None:
-    generator = torch.Generator().manual_seed(2)
-    labels = torch.randint(0, 2, (256, 2), generator=generator)  # two labels, each present or not
-    place = torch.randint(0, 5, (256, 2), generator=generator)
-    vectors = torch.randn(256, 5, D, generator=generator) * 0.3
-    for label in range(2):
-        vectors[torch.arange(256), place[:, label], label] += 4.0 * labels[:, label]
-    mask = torch.ones(256, 5, dtype=torch.bool)
-    torch.manual_seed(0)
-    head = SwipeHead(D, 2)
-    optimizer = torch.optim.Adam(head.parameters(), lr=0.05)
-    for _ in range(200):
-        optimizer.zero_grad()
-        nn.functional.binary_cross_entropy_with_logits(head(vectors, mask).logits, labels.float()).backward()
-        optimizer.step()
-    out = head(vectors, mask)
-    assert ((out.logits > 0) == labels).all()
-    for label in range(2):
-        present = labels[:, label] == 1
-        assert (out.segment_scores[present, :, label].argmax(1) == place[present, label]).all()
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -202,14 +202,3 @@ def test_a_window_without_room_is_refused(
 def test_pairs_and_single_texts_do_not_mix(tokenizer: PreTrainedTokenizerFast) -> None:
     with pytest.raises(UsageError, match="give a task one kind"):
         encode_segments(tokenizer, [("a", None), ("a", "b")], [0, 0], Segmentation(), 512)
-
-
-@pytest.mark.parametrize("segments", ["windows", "sentences"])
-def test_a_document_of_50000_words_takes_seconds(tokenizer: PreTrainedTokenizerFast, segments: str) -> None:
-    text = "the film is good . a b c d e . " * 4546  # 50,006 tokens
-    begin = time.process_time()
-    cut = Segmentation(segments=segments)  # type: ignore[arg-type]
-    data = encode_segments(tokenizer, [(text, None)], [0], cut, 512)
-    assert time.process_time() - begin < 10
-    assert data.counts[0] == {"windows": -(-(50_006 - 126) // 94) + 1, "sentences": 9_092}[segments]
-    assert data.pieces.lengths.max() <= 128

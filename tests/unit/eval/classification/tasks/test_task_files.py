@@ -102,29 +102,10 @@ def test_a_task_is_stood_for_by_the_first_metric_of_its_file_or_what_a_preset_av
     assert task.headline(config) in measured
 
 
-def test_the_newsgroups_are_those_of_scikit_learn_in_its_order():
-    names = list(shipped_task("20-newsgroups").labels or ())
-    assert names == sorted(names)
-    assert len({name.split(".")[0] for name in names}) == 7  # alt comp misc rec sci soc talk
-
-
 @pytest.mark.parametrize("name", shipped_tasks())
 def test_each_shipped_file_says_whose_numbers_it_can_be_compared_with(repository, name):
     text = (repository / f"eval/classification/tasks/{name}.yaml").read_text(encoding="utf-8")
     assert len(re.findall(r"^# (?:Comparable with|Not comparable) ", text, re.MULTILINE)) == 1
-
-
-def test_the_seven_of_fr_kan_report_what_its_tables_do_on_the_data_that_its_table_1_counts():
-    seven = [name for name in shipped_tasks() if "FR-KAN" in shipped_task(name).reference]
-    assert len(seven) == 7
-    for name in seven:
-        assert shipped_task(name).metrics == ("accuracy", "macro_f1", "micro_f1", "cohen_kappa")
-    both = {name for name in seven if getattr(shipped_task(name).hub, "train", "") == "train+validation"}
-    assert both == {"sst5", "language-identification"}  # 8,544 + 1,101 are its 9.6k; 70,000 + 10,000 its 80k
-
-
-def test_imdb_long_is_of_over_500_words():
-    assert shipped_task("imdb-long").min_words == 501
 
 
 def test_two_splits_of_a_data_set_may_be_trained_on_together(tmp_path, monkeypatch):
@@ -333,11 +314,9 @@ def test_labels_become_integers_from_zero(write, labels, declared, expected):
         ([{"text": " ", "label": 0}, ROWS[0]], {"labels": [0, 1]}, r"row 1: every text of the .* is empty"),
         ([{"text": "a", "label": 1}, {"text": "a", "label": "x"}], {}, r"names \(x\) and some int.* \(1\)"),
         ([{"text": "a", "label": n} for n in (1, 2, 3)], {}, r"1, 2, 3 do not run .*: \[1, 2, 3\]"),
-        ([{"text": "a", "label": n} for n in (0, 2)], {}, r"0, 2 do not run from 0 without a gap"),
         ([{"text": "a", "label": n} for n in (0.5, 2)], {}, r"row 1: label 0.5 is neither a name nor"),
         ([{"text": "a", "label": 0}] * 2, {}, r"field 'label' has 1 label\(s\), so there is"),
         ([{"text": "a", "label": [0, 1]}], {"labels": [0, 1]}, r"is a list; set multi_label: true"),
-        ([{"text": "a", "label": ["x", "y"]}], {}, r"label \['x', 'y'\] is a list; set multi_label: t"),
         (ROWS, {"labels": ["bad", "good"], "multi_label": True}, r"is no list; set multi_label: f"),
         (
             [{"text": "a", "label": ["x", "w"]}],
@@ -382,30 +361,20 @@ def test_labels_that_the_training_set_gains_are_those_of_the_validation_file_too
     ("task", "message"),
     [
         ({"metric": ["accuracy"]}, r"weather.yaml: metric: unknown key, did you mean metrics\?"),
-        ({"hub": {"path": "x", "split": "y"}, "files": None}, r"hub.split: unknown key, known: path, name"),
-        ({"text": None, "txt": "a"}, r"weather.yaml: txt: unknown key, did you mean text\?"),
-        ({"metrics": "accurac"}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
         ({"metrics": ["accurac"]}, r"unknown metric 'accurac'; did you mean 'accuracy'\?"),
         ({"metrics": ["f1"], "labels": [0, 1, 2]}, r"f1 is for two labels and there are 3; choose accur"),
         ({"metrics": ["cohen_kappa"], "multi_label": True}, r"cohen_kappa is for one label an example"),
         ({"text": "Q: {}"}, r"template 'Q: \{\}': braces hold the name of a field"),
         ({"text": "Q: {q"}, r"template 'Q: \{q': .*a brace that is text is written twice"),
         ({"text": ["a", "b", "c"]}, r"text names 3 texts; a model reads one, or two as a pair"),
-        ({"text": 3}, r"text is 3; a field, a template"),
-        ({"labels": ["yes"]}, r"a list of two or more"),
         ({"labels": [True, False]}, r"label True is how YAML reads yes, no, on and off; put it in quotes"),
-        ({"labels": ["a", 1]}, r"some labels are names and some integers"),
         ({"labels": ["a", "b", "a"]}, r"label 'a' stands there twice"),
         ({"labels": [0, 1], "label_names": ["a"]}, r"label_names has 1 names and 2 labels are declared"),
-        ({"label_names": ["a", "b", "c"]}, r"label_names has 3 names and 0 labels are"),
-        ({"labels": [0, 1], "label_names": [False, True]}, r"label_names is \[False, True\]; a list of"),
         ({"labels": [0, 1], "label_names": ["a", "a"]}, r"label_names has 'a' twice"),
         ({"files": None}, r"under hub: or under files:, one of them"),
-        ({"hub": {"path": "x"}}, r"under hub: or under files:, one of them"),
         ({"files": {"train": "absent.csv", "validation": "train.jsonl"}}, r"no file .*absent.csv; a rel"),
         ({"files": {"train": "a.xlsx", "validation": "b.xlsx"}}, r"a.xlsx: a task's files end in"),
         ({"benchmark": "blimp"}, r"benchmark blimp has tasks of its own"),
-        ({"benchmark": "glue"}, r"benchmark glue has tasks of its own"),
         ({"name": "a b"}, r"name: must match"),
         ({"majority": True, "multi_label": True}, r"majority and multi_label exclude each other"),
     ],

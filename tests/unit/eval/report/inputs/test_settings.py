@@ -28,9 +28,9 @@ from eval.report.sections.context import Context
 from eval.results.decisions import Decisions, Look
 from eval.results.rows import ROW_COLUMNS, write_rows
 from eval.significance.axes import Benchmark, Setting, in_order
-from eval.significance.compare import compare
 from pretrain.run.folders import RunFolder
 from slurm.state.cell_state import CellState, write_state
+from tests.unit.eval.significance.comparing import compare
 
 FAMILIES, SIZES, SEEDS = ("gpt_neo", "roberta"), ("0.1M", "0.5M", "2M"), (1, 2, 3)
 SMALL, LARGE = "kan grid_size=3", "kan grid_size=5"

@@ -28,6 +28,7 @@ from eval.significance.comparison import (
     NEGLIGIBLE,
     Comparison,
 )
+from tests.unit.eval.significance.comparing import table
 
 # Mean and standard deviation of ten seeds, in percent: experiments/results/babylm_seed_stats/summary.json of
 # ACS-USP/kan-lm-study at 4bc7384 (MIT).
@@ -91,13 +92,8 @@ def with_moments(mean: float, sd: float, num_runs: int = 10) -> np.ndarray:
 
 def write_table(path: Path, arms: Mapping[tuple[str, str, str], Any]) -> Path:
     """A CSV of scores by family, variant and benchmark, seeds counted from 1."""
-    rows = [
-        (family, variant, seed, benchmark, score)
-        for (family, variant, benchmark), scores in arms.items()
-        for seed, score in enumerate(scores, start=1)
-    ]
-    columns = ["family", "variant", "seed", "benchmark", "score"]
-    pd.DataFrame(rows, columns=columns).to_csv(path, index=False)
+    tables = [table({(f, v): scores}, benchmark) for (f, v, benchmark), scores in arms.items()]
+    pd.concat(tables).to_csv(path, index=False)
     return path
 
 

@@ -6,7 +6,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 
@@ -15,17 +14,12 @@ from eval.report.analysis import Analysis, Request
 from eval.report.inputs.sources import read_source
 from eval.report.sections.verdicts import verdicts
 from eval.report.verdicts.fragility import fragile_because
+from tests.unit.eval.significance.comparing import table
 
 
 def analysed(folder: Path, arms: dict[tuple[str, str], list[float]], **asked) -> Analysis:
     """Analyse scores by family and variant, seeds counted from 1."""
-    rows = [
-        (family, variant, seed, "b", score)
-        for (family, variant), scores in arms.items()
-        for seed, score in enumerate(scores, 1)
-    ]
-    columns = ["family", "variant", "seed", "benchmark", "score"]
-    pd.DataFrame(rows, columns=columns).to_csv(folder / "scores.csv", index=False)
+    table(arms, "b").to_csv(folder / "scores.csv", index=False)
     return analyse(read_source(folder / "scores.csv"), Request(**asked))
 
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from eval.significance.statistics.learning_curves import (
-    difference_curve,
-    first_below,
-    mean_curve,
-    resample,
-)
+from eval.significance.statistics.learning_curves import difference_curve, first_below, mean_curve, resample
 
 EVALUATIONS = np.linspace(0.1, 1.0, 10)
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.tuning_error_rates import BASE, REVERSED, Setting, drawn_variance, simulate
-from eval.significance.statistics import tuning
+from benchmarks.tuning_error_rates import BASE, REVERSED, Setting, simulate
 from eval.significance.statistics.tuning import (
     Selection,
     added_variance,
@@ -141,21 +140,6 @@ def test_the_integral_is_the_mean_over_random_draws(df: float, chosen: int, is_c
     assert squares.std() / np.sqrt(draws) < 0.01 * found
 
 
-def test_the_integral_hardly_moves_with_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    means = _parabola(np.log(5e-3)) + np.array([0.004, -0.007, 0.006, 0.001])
-    found = added_variance(means, 0.03, 7, 2, RATES)
-    monkeypatch.setattr(tuning, "NODES", 20)
-    monkeypatch.setattr(tuning, "SMOOTH_NODES", 30)
-    assert added_variance(means, 0.03, 7, 2, RATES) == pytest.approx(found, rel=1e-4)
-
-
-def test_the_benchmarks_draws_have_the_integral_as_their_mean() -> None:
-    means = np.stack([_parabola(np.log(5e-3)), _parabola(np.log(9e-3))])
-    error, rng = np.full((2, 1), 0.03), np.random.default_rng(0)
-    found = drawn_variance(RATES, means, error, 7, np.array([2, 2]), rng, 100_000)
-    assert found == pytest.approx([added_variance(x, 0.03, 7, 2, RATES) for x in means], rel=0.03)
-
-
 def test_two_degrees_of_freedom_leave_the_regret_without_a_bound() -> None:
     assert added_variance([1.0, 1.1], 0.02, 2.0, 0) == np.inf
 
@@ -221,13 +205,6 @@ def test_the_expected_best_is_the_mean_over_all_subsets() -> None:
     expected = [np.mean([min(subset) for subset in combinations(losses, k)]) for k in range(1, 6)]
     assert expected_best(losses) == pytest.approx(expected)
     assert expected_best([1.0, np.inf]).tolist() == [np.inf, 1.0]
-
-
-@pytest.mark.parametrize("level", [0.05, 0.01, 0.05 / 30])
-def test_a_shift_whose_square_is_added_to_the_variance_keeps_a_test_at_its_level(level: float) -> None:
-    shift = np.linspace(0, 20, 2_001)
-    reach = stats.norm.isf(level / 2) * np.sqrt(1 + shift**2)
-    assert (stats.norm.sf(reach - shift) + stats.norm.cdf(-reach - shift)).max() <= level * (1 + 1e-9)
 
 
 def test_added_variance_is_that_of_a_further_arm() -> None:
